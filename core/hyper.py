@@ -134,6 +134,8 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     for one in fields(hyper):
         given = getattr(hyper, one.name)
         allowed = allowed_by(one, config)
+        if given is None:
+            _check_replaced(owner, one, hyper)
         if given is None or isinstance(given, jax.Array | np.ndarray):
             continue
         if isinstance(given, Schedule):
@@ -189,6 +191,8 @@ def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
     # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
     by_default = getattr(type(hyper), other or one.name, instead)
     replaces = isinstance(instead, Schedule) or (by_default is None and instead is not None)
+    if other and value is None and one.default is not None and not replaces:
+        raise TriglotError(f"{owner}'s {one.name} must be a number, or give {other}, got None.")
     if other and replaces and value not in (one.default, neutral):
         kind = "a schedule, " if isinstance(instead, Schedule) else ""
         raise TriglotError(

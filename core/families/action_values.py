@@ -45,9 +45,9 @@ class ReplayedQHyperparams:
     learning_rate: Number = 2.5e-4
     discount: Number = unit_interval(0.99)
     epsilon: Number | None = between(None, 0.0, 1.0)
-    epsilon_start: Number = replaced_by("epsilon", None, unit_interval(1.0))
-    epsilon_end: Number = replaced_by("epsilon", None, unit_interval(0.05))
-    epsilon_decay_steps: Number = replaced_by("epsilon", None, between(250_000.0, 1.0))
+    epsilon_start: Number | None = replaced_by("epsilon", None, unit_interval(1.0))
+    epsilon_end: Number | None = replaced_by("epsilon", None, unit_interval(0.05))
+    epsilon_decay_steps: Number | None = replaced_by("epsilon", None, between(250_000.0, 1.0))
     tau: Number = unit_interval(1.0)
     priority_exponent: Number = only_for("prioritized", 0.6)
     importance_sampling_exponent: Number = only_for("prioritized", unit_interval(0.4))

@@ -93,6 +93,30 @@ def test_bad_schedules_are_refused_in_a_sentence(
     assert_refused(run(out, *words.split()), WRONG[words], out, capsys)
 
 
+@pytest.mark.parametrize("algorithm", ["dqn", "pqn"])
+@pytest.mark.parametrize("epsilon", ["0.1", "linear(1, 0.1, 32)"])
+def test_a_run_with_an_epsilon_is_continued_and_read(
+    algorithm: str, epsilon: str, tmp_path: Path
+) -> None:
+    """Its older numbers, which have no effect, are stored as None."""
+    own = {"dqn": "--batch-size 4 --learning-starts 8", "pqn": "--num-minibatches 1"}[algorithm]
+    words = f"{algorithm} probe:two-step --no-preset --num-envs 2 --hidden-sizes 4 {own}".split()
+    words += ["--rollout-length", "4", "--eval-episodes", "2", "--epsilon", epsilon]
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    for steps, out in (("64", whole), ("32", part)):
+        more = ["--total-steps", steps, "--out", str(out), "--no-compilation-cache"]
+        assert cli.main(["train", *words, *more]) == 0
+    extend = ["resume", str(part), "--total-steps", "64"]
+    extend += ["--decay-updates", "inf"] if algorithm == "pqn" else []
+    assert cli.main(extend) == 0
+    for run_dir in (whole, part):
+        assert cli.main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
+        triglot.load_policy(run_dir)
+    values = [read_metrics(folder)[1]["epsilon"] for folder in (whole, part)]
+    np.testing.assert_array_equal(*values)
+    assert cli.main(["train", "--config", str(part / "config.json"), "--print-config"]) == 0
+
+
 @pytest.mark.parametrize("algorithm", ["dqn", "pqn", "c51"])
 @pytest.mark.parametrize("epsilon", [0.1, "linear(1, 0.1, 1000)"])
 def test_an_epsilon_replaces_its_older_numbers(algorithm: str, epsilon: Any) -> None:
@@ -102,3 +126,5 @@ def test_an_epsilon_replaces_its_older_numbers(algorithm: str, epsilon: Any) -> 
         with pytest.raises(TriglotError, match=f"{name} has no effect, because epsilon is"):
             triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon, **old})
     triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon})
+    with pytest.raises(TriglotError, match="epsilon_start must be a number, or give epsilon"):
+        triglot.make_agent(algorithm, env, hyper={"epsilon_start": None})
