@@ -14,7 +14,7 @@ from ..backends import libraries
 from ..machine.files import write_files
 from . import numbers
 from .cards import cards
-from .charts import cost, curves, drawing, returns, theme
+from .charts import cost, curves, drawing, returns, schedules, theme
 from .charts.chart import RATE, Chart
 from .contents import environment_names, series, speeds_table, summary_table, tables
 from .page import PAGE, as_files
@@ -69,6 +69,7 @@ def page_charts(result: Result) -> list[Chart]:
         ),
         returns.aggregate_chart(result),
         curves.divergence_chart(result),
+        *schedules.schedule_charts(result),
         returns.returns_chart(result),
         returns.profiles_chart(result),
         returns.ladder_chart(result),
@@ -139,6 +140,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         envs=envs,
         curves_in={env: curves_name(env) for env in envs[1:]},
         measures=curves.measures(result),
+        schedules=[one for one in drawn if one.name.startswith(schedules.PREFIX)],
         equal_pairs=[numbers.pair_title(pair) for pair in curves.equal_pairs(result)],
         matrix=matrix(result),
         details=details(result),

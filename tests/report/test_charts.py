@@ -3,12 +3,13 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.report.sample import BACKENDS, sample
 from triglot.report.charts import cost, curves, drawing, returns, theme
 from triglot.report.charts.chart import Chart, returns_scale, rows_step
-from triglot.report.comparison import page_charts
+from triglot.report.comparison import page, page_charts
 
 DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
 SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
@@ -99,6 +100,30 @@ def test_divergence_has_the_colours_of_both_libraries_and_no_equal_pair() -> Non
     assert chart.series[0].colours == (theme.LIBRARIES["haiku"], theme.LIBRARIES["nnx"])
     assert curves.equal_pairs(DIFFERENT) == [["haiku", "linen"]]
     assert "divergence" not in charts(EQUAL)
+
+
+def test_schedules_are_drawn_over_the_training() -> None:
+    result = sample(num_updates=20)
+    steps = result["steps_per_update"]
+    result["hyper"] = {
+        "learning_rate": "linear(0.5, 0)",
+        "entropy_coef": f"piecewise(0: 0.5, {5 * steps}: 0.25)",
+        "value_coef": "warmup(updates)",  # of Python
+        "discount": 0.9,
+    }
+    found = {name: chart for name, chart in charts(result).items() if name.startswith("schedule")}
+    assert list(found) == ["schedule-learning_rate", "schedule-entropy_coef"]
+    for name, expected in (
+        ("learning_rate", [0.5 - 0.025 * number for number in range(21)]),
+        ("entropy_coef", [0.5] * 5 + [0.25] * 16),
+    ):
+        chart = found[f"schedule-{name}"]
+        (text,) = chart.content["datasets"].values()
+        rows = [line.split(",") for line in text.splitlines()[1:]]
+        assert [int(row[1]) for row in rows] == [steps * number for number in range(21)]
+        np.testing.assert_allclose([float(row[2]) for row in rows], expected, atol=1e-6)
+        assert len(lines_in(drawing.svg(chart, 600))) == 1
+    assert "entropy_coef = piecewise(0: 0.5" in page(result, page_charts(result))
 
 
 def test_only_measures_that_differ_can_be_chosen() -> None:

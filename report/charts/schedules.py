@@ -1,0 +1,60 @@
+"""Lines of the hyperparameters that change over the training."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import TriglotError
+from .chart import SHORT, Chart, named, number, steps_axis, strokes, table
+from .theme import ALL, Series
+
+MAX_POINTS = 200
+PREFIX = "schedule-"  # of the charts' names
+
+
+def schedule_charts(result: Mapping[str, Any]) -> list[Chart]:
+    """Build a plot of each hyperparameter that is a schedule, over environment steps.
+
+    A Python function has no text from which it could be drawn, and is left out.
+    """
+    num_updates = result["num_updates"]
+    updates = np.unique(np.linspace(0, num_updates, min(num_updates + 1, MAX_POINTS)).astype(int))
+    charts = []
+    for name, text in (result.get("hyper") or {}).items():
+        values = _values(text, updates, num_updates, result["steps_per_update"])
+        if values is not None:
+            charts.append(_chart(name, text, updates * result["steps_per_update"], values))
+    return charts
+
+
+def _values(
+    text: Any, updates: np.ndarray, num_updates: int, steps_per_update: int
+) -> np.ndarray | None:
+    if not (isinstance(text, str) and "(" in text):
+        return None
+    import jax.numpy as jnp
+
+    from ...core.rl.schedules import schedule
+
+    try:
+        found = schedule(text).over(num_updates)
+    except TriglotError:
+        return None
+    counts = [(jnp.int32(n), jnp.float32(n * steps_per_update)) for n in updates]
+    return np.array([float(found.at(*count)) for count in counts])
+
+
+def _chart(name: str, text: str, steps: np.ndarray, values: np.ndarray) -> Chart:
+    series = (Series("s", f"{name} = {text}", (ALL,)),)
+    rows = [("s", int(step), float(value)) for step, value in zip(steps, values, strict=True)]
+    datasets, data = named("values", table(("g", "x", "y"), rows, words=("g",)))
+    form = {"format": "~e"} if np.abs(values).max() < 0.01 else {"labelExpr": SHORT}
+    y = number("y", name, axis={**form, "tickCount": 5}, scale={"zero": False})
+    return Chart(
+        name=PREFIX + name,
+        heading=f"{name} = {text}",
+        description=f"{name} against environment steps: {text}.",
+        content={"datasets": datasets, "layer": [strokes(data, series, (), x=steps_axis(), y=y)]},
+        heights=(200, 180),
+    )
