@@ -137,11 +137,8 @@ class PQN(rl.AgentBase):
 
     def epsilon(self, state: rl.AgentState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
-        hyper, num_steps = state.hyper, self._num_updates(state) * self.config.steps_per_update
-        if hyper.epsilon is not None:
-            return hyper.epsilon
-        span = hyper.epsilon_decay_steps
-        return rl.linear_schedule(hyper.epsilon_start, hyper.epsilon_end, span, num_steps)
+        num_steps = self._num_updates(state) * self.config.steps_per_update
+        return rl.exploration_rate(state.hyper, num_steps)
 
     def _num_updates(self, state: rl.AgentState) -> jax.Array:
         per_update = self.config.num_epochs * self.config.num_minibatches

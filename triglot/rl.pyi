@@ -80,6 +80,7 @@ from .core.rl.exploration import (
     epsilon_greedy,
     epsilon_greedy_probs,
     epsilon_greedy_value,
+    exploration_rate,
     greedy,
     linear_schedule,
     mask_q,
@@ -177,8 +178,8 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy", "multi_categorical",
-    "MultiCategorical",
+    "at_action", "linear_schedule", "exploration_rate", "mask_q", "soft_value", "noisy",
+    "multi_categorical", "MultiCategorical",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses

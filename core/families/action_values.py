@@ -12,7 +12,7 @@ from ..hyper import Number, between, only_for, positive, replaced_by, unit_inter
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
-from ..rl.exploration import epsilon_greedy, greedy, linear_schedule
+from ..rl.exploration import epsilon_greedy, exploration_rate, greedy
 from ..rl.learning import replay_and_learn
 from ..rl.replay import PrioritizedReplayConfig, Replay, importance_weights
 from ..rl.targets import polyak, target_of
@@ -174,11 +174,7 @@ class ReplayedQ(AgentBase, ABC):
 
     def epsilon(self, state: ReplayedQState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
-        hyper, num_steps = state.hyper, state.replay.num_added
-        if hyper.epsilon is not None:
-            return hyper.epsilon
-        start, end = hyper.epsilon_start, hyper.epsilon_end
-        return linear_schedule(start, end, hyper.epsilon_decay_steps, num_steps)
+        return exploration_rate(state.hyper, state.replay.num_added)
 
     def act(
         self,
