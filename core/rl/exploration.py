@@ -29,7 +29,7 @@ def linear_schedule(start: Number, end: Number, num_steps: Number, step: jax.Arr
 def exploration_rate(hyper: Any, num_steps: jax.Array) -> jax.Array:
     """Compute the probability of a random action, float32 `[]`: `hyper.epsilon`.
 
-    Where that is None, it changes from `epsilon_start` to `epsilon_end` over `epsilon_decay_steps`.
+    Without one it changes from `epsilon_start` to `epsilon_end` over `epsilon_decay_steps`.
 
     Args:
       hyper: with these four.

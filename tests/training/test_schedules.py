@@ -113,7 +113,7 @@ def test_a_run_with_an_epsilon_is_continued_and_read(
         assert cli.main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
         triglot.load_policy(run_dir)
     values = [read_metrics(folder)[1]["epsilon"] for folder in (whole, part)]
-    np.testing.assert_array_equal(*values)
+    np.testing.assert_array_equal(values[0], values[1])
     assert cli.main(["train", "--config", str(part / "config.json"), "--print-config"]) == 0
 
 
