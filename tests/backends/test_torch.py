@@ -182,7 +182,9 @@ def test_each_key_draws_by_pytorchs_initializer(name: str) -> None:
     keys = jax.random.split(KEY, 3)
     drawn = jax.jit(jax.vmap(network.init))(keys).params["weight"]
     np.testing.assert_allclose(drawn[1], network.init(keys[1]).params["weight"], rtol=1e-5)
-    expected = make().weight.detach().numpy()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # the mean of one draw in a thousand is too far from another's
+        expected = make().weight.detach().numpy()
     for one in drawn:
         assert abs(float(one.std()) - expected.std()) <= 0.1 * expected.std()
         assert abs(float(one.mean()) - expected.mean()) <= 0.1 * max(expected.std(), 0.01)
