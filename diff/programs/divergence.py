@@ -188,7 +188,6 @@ class Search:
     def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
-        self._later: dict[tuple[int, int], Divergence | None] = {}
         self._known: dict[Any, Any] = {}
 
     def once(self, question: Any, answer: Callable[[], T]) -> T:
@@ -311,9 +310,7 @@ class Search:
 
         All of it is evaluated again, so that a pair that several causes ask for is checked once.
         """
-        if (a, b) not in self._later:
-            self._later[a, b] = self._later_agree(a, b)
-        return self._later[a, b]
+        return self.once(("later", a, b), lambda: self._later_agree(a, b))
 
     def _later_agree(self, a: int, b: int) -> Divergence | None:
         if b in self.other.boundary:
