@@ -92,7 +92,7 @@ def _environment(row: Row) -> tuple[Any, Any]:
     if row.suites[0] == "gymnax":
         env, params = gymnax.make(row.env_id)
         return FiveValues(env), params
-    from rejax.compat.navix2gymnax import create_navix
+    from rejax.compat.navix2gymnax import create_navix  # pyright: ignore[reportMissingImports]
 
     return create_navix(row.env_id.partition(",")[0])
 

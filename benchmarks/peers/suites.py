@@ -144,8 +144,8 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
     """
     try:
         from brax.training.agents.ppo import networks, train
-        from mujoco_playground import registry
-        from mujoco_playground._src.wrapper import wrap_for_brax_training as wrap
+        from mujoco_playground import registry  # pyright: ignore[reportMissingImports]
+        from mujoco_playground._src import wrapper  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install 'triglot[playground]'") from error
     train.jax = overridden(jax, device_put_replicated=_replicated)
@@ -158,7 +158,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
         learn = functools.partial(
             train.train,
             environment=env,
-            wrap_env_fn=wrap,
+            wrap_env_fn=wrapper.wrap_for_brax_training,
             max_devices_per_host=1,
             num_timesteps=total_steps * (rounds + 2),
             num_evals=rounds + 3,
