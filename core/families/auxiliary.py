@@ -12,7 +12,8 @@ from ..learner import Learner, LearnerState
 from ..network import Network, Variables
 from ..networks.architecture import Head, NetworkSpec, Table
 from ..networks.combinators import join_parts, part_of
-from ..networks.heads import apply_heads
+from ..networks.heads import merge_heads
+from ..networks.unroll import carries
 from ..rl.minibatches import flatten
 from ..rl.optimizers import adam
 from ..specs import Spec, one_hot, one_hot_spec
@@ -28,7 +29,8 @@ class AuxiliaryLoss(Extension):
     first: the actor, or the one that has all heads.
 
     A subclass defines `name`, `Config`, `Hyperparams` with `NAME_learning_rate`, `heads` and
-    `loss`. It is refused where the network is recurrent or a table.
+    `loss`. It is refused where the network is a table. A recurrent network computes its carries
+    through the rollout, from the one at the rollout's start.
 
     Source: Jaderberg et al. 2016, https://arxiv.org/abs/1611.05397, section 3.
     Difference: a gradient step of its own by Adam, instead of a weighted sum of losses, so that any
@@ -69,8 +71,6 @@ class AuxiliaryLoss(Extension):
         why = None
         if not isinstance(spec, NetworkSpec) or isinstance(spec.torso, Table):
             why = "is a table, which has no features"
-        elif spec.cell is not None:
-            why = "is recurrent"
         elif spec.obs_spec not in (obs_spec, one_hot_spec(obs_spec)):
             why = "reads more than an observation"
         if why:
@@ -101,23 +101,30 @@ class AuxiliaryLoss(Extension):
         """Take one gradient step on the agent's variables."""
         (name, network, reads), hyper = _shaped(agent), agent_state.hyper
         names = self.heads(self.obs_spec, agent.action_spec, self.config)
+        shape = trajectory.reward.shape
 
         def seen(obs: PyTree) -> PyTree:
             given = agent.seen(agent_state, flatten(obs))
-            return given if reads == self.obs_spec else one_hot(self.obs_spec, given)
+            given = given if reads == self.obs_spec else one_hot(self.obs_spec, given)
+            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
 
         obs, next_obs = seen(trajectory.obs), seen(trajectory.next_obs)
 
         def loss(variables: Variables, batch: Any, own_key: jax.Array) -> Any:
             del batch
+            given, given_next = obs, next_obs
+            if network.recurrent:
+                carry = trajectory.carry if name is None else trajectory.carry[name]
+                before, later = carries(network, variables, obs, trajectory.first, carry)
+                given, given_next = (obs, before), (next_obs, later)
 
             def outputs(given: PyTree, key: jax.Array) -> tuple[dict[str, jax.Array], PyTree]:
-                found, new_state = apply_heads(network, variables, given, key=key, train=True)
-                shape = trajectory.reward.shape
-                return {n: found[n].reshape(*shape, *found[n].shape[1:]) for n in names}, new_state
+                found, new_state = network.apply(variables, flatten(given), key=key, train=True)
+                heads = merge_heads(found[0] if network.recurrent else found)
+                return {n: heads[n].reshape(*shape, *heads[n].shape[1:]) for n in names}, new_state
 
             key, next_key = jax.random.split(own_key)
-            (now, new_state), (after, _) = outputs(obs, key), outputs(next_obs, next_key)
+            (now, new_state), (after, _) = outputs(given, key), outputs(given_next, next_key)
             value, metrics = self.loss(now, after, trajectory, hyper)
             return value, (metrics, new_state)
 

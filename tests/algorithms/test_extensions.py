@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triglot
-from triglot import rl
+from triglot import nn, rl
 from triglot.algorithms.extensions.contrast import Contrast, ContrastConfig
 from triglot.algorithms.extensions.counts import Counts, CountsConfig, CountsState
 from triglot.algorithms.extensions.rnd import RND, RNDConfig, RNDState
@@ -119,7 +119,7 @@ CONTINUOUS = ("ddpg", "td3", "crossq", "redq", "mpo")
 EXTENDED = [
     *(f"{name}+rnd" for name in ALGORITHMS if name != "alphazero"),
     "ppo+counts", "dqn+counts", "q_learning+counts", "sac+rnd+counts",
-    *(f"{name}+contrast" for name in ALGORITHMS if name not in (*ENVS, "alphazero", "r2d2")),
+    *(f"{name}+contrast" for name in ALGORITHMS if name not in (*ENVS, "alphazero")),
     "dqn+counts+contrast", "ppo+contrast+rnd",
 ]  # fmt: skip
 
@@ -186,9 +186,11 @@ def contrasted(env: str, config: dict[str, Any], backend: str = "jax", **hyper: 
 WIDE = {"num_envs": 16, "rollout_length": 8, "hidden_sizes": (16,)}
 
 
+@pytest.mark.parametrize("cell", ["none", "gru", "lstm"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool) -> None:
-    trainer, state = contrasted(CARTPOLE, {**WIDE, "shared_torso": shared})
+def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str) -> None:
+    config = {**WIDE, "shared_torso": shared, "cell": cell, "cell_size": 16}
+    trainer, state = contrasted(CARTPOLE, {**config, "num_minibatches": 1})
     update = jax.jit(trainer.update)
     before = state.agent.learner.variables.params
     found = []
@@ -201,7 +203,8 @@ def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool) -> None:
     named = {jax.tree_util.keystr(path): one for path, one in jax.tree.leaves_with_path(changed)}
     name = "actor_critic" if shared else "actor"
     for path, one in named.items():
-        mine = "contrast" in path or ("torso" in path and (shared or f"'{name}'" in path))
+        below = "torso" in path or "cell" in path
+        mine = "contrast" in path or (below and (shared or f"'{name}'" in path))
         assert one == mine, path
 
 
@@ -223,17 +226,66 @@ def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
     assert not np.array_equal(normalizer.obs(obs), obs)
 
 
-@pytest.mark.parametrize(
-    ("name", "env", "config", "words"),
-    [
-        ("q_learning+contrast", "gridworld:3x3", {}, "q is a table, which has no features"),
-        ("ppo+contrast", CARTPOLE, {"cell": "gru"}, "actor is recurrent"),
-        ("r2d2+contrast", CARTPOLE, {}, "q_network is recurrent"),
-    ],
-)
-def test_what_no_auxiliary_loss_shapes(name: str, env: str, config: Any, words: str) -> None:
-    with pytest.raises(TriglotError, match=f"contrast adds heads to a network .*{words}"):
-        triglot.make_agent(name, triglot.make_env(env), config=config)
+class Seen(rl.AuxiliaryLoss):
+    """Report the outputs of a head, each weighted by its step."""
+
+    name = "seen"
+    Config = CountsConfig
+
+    @rl.pytree_dataclass
+    class Hyperparams:
+        seen_learning_rate: rl.Number = 0.0
+
+    @classmethod
+    def heads(cls, obs_spec: Any, action_spec: Any, config: Any) -> Any:
+        return {"seen_size": nn.Head()}
+
+    def loss(self, outputs: Any, next_outputs: Any, steps: Any, hyper: Any) -> Any:
+        weight = jnp.arange(steps.reward.size, dtype=jnp.float32).reshape(steps.reward.shape)
+        both = outputs["seen_size"], next_outputs["seen_size"]
+        now, after = (jnp.sum(weight * one) for one in both)
+        return now, {"now": now, "after": after}
+
+
+@pytest.mark.parametrize("name", ["ppo", "r2d2", "pqn"])
+def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
+    config = {} if name == "r2d2" else {"cell": "gru"}
+    config |= {"cell_size": 5, "hidden_sizes": (6,)}
+    env = triglot.make_env(CARTPOLE)
+    extended = f"{name}+{__name__}:Seen"
+    agent: Any = triglot.make_agent(extended, env, backend="jax", config=config)
+    state = agent.init(jax.random.key(0), 2)
+    draw = jax.random.split(jax.random.key(1), 3)
+    carry = jax.tree.map(lambda leaf: leaf + 0.5, agent.initial_carry(state, 2))
+    first = np.array([[False, True], [False, False], [True, False]])
+    steps = replace(
+        trajectory(jax.random.normal(draw[0], (3, 2, 4)), first),
+        obs=jax.random.normal(draw[1], (3, 2, 4)),
+        carry=carry,
+    )
+    _, _, metrics = agent.added.after(agent.inner, state, state.seen, steps, draw[2])
+
+    part = agent.network.parts.get("actor", agent.network)
+    named = "actor" in agent.network.parts
+    variables = state.learner.variables
+    own = nn.part_of(variables, "actor") if named else variables
+    kept = carry["actor"] if named else carry
+    start = part.initial_carry(own, 2)
+    sums = np.zeros(2)
+    for step in range(3):
+        starts = first[step][:, None]
+        before = jax.tree.map(lambda a, b, s=starts: jnp.where(s, a, b), start, kept)
+        (now, kept), _ = part.apply(own, (steps.obs[step], before))
+        (after, _), _ = part.apply(own, (steps.next_obs[step], kept))
+        weight = np.arange(2, dtype=np.float32) + 2 * step
+        sums += [(weight * nn.merge_heads(one)["seen_size"]).sum() for one in (now, after)]
+    np.testing.assert_allclose([metrics["now"], metrics["after"]], sums, rtol=1e-5)
+
+
+def test_no_auxiliary_loss_shapes_a_table() -> None:
+    words = "contrast adds heads to a network .*q is a table, which has no features"
+    with pytest.raises(TriglotError, match=words):
+        triglot.make_agent("q_learning+contrast", triglot.make_env("gridworld:3x3"))
 
 
 class Half(rl.Extension):

@@ -101,6 +101,20 @@ def test_canonical_arithmetic_is_equal_bit_for_bit(
     assert result["identical"], result
 
 
+def test_an_auxiliary_loss_through_a_cell_is_equal_bit_for_bit(tmp_path: Path) -> None:
+    result = compare(
+        ("linen", "equinox"),
+        tmp_path,
+        algorithm="ppo+contrast",
+        env="gymnax:CartPole-v1",
+        config={"cell": "lstm", "cell_size": 8, "num_envs": 4, "rollout_length": 16},
+        steps_per_update=64,
+        num_seeds=1,
+        num_updates=3,
+    )
+    assert result["identical"], result
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["gymnax:CartPole-v1", "gymnax:Breakout-MinAtar"])
 @pytest.mark.parametrize("arithmetic", ["native", "leaf_order"])
