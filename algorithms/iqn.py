@@ -8,7 +8,6 @@ the temporal-difference errors of the means; tau's features multiply those of th
 fewer samples of tau by default than the paper's 64; greedy actions take midpoints instead.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +23,12 @@ class IQNHyperparams(rl.ReplayedQHyperparams):
     """Hyperparameters of IQN, which a sweep may vary under `vmap`.
 
     Attributes:
+      huber_threshold: error from which the loss is linear, kappa.
       cvar: eta, the fraction of the worst returns whose mean is maximized, the conditional value at
         risk; 1 maximizes the expected return.
     """
 
+    huber_threshold: rl.Number = rl.positive(1.0)
     cvar: rl.Number = rl.between(1.0, 0.0, 1.0, above_low=True)
 
 
@@ -40,14 +41,12 @@ class IQNConfig(rl.ReplayedQConfig):
       num_target_tau: samples of tau in the target, N'.
       num_policy_tau: samples of tau that the action values are the mean of, K.
       num_cosines: of tau, which its features are computed from, n.
-      huber_threshold: error from which the loss is linear, kappa.
     """
 
     num_tau: int = 8
     num_target_tau: int = 8
     num_policy_tau: int = 32
     num_cosines: int = rl.only_for("networks", 64)
-    huber_threshold: float = rl.positive(1.0)
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,11 @@ class IQN(rl.ReplayedQ):
         next_q = self._quantiles(chooser, sample.next_obs, policy_tau)[0].mean(axis=1)
         next_q = rl.mask_q(next_q, sample.next_action_mask)
         data = sample.action, sample.reward, sample.discount
-        regress = functools.partial(rlax.quantile_q_learning, huber_param=config.huber_threshold)
-        losses = jax.vmap(regress)(quantiles, tau, *data, next_q[:, None], next_quantiles)
+        kappa = hyper.huber_threshold
+        losses = rl.huber_quantile_losses(quantiles, tau, sample, next_q, next_quantiles, kappa)
         q, next_mean = quantiles.mean(axis=1), next_quantiles.mean(axis=1)
         errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
-        loss = jnp.mean(batch.weight * losses) / config.huber_threshold
+        loss = jnp.mean(batch.weight * losses) / kappa
         return loss, ({"td_errors": jnp.asarray(errors), "q": q.mean()}, new_state)
 
     def _draw_tau(self, key: jax.Array, size: int, count: int, high: rl.Number = 1.0) -> jax.Array:

@@ -26,6 +26,7 @@ class MPOHyperparams(rl.ActorCriticHyperparams):
 
     Attributes:
       dual_learning_rate: of the logarithms of the temperature and of the multipliers.
+      target_update_period: gradient steps between updates of both target networks; rounded down.
       tau: weight of the online parameters in each update of their targets': 1 copies them.
       temperature_bound: KL bound on the weights of the drawn actions, the paper's epsilon.
       policy_bound: KL bound on a discrete policy.
@@ -34,6 +35,7 @@ class MPOHyperparams(rl.ActorCriticHyperparams):
     """
 
     dual_learning_rate: rl.Number = 1e-2
+    target_update_period: rl.Number = rl.between(100.0, 1.0)
     tau: rl.Number = rl.unit_interval(1.0)
     temperature_bound: rl.Number = 0.1
     policy_bound: rl.Number = 0.01
@@ -46,13 +48,11 @@ class MPOConfig(nn.ConvolutionConfig, rl.ActorCriticConfig):
     """Static configuration of MPO.
 
     Attributes:
-      target_update_period: gradient steps between updates of both target networks.
       num_actions: drawn from the target policy at each state.
       initial_temperature: at the start, the paper's eta.
       initial_multiplier: of each KL bound at the start, the paper's alpha.
     """
 
-    target_update_period: int = 100
     num_actions: int = 20
     initial_temperature: float = rl.positive(1.0)
     initial_multiplier: float = rl.positive(10.0)

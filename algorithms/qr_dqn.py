@@ -7,7 +7,6 @@ Differences: a truncated episode bootstraps from its true last observation; prio
 the temporal-difference errors of the means.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,13 @@ from .. import nn, rl
 
 @rl.pytree_dataclass
 class QRDQNHyperparams(rl.ReplayedQHyperparams):
-    """Hyperparameters of QR-DQN, which a sweep may vary under `vmap`."""
+    """Hyperparameters of QR-DQN, which a sweep may vary under `vmap`.
+
+    Attributes:
+      huber_threshold: error from which the loss is linear, kappa.
+    """
+
+    huber_threshold: rl.Number = rl.only_for("huber", rl.positive(1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +34,11 @@ class QRDQNConfig(rl.ReplayedQConfig):
 
     Attributes:
       num_quantiles: of each distribution, N.
-      huber_threshold: error from which the loss is linear, kappa; 0 for the absolute error.
+      huber: Huber's loss of an error; otherwise its absolute value (QR-DQN-0).
     """
 
     num_quantiles: int = 51
-    huber_threshold: float = rl.between(1.0, 0.0)
+    huber: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class QRDQN(rl.ReplayedQ):
         midpoints tau_i = (i - 1/2) / N and a* = argmax_a Q'(s', a); the online network chooses a*
         if `double`. The `td_errors` are those of the means.
         """
-        sample, kappa = batch.sample, self.config.huber_threshold
+        sample = batch.sample
         theta, new_state = self._quantiles(variables, sample.obs, key=key, train=True)
         next_theta, _ = self._quantiles(batch.target, sample.next_obs)
         if self.config.double:
@@ -79,8 +84,12 @@ class QRDQN(rl.ReplayedQ):
         next_q = rl.mask_q(chooser.mean(axis=1), sample.next_action_mask)
         tau = rl.tau_midpoints(*theta.shape[:2])
         data = sample.action, sample.reward, sample.discount
-        regress = functools.partial(rlax.quantile_q_learning, huber_param=kappa)
-        losses = jax.vmap(regress)(theta, tau, *data, next_q[:, None], next_theta)
+        if self.config.huber:
+            kappa = batch.hyper.huber_threshold
+            losses = rl.huber_quantile_losses(theta, tau, sample, next_q, next_theta, kappa)
+        else:
+            regress = jax.vmap(rlax.quantile_q_learning)
+            losses = jnp.asarray(regress(theta, tau, *data, next_q[:, None], next_theta))
         q, next_mean = theta.mean(axis=1), next_theta.mean(axis=1)
         errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
         loss = jnp.mean(batch.weight * losses)

@@ -34,6 +34,7 @@ class R2D2Hyperparams(rl.ReplayedQHyperparams):
     epsilon_start: rl.Number = rl.unit_interval(0.4)
     epsilon_end: rl.Number = rl.unit_interval(0.4)
     epsilon_alpha: rl.Number = rl.between(7.0, 0.0)
+    target_update_period: rl.Number = rl.between(100.0, 1.0)
     priority_exponent: rl.Number = rl.only_for("prioritized", 0.9)
     priority_eta: rl.Number = rl.only_for("prioritized", rl.unit_interval(0.9))
     importance_sampling_exponent: rl.Number = rl.only_for("prioritized", rl.unit_interval(0.6))
@@ -57,7 +58,6 @@ class R2D2Config(rl.SequenceReplayConfig, rl.ReplayedQConfig):
     rollout_length: int = 20
     num_gradient_steps: int = 4
     buffer_size: int = 100_000
-    target_update_period: int = 100
     burn_in_length: int = rl.between(20, 0)
     unroll_length: int = 40
     n_step: int = 5

@@ -24,10 +24,13 @@ class SACHyperparams(rl.ActorCriticHyperparams):
       temperature_learning_rate: of the log temperature.
       target_entropy: entropy of the policy that the temperature is tuned to, in nats, of actions
         within [-1, 1]; None: minus the number of action dimensions, or `target_entropy_ratio`.
+      target_entropy_ratio: the target entropy of a policy over discrete actions, as a share of the
+        uniform policy's, unless `target_entropy` is given.
     """
 
     temperature_learning_rate: rl.Number = 3e-4
     target_entropy: rl.Number | None = rl.finite(None)
+    target_entropy_ratio: rl.Number = rl.unit_interval(0.98)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +39,9 @@ class SACConfig(nn.ConvolutionConfig, rl.ActorCriticConfig):
 
     Attributes:
       initial_temperature: weight of the entropy at the start.
-      target_entropy_ratio: the target entropy of a policy over discrete actions, as a share of the
-        uniform policy's, unless `target_entropy` is given.
     """
 
     initial_temperature: float = rl.positive(1.0)
-    target_entropy_ratio: float = rl.unit_interval(0.98)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ class VMPOHyperparams(rl.PolicyGradientHyperparams):
       policy_bound: KL bound on a discrete policy, the paper's epsilon_alpha.
       mean_bound: the same on a Gaussian's mean.
       std_bound: the same on a Gaussian's standard deviation.
+      target_update_period: updates between copies of the learned network to the target, which
+        acts; rounded down.
       epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
@@ -43,6 +45,7 @@ class VMPOHyperparams(rl.PolicyGradientHyperparams):
     policy_bound: rl.Number = 0.01
     mean_bound: rl.Number = 0.01
     std_bound: rl.Number = 1e-3
+    target_update_period: rl.Number = rl.between(1.0, 1.0)
     epochs: rl.Number | None = rl.part_of("num_epochs")
 
 
@@ -55,7 +58,6 @@ class VMPOConfig(rl.PolicyGradientConfig):
       rollout_length: steps from each between updates, `T`.
       num_epochs: passes over a rollout.
       num_minibatches: gradient steps in one pass; must divide `N * T`.
-      target_update_period: updates between copies of the learned network to the target, which acts.
       top_fraction: share of a minibatch, by advantage, that the policy learns from.
       initial_temperature: at the start, the paper's eta.
       initial_multiplier: of each KL bound at the start, the paper's alpha.
@@ -65,7 +67,6 @@ class VMPOConfig(rl.PolicyGradientConfig):
     rollout_length: int = 32
     num_epochs: int = 4
     num_minibatches: int = 4
-    target_update_period: int = 1
     top_fraction: float = rl.between(0.5, 0.0, 1.0, above_low=True)
     initial_temperature: float = rl.positive(1.0)
     initial_multiplier: float = rl.positive(5.0)
@@ -174,7 +175,8 @@ class VMPO(rl.PolicyGradient):
             num_minibatches=config.num_minibatches,
             epochs=hyper.epochs,
         )
-        is_time = learner.num_gradient_steps % (num_steps * config.target_update_period) == 0
+        number = learner.num_gradient_steps // num_steps
+        is_time = rl.is_multiple(number, hyper.target_update_period)
         target = jax.tree.map(partial(jnp.where, is_time), learner.variables, state.target)
         new = {"learner": learner, "duals": duals, "target": target, "normalizer": normalizer}
         return replace(state, **new), {

@@ -192,8 +192,8 @@ CASES: dict[str, Case] = {
         probes=(
             Probe(
                 env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10},
-                hyper=EXPLORING,
+                config=PROBE_REPLAY,
+                hyper={**EXPLORING, "target_update_period": 10.0},
                 num_updates=400,
             ),
         ),
@@ -206,8 +206,8 @@ CASES: dict[str, Case] = {
         probes=(
             Probe(
                 env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21},
-                hyper={**EXPLORING, "v_min": -2.0, "v_max": 2.0},
+                config={**PROBE_REPLAY, "num_atoms": 21},
+                hyper={**EXPLORING, "target_update_period": 10.0, "v_min": -2.0, "v_max": 2.0},
                 num_updates=400,
             ),
         ),
@@ -220,8 +220,8 @@ CASES: dict[str, Case] = {
         probes=(
             Probe(
                 env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10, "num_quantiles": 11},
-                hyper=EXPLORING,
+                config={**PROBE_REPLAY, "num_quantiles": 11},
+                hyper={**EXPLORING, "target_update_period": 10.0},
                 num_updates=400,
             ),
         ),
@@ -234,8 +234,8 @@ CASES: dict[str, Case] = {
         probes=(
             Probe(
                 env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10, "num_cosines": 16},
-                hyper=EXPLORING,
+                config={**PROBE_REPLAY, "num_cosines": 16},
+                hyper={**EXPLORING, "target_update_period": 10.0},
                 num_updates=400,
             ),
         ),
@@ -249,8 +249,14 @@ CASES: dict[str, Case] = {
         probes=(
             Probe(
                 env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21, "n_step": 1},
-                hyper={**EXPLORING, "epsilon_start": 1.0, "v_min": -2.0, "v_max": 2.0},
+                config={**PROBE_REPLAY, "num_atoms": 21, "n_step": 1},
+                hyper={
+                    **EXPLORING,
+                    "target_update_period": 10.0,
+                    "epsilon_start": 1.0,
+                    "v_min": -2.0,
+                    "v_max": 2.0,
+                },
                 num_updates=400,
             ),
         ),
@@ -283,10 +289,14 @@ CASES: dict[str, Case] = {
                 config={
                     **PROBE_REPLAY,
                     **SEQUENCES,
-                    "target_update_period": 10,
                     "rescale_values": False,
                 },
-                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
+                hyper={
+                    **EXPLORING,
+                    "target_update_period": 10.0,
+                    "epsilon_start": 1.0,
+                    "epsilon_alpha": 0.0,
+                },
                 num_updates=400,
             ),
         ),
@@ -337,7 +347,8 @@ CASES: dict[str, Case] = {
     "mpo": Case(
         family="actor and critic",
         envs=(*CONTINUOUS, CART, MAZE, GRID),
-        config={**REPLAY, "num_actions": 4, "target_update_period": 4},
+        config={**REPLAY, "num_actions": 4},
+        hyper={"target_update_period": 4.0},
         probes=(
             replace(REACHING, config={**REACHING.config, "num_actions": 20}),
             replace(REACHING, env="obs-action-reward"),

@@ -56,8 +56,8 @@ ALL_OF_DQN = {
     "prioritized": True,
     "n_step": 3,
     "num_gradient_steps": 2,
-    "target_update_period": 2,
 }
+EVERY_2 = {"target_update_period": 2.0}
 TABULAR = {"rollout_length": 32}
 CASES = {
     "ppo mlp": Case("ppo", CARTPOLE, SMALL, arithmetics=("native", "canonical")),
@@ -70,10 +70,10 @@ CASES = {
     "ppo continuous": Case("ppo", "gymnax:Pendulum-v1", {**SMALL, "initial_std": 0.5}),
     "dqn": Case("dqn", CARTPOLE, REPLAY, backends=("linen",)),
     "dqn all options": Case(
-        "dqn", CARTPOLE, ALL_OF_DQN, {"tau": 0.1, "epsilon_decay_steps": 128.0}
+        "dqn", CARTPOLE, ALL_OF_DQN, {**EVERY_2, "tau": 0.1, "epsilon_decay_steps": 128.0}
     ),
     "dqn munchausen": Case("dqn", CARTPOLE, {**REPLAY, "munchausen": True}, backends=("linen",)),
-    "c51 all options": Case("c51", CARTPOLE, {**ALL_OF_DQN, "num_atoms": 5}),
+    "c51 all options": Case("c51", CARTPOLE, {**ALL_OF_DQN, "num_atoms": 5}, EVERY_2),
     "qr_dqn": Case("qr_dqn", CARTPOLE, {**REPLAY, "num_quantiles": 5}, backends=("haiku",)),
     "iqn": Case("iqn", CARTPOLE, {**REPLAY, "num_cosines": 8}),
     "rainbow": Case("rainbow", CARTPOLE, {**REPLAY, "num_atoms": 5}),

@@ -58,7 +58,12 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
-from .core.rl.distributional import categorical_mean, categorical_target, tau_midpoints
+from .core.rl.distributional import (
+    categorical_mean,
+    categorical_target,
+    huber_quantile_losses,
+    tau_midpoints,
+)
 from .core.rl.distributions import (
     Categorical,
     MultiCategorical,
@@ -134,7 +139,7 @@ from .core.rl.sequences import (
     Sequences,
     sequence_priority,
 )
-from .core.rl.targets import polyak, target_of
+from .core.rl.targets import is_multiple, polyak, target_of
 from .core.specs import (
     Box,
     Dict,
@@ -185,11 +190,12 @@ __all__ = [
     # Returns and losses
     "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
     "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",
-    "categorical_target", "tau_midpoints",
+    "categorical_target", "tau_midpoints", "huber_quantile_losses",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
-    "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
-    "SequenceReplayState", "Sequences", "sequence_priority",
+    "importance_weights", "target_of", "polyak", "is_multiple",
+    "SequenceReplayConfig", "SequenceReplay", "SequenceReplayState",
+    "Sequences", "sequence_priority",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning

@@ -45,7 +45,7 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
     else:
         steps = row.config["rollout_length"] * row.config["num_envs"]
         given["train-frequency"] = steps
-        given["target-network-frequency"] = row.config["target_update_period"] * steps
+        given["target-network-frequency"] = row.setting["target_update_period"] * steps
     script = folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]
     python, missing = (
         folder / ".venv" / "bin" / "python",

@@ -15,7 +15,7 @@ from ..networks.heads import require_recurrent, require_single_steps
 from ..rl.exploration import epsilon_greedy, exploration_rate, greedy
 from ..rl.learning import replay_and_learn
 from ..rl.replay import PrioritizedReplayConfig, Replay, importance_weights
-from ..rl.targets import polyak, target_of
+from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Spec
 from ..types import Metrics, PyTree, pytree_dataclass
 
@@ -33,6 +33,7 @@ class ReplayedQHyperparams:
       epsilon_end: the same, from `epsilon_decay_steps` on.
       epsilon_decay_steps: environment steps, of all environments together, over which it changes
         linearly.
+      target_update_period: gradient steps between updates of the target network; rounded down.
       tau: weight of the online parameters in each update of the target's: 1 copies them, less
         averages them (Polyak).
       priority_exponent: of the error, in a step's priority; 0 samples uniformly.
@@ -48,6 +49,7 @@ class ReplayedQHyperparams:
     epsilon_start: Number | None = replaced_by("epsilon", None, unit_interval(1.0))
     epsilon_end: Number | None = replaced_by("epsilon", None, unit_interval(0.05))
     epsilon_decay_steps: Number | None = replaced_by("epsilon", None, between(250_000.0, 1.0))
+    target_update_period: Number = between(50.0, 1.0)
     tau: Number = unit_interval(1.0)
     priority_exponent: Number = only_for("prioritized", 0.6)
     importance_sampling_exponent: Number = only_for("prioritized", unit_interval(0.4))
@@ -61,14 +63,12 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """Static configuration of an agent that learns action values from replay.
 
     Attributes:
-      target_update_period: gradient steps between updates of the target network.
       double: let the online network choose the action that the target network evaluates.
       dueling: sum a value and advantages in the network's head.
       hidden_sizes: units of the hidden layers.
     """
 
     num_envs: int = 10
-    target_update_period: int = 50
     double: bool = False
     dueling: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
@@ -228,7 +228,7 @@ class ReplayedQ(AgentBase, ABC):
         error = jnp.abs(metrics.pop("td_errors"))
         priority = (error + hyper.priority_eps) ** hyper.priority_exponent
         moved = polyak(learner.variables, state.target, hyper.tau)
-        is_time = learner.num_gradient_steps % self.config.target_update_period == 0
+        is_time = is_multiple(learner.num_gradient_steps, hyper.target_update_period)
         return replace(
             state,
             learner=learner,

@@ -31,7 +31,7 @@ from ..rl.distributions import (
 from ..rl.learning import replay_and_learn
 from ..rl.normalize import RunningStats, normalized, require_normalizable
 from ..rl.replay import Replay, ReplayConfig, ReplayState, Sample
-from ..rl.targets import polyak, target_of
+from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Box, Discrete, Spec
 from ..types import Metrics, PyTree, pytree_dataclass
 
@@ -55,6 +55,10 @@ class ActorCriticHyperparams:
     discount: Number = unit_interval(0.99)
     tau: Number = unit_interval(0.005)
 
+    # Without annotations, so that only an algorithm that has the option makes it a field.
+    target_update_period = None
+    target_entropy_ratio = 0.98
+
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig(ReplayConfig):
@@ -73,10 +77,8 @@ class ActorCriticConfig(ReplayConfig):
     normalize_obs: bool = False
     hidden_sizes: tuple[int, ...] = only_for("networks", (256, 256))
 
-    # Without annotations, so that only an algorithm that has the option makes it a field.
+    # Without an annotation, so that only an algorithm that has the option makes it a field.
     policy_delay = None
-    target_update_period = 1
-    target_entropy_ratio = 0.98
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -346,9 +348,9 @@ class ActorCritic(AgentBase, ABC):
         online = self.followed({part: own.variables for part, own in state.learners.items()})
         move = partial(polyak, tau=state.hyper.tau)
         moved = jax.tree.map(move, online, state.target, is_leaf=_is_variables)
-        if self.config.target_update_period > 1:
+        if state.hyper.target_update_period is not None:
             number = state.learners["critic"].num_gradient_steps
-            is_time = number % self.config.target_update_period == 0
+            is_time = is_multiple(number, state.hyper.target_update_period)
             moved = jax.tree.map(partial(jnp.where, is_time), moved, state.target)
         return replace(state, target=moved)
 
@@ -386,7 +388,7 @@ class ActorCritic(AgentBase, ABC):
         """Average -temperature * (log pi(a|s) + target entropy), a ~ pi(s).
 
         The target entropy is `hyper.target_entropy`; where it is None, minus the number of action
-        dimensions, or the share `config.target_entropy_ratio` of the allowed actions' entropy.
+        dimensions, or the share `target_entropy_ratio` of the allowed actions' entropy.
 
         Source: Haarnoja et al. 2018, equation 18, https://arxiv.org/abs/1812.05905; with discrete
         actions, averaged over pi exactly: Christodoulou 2019, equation 11,
@@ -398,15 +400,15 @@ class ActorCritic(AgentBase, ABC):
         value, log_prob = jnp.exp(temperature.params), drawn.mean(drawn.log_prob)
         wanted = state.hyper.target_entropy
         if wanted is None:
-            wanted = self._default_target_entropy(mask)
+            wanted = self._default_target_entropy(mask, state.hyper.target_entropy_ratio)
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _default_target_entropy(self, mask: jax.Array | None) -> Any:
+    def _default_target_entropy(self, mask: jax.Array | None, ratio: Number) -> Any:
         """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
         if isinstance(self.unit, Box):
             return -float(self.unit.shape[0])
         num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
-        return self.config.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
+        return ratio * jnp.log(num_actions.astype(jnp.float32))
 
     def _with_rate(self, part: str, hyper: Any) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""

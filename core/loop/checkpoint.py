@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,13 +63,15 @@ def save(path: Path, state: object) -> None:
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
-def restore(path: Path, like: State) -> State:
+def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> State:
     """Read a pytree written by `save`.
 
     Args:
       path: the folder.
       like: a pytree with arrays of the same paths, shapes and dtypes; `jax.ShapeDtypeStruct`
         leaves suffice. Containers without arrays may differ.
+      added: arrays of `like` by path, used where the checkpoint lacks them, because an older
+        version wrote it.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -91,7 +93,11 @@ def restore(path: Path, like: State) -> State:
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
-            for name, (own, needed) in type_differences(metadata.tree, _plain(abstract)).items():
+            differences = type_differences(metadata.tree, _plain(abstract))
+            filled = {n: a for n, a in (added or {}).items() if n not in by_path(metadata.tree)}
+            for name, (own, needed) in differences.items():
+                if name in filled:
+                    continue
                 raise TriglotError(
                     f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
                     f"but expected {needed}."
@@ -100,7 +106,7 @@ def restore(path: Path, like: State) -> State:
             wanted = by_path(abstract)
             stored = jax.tree.structure(metadata.tree)
             item = jax.tree.unflatten(stored, [wanted[name] for name in by_path(metadata.tree)])
-            found = by_path(checkpointer.restore(path.absolute(), item))
+            found = {**filled, **by_path(checkpointer.restore(path.absolute(), item))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
@@ -182,13 +188,18 @@ class Checkpoints:
                     os.rename(self.path(later), self.folder / f"{DAMAGED}{later:08d}")
 
     def restore(
-        self, like: State | Callable[[int], State], *, previous: bool = False
+        self,
+        like: State | Callable[[int], State],
+        *,
+        previous: bool = False,
+        added: Mapping[str, Any] | None = None,
     ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
           like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
+          added: see `restore`.
 
         Returns:
           The updates done, and the state.
@@ -202,7 +213,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted)
+            return number, restore(self.path(number), wanted, added)
 
         try:
             return read(numbers[-1])

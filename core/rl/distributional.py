@@ -1,10 +1,13 @@
 """Return distributions by action, given by atoms or by quantiles."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import rlax
 from jaxtyping import Array, Float
 
+from ..hyper import Number
 from .replay import Sample
 
 
@@ -66,3 +69,34 @@ def tau_midpoints(batch_size: int, count: int) -> Float[Array, "B N"]:
     """
     midpoints = (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
     return jnp.broadcast_to(midpoints, (batch_size, count))
+
+
+def huber_quantile_losses(
+    quantiles: Float[Array, "B N num_actions"],
+    tau: Float[Array, "B N"],
+    sample: Sample,
+    next_q: Float[Array, "B num_actions"],
+    next_quantiles: Float[Array, "B M num_actions"],
+    threshold: Number,
+) -> Float[Array, " B"]:
+    """Compute the quantile regression losses sum_i E_j[|tau_i - 1{u_ij < 0}| Huber(u_ij)].
+
+    u_ij = r + discount * next_quantiles_j(a*) - quantiles_i(a), a* = argmax_a next_q. `rlax` takes
+    the threshold k as a Python number; so it gets errors divided by it: Huber_k(u) = k^2
+    Huber_1(u / k).
+
+    Args:
+      quantiles: of the observations, at `tau`.
+      tau: within [0, 1].
+      sample: `[B, ...]`.
+      next_q: the values by which the next action is chosen; those of forbidden actions the lowest.
+      next_quantiles: of the next observations.
+      threshold: error from which the loss is linear, above 0, float `[]`.
+
+    Source: Dabney et al. 2017, equations 9 and 10, https://arxiv.org/abs/1710.10044, by
+    `rlax.quantile_q_learning`.
+    """
+    regress = jax.vmap(functools.partial(rlax.quantile_q_learning, huber_param=1.0))
+    own, after = quantiles / threshold, next_quantiles / threshold
+    data = sample.action, sample.reward / threshold, sample.discount
+    return threshold**2 * jnp.asarray(regress(own, tau, *data, next_q[:, None], after))

@@ -28,3 +28,13 @@ def polyak(online: Variables, target: Variables, tau: Number) -> Variables:
         tau,  # pyright: ignore[reportArgumentType] (declared a Python number, arrays work)
     )
     return Variables(params=params, state=online.state)
+
+
+def is_multiple(count: jax.Array, period: Number) -> jax.Array:
+    """Return whether a count is a multiple of a period, so that a target is updated, bool `[]`.
+
+    Args:
+      count: of gradient steps, int32 `[]`.
+      period: at least 1; rounded down.
+    """
+    return count % jnp.asarray(period).astype(jnp.int32) == 0

@@ -115,9 +115,9 @@ def test_actions_are_drawn_from_the_target_and_valued_by_it(discrete: bool) -> N
 
 
 def test_each_loss_moves_its_own_part() -> None:
-    agent = make(discrete=False, num_actions=7, target_update_period=2)
+    agent = make(discrete=False, num_actions=7)
     given = batch(agent, 1.0, 0.25)
-    before = given.state
+    before = replace(given.state, hyper=MPOHyperparams(target_update_period=2.0))
     once, _ = agent.learn(before, SAMPLE, KEY)
     twice, metrics = agent.learn(once, SAMPLE, jax.random.key(4))
     for part in ("actor", "critic", "dual"):

@@ -1,5 +1,6 @@
 """QR-DQN's loss against numbers worked out by hand, and equations 9 and 10 in NumPy."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from triglot.core.rl.replay import Sample
 from triglot.core.specs import Box, Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
+DEFAULT = QRDQNHyperparams()
 # Quantiles at 0.25 and 0.75 by observation and action.
 ONLINE = [[[0.0, 2.0], [3.0, 1.0]], [[9.0, 9.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]
 TARGET = [[[0.0, 0.0], [0.0, 0.0]], [[1.0, 3.0], [4.0, 2.0]], [[7.0, 7.0], [7.0, 7.0]]]
@@ -45,10 +47,10 @@ def sample(**fields: Any) -> Sample:
     return Sample(**values | fields)
 
 
-def loss(given: Sample, **options: Any) -> tuple[float, dict[str, jax.Array]]:
-    batch = ReplayedBatch(
-        sample=given, target=variables(TARGET), weight=jnp.ones(2), hyper=QRDQNHyperparams()
-    )
+def loss(
+    given: Sample, hyper: QRDQNHyperparams = DEFAULT, **options: Any
+) -> tuple[float, dict[str, jax.Array]]:
+    batch = ReplayedBatch(sample=given, target=variables(TARGET), weight=jnp.ones(2), hyper=hyper)
     learn = jax.jit(agent(**options).loss)
     value, (metrics, _) = learn(variables(ONLINE), batch, jax.random.key(0))
     return float(value), metrics
@@ -70,8 +72,8 @@ def test_the_huber_losses_are_weighted_by_the_side_of_the_error() -> None:
     np.testing.assert_allclose(metrics["q"], 1.5)
 
 
-def test_without_a_threshold_the_errors_are_absolute() -> None:
-    value, _ = loss(sample(), huber_threshold=0.0)
+def test_without_hubers_loss_the_errors_are_absolute() -> None:
+    value, _ = loss(sample(), huber=False)
     expected = 0.25 * (3.0 + 2.0) / 2 + 0.75 * (1.0 + 0.0) / 2, 0.75 * 1.0 + 0.75 * 1.0
     np.testing.assert_allclose(value, sum(expected) / 2, rtol=1e-6)
 
@@ -101,11 +103,14 @@ def test_against_equations_9_and_10() -> None:
         reward=reward,
         discount=discount,
     )
-    config = QRDQNConfig(num_quantiles=5, huber_threshold=0.4)
+    config = QRDQNConfig(num_quantiles=5)
     made = QRDQN(build("table", QRDQN.networks(OBS, ACTIONS, config)), OBS, ACTIONS, config)
     online, target = (jax.random.normal(key, (3, 2, 5)) for key in keys[3:])
     batch = ReplayedBatch(
-        sample=given, target=variables(target), weight=weight, hyper=QRDQNHyperparams()
+        sample=given,
+        target=variables(target),
+        weight=weight,
+        hyper=QRDQNHyperparams(huber_threshold=jnp.float32(0.4)),
     )
     value, (metrics, _) = jax.jit(made.loss)(variables(online), batch, jax.random.key(0))
 
@@ -134,5 +139,5 @@ def test_continuous_actions_and_other_heads_are_refused() -> None:
     made = agent()
     with pytest.raises(TriglotError, match=r"needs quantiles \[B, 2, 51\]; .* \[B, 2, 2\]"):
         QRDQN(made.network, OBS, ACTIONS)
-    with pytest.raises(TriglotError, match="huber_threshold must be at least 0"):
-        QRDQNConfig(huber_threshold=-1.0)
+    with pytest.raises(TriglotError, match="huber_threshold must be finite and above 0"):
+        replace(made, hyper=QRDQNHyperparams(huber_threshold=0.0))

@@ -26,7 +26,6 @@ PLAIN = DQNConfig(
     batch_size=32,
     buffer_size=1024,
     learning_starts=128,
-    target_update_period=10,
     hidden_sizes=(16,),
 )
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -38,7 +37,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all": {"double": True, "dueling": True, "prioritized": True, "n_step": 3},
 }
 HYPER = DQNHyperparams(
-    learning_rate=1e-2, discount=DISCOUNT, epsilon_end=0.5, epsilon_decay_steps=1000.0
+    learning_rate=1e-2,
+    discount=DISCOUNT,
+    epsilon_end=0.5,
+    epsilon_decay_steps=1000.0,
+    target_update_period=10.0,
 )
 
 # Every probe on one library, every option on the most informative probe, every library on one.
@@ -86,8 +89,7 @@ def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
 def test_a_target_that_moves_a_little_at_each_step_learns_too() -> None:
     """Polyak averaging: the target moves by `tau` at every gradient step."""
     env = probes.make("two-step")
-    config = replace(PLAIN, target_update_period=1)
-    hyper = replace(HYPER, tau=0.1)
+    config, hyper = PLAIN, replace(HYPER, tau=0.1, target_update_period=1.0)
     network = build("haiku", DQN.networks(env.obs_spec, env.action_spec, config))
     agent = DQN(network, env.obs_spec, env.action_spec, config, hyper)
     result = train(agent, env, key=jax.random.key(0), total_steps=400 * config.steps_per_update)

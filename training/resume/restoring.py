@@ -4,16 +4,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ...core.errors import TriglotError, check_known
-from ...core.hyper import MAX_COUNT
+from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
-from ..storage.config import read_config
+from ..storage.config import moved_to_hyper, read_config
 from ..storage.records import recorded_progress
 from .changing import Translation, with_schedule
 
@@ -67,7 +68,7 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
         )
     translation = _translation(plan)
     try:
-        done, state = checkpoints.restore(translation.like, previous=previous)
+        done, state = checkpoints.restore(translation.like, previous=previous, added=_added(plan))
     except DamagedError:
         raise
     except TriglotError as error:
@@ -97,7 +98,8 @@ def restore_kept(plan: Plan, number: int) -> Progress:
       TriglotError: if there is none, it is damaged, or it does not fit the run.
     """
     translation = _translation(plan)
-    state = checkpoint.restore(kept_checkpoints(plan.out).path(number), translation.like(number))
+    path = kept_checkpoints(plan.out).path(number)
+    state = checkpoint.restore(path, translation.like(number), _added(plan))
     return Progress(with_schedule(translation.of(number, state), plan.hyper), number)
 
 
@@ -105,3 +107,13 @@ def _translation(plan: Plan) -> Translation:
     # The function itself: JAX takes compiler options of an outermost program only.
     like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
     return Translation(plan, like)
+
+
+def _added(plan: Plan) -> dict[str, jax.Array]:
+    """Give the hyperparameters `[S]` that a checkpoint of an older version lacks, by their path."""
+    names = moved_to_hyper(read_config(plan.out), type(plan.trainer.agent))
+    numbers, shape = first_numbers(plan.hyper), (plan.options.num_seeds,)
+    return {
+        f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
+        for name in names
+    }

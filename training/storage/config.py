@@ -125,9 +125,24 @@ def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust
     named = from_overrides(TrainOptions, chosen)
     require_trust(folder, named, trust=trust, how=how)
     algorithm = find_algorithm(named.algorithm)
-    chosen["config"] = from_overrides(algorithm.Config, config["config"])
-    chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])
+    moved = moved_to_hyper(config, algorithm)
+    fixed = {name: value for name, value in config["config"].items() if name not in moved}
+    chosen["config"] = from_overrides(algorithm.Config, fixed)
+    chosen["hyper"] = from_overrides(algorithm.Hyperparams, {**moved, **config["hyper"]})
     return from_overrides(TrainOptions, chosen)
+
+
+def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
+    """Find what an older version stored as static configuration and is a hyperparameter now.
+
+    Args:
+      config: as `read_config` returns it.
+      algorithm: the class that the run names.
+    """
+    fixed, numbers = (
+        {one.name for one in fields(part)} for part in (algorithm.Config, algorithm.Hyperparams)
+    )
+    return {n: value for n, value in config["config"].items() if n in numbers - fixed}
 
 
 def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
