@@ -33,7 +33,7 @@ def use_preset(words: Sequence[str], options: type, algorithm: Any) -> tuple[lis
     numbers = list(config_files.numbers_of(algorithm))
     known = {one.name for one in (*fields(options), *numbers)}
     own = {name: value for name, value in found.options.items() if name in known}
-    left_out = config_files.given_in(words, own)
+    left_out = [*config_files.given_in(words, own), *config_files.replaced_in(words, algorithm)]
     if config_files.given_in(words, ["network"]):
         of_networks = [one.name for one in numbers if one.metadata.get("only_for") == "networks"]
         left_out += ["backend", *of_networks]

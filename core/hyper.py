@@ -177,7 +177,7 @@ def _extremes(value: Any) -> tuple[float, ...]:
 
 def _check_schedule(owner: str, one: "Field[Any]") -> None:
     """Refuse a schedule of a number that itself describes a schedule."""
-    if (other := _replaced_by(one)[0]) is not None:
+    if (other := replacement_of(one)[0]) is not None:
         raise TriglotError(
             f"{owner}'s {one.name} must be a number: it describes how {other} changes. Give "
             f"{other} a schedule."
@@ -186,7 +186,7 @@ def _check_schedule(owner: str, one: "Field[Any]") -> None:
 
 def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
     """Refuse a number that has no effect, because another hyperparameter replaces it."""
-    other, neutral = _replaced_by(one)
+    other, neutral = replacement_of(one)
     value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
     # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
     by_default = getattr(type(hyper), other or one.name, instead)
@@ -201,7 +201,7 @@ def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
         )
 
 
-def _replaced_by(one: "Field[Any]") -> tuple[str | None, float | None]:
+def replacement_of(one: "Field[Any]") -> tuple[str | None, float | None]:
     """Return what `replaced_by` declares; `decay_updates` of custom hyperparameters has a name."""
     decay = ("learning_rate", math.inf) if one.name == "decay_updates" else (None, None)
     return one.metadata.get("replaced_by", decay)
@@ -397,7 +397,7 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
     }
     now: dict[str, Any] = dict(schedules)
     for one in fields(hyper):
-        other, neutral = _replaced_by(one)
+        other, neutral = replacement_of(one)
         if other in schedules:
             now[one.name] = neutral
     if "decay_updates" in values and values["decay_updates"] is None:

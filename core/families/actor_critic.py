@@ -400,15 +400,15 @@ class ActorCritic(AgentBase, ABC):
         value, log_prob = jnp.exp(temperature.params), drawn.mean(drawn.log_prob)
         wanted = state.hyper.target_entropy
         if wanted is None:
-            wanted = self._default_target_entropy(mask, state.hyper.target_entropy_ratio)
+            wanted = self._default_target_entropy(mask, state.hyper)
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _default_target_entropy(self, mask: jax.Array | None, ratio: Number) -> Any:
+    def _default_target_entropy(self, mask: jax.Array | None, hyper: Any) -> Any:
         """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
         if isinstance(self.unit, Box):
             return -float(self.unit.shape[0])
         num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
-        return ratio * jnp.log(num_actions.astype(jnp.float32))
+        return hyper.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
 
     def _with_rate(self, part: str, hyper: Any) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""

@@ -208,5 +208,5 @@ def test_masked_actions_are_not_chosen() -> None:
 def test_sizes_and_numbers_that_cannot_work_are_refused() -> None:
     with pytest.raises(TriglotError, match="IQN's num_tau must be at least 1"):
         config(num_tau=0)
-    with pytest.raises(TriglotError, match="IQN's huber_threshold must be finite and above 0"):
+    with pytest.raises(TriglotError, match="huber_threshold must be finite and above 0"):
         replace(agent(), hyper=IQNHyperparams(huber_threshold=0.0))

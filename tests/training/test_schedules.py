@@ -1,6 +1,7 @@
 """Schedules on the command line, in files, and when a run is resumed."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,36 @@ def test_an_epsilon_replaces_its_older_numbers(algorithm: str, epsilon: Any) -> 
     triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon})
     with pytest.raises(TriglotError, match="epsilon_start must be a number, or give epsilon"):
         triglot.make_agent(algorithm, env, hyper={"epsilon_start": None})
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["--epsilon", "linear(1, 0.05)"], False),
+        (["--epsilon=0.1"], False),
+        (["--learning-rate", "linear(1e-3, 0)"], True),
+        ([], True),
+    ],
+)
+def test_an_epsilon_replaces_the_numbers_of_a_preset(
+    words: list[str], kept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "dqn", "gymnax:CartPole-v1", *words, "--print-config"]) == 0
+    printed = tomllib.loads(capsys.readouterr().out)
+    assert (printed["hyper"]["epsilon_decay_steps"] == 50_000) == kept
+    assert ("without epsilon_decay_steps" in printed["preset"]) != kept
+    hyper = {**printed["hyper"]}
+    triglot.make_agent("dqn", triglot.make_env("gymnax:CartPole-v1"), hyper=hyper)
+
+
+@pytest.mark.parametrize("over", [["--over", "epsilon=0.1,0.2"], ["--over=epsilon=0.1,0.2"]])
+def test_a_swept_epsilon_replaces_the_numbers_of_a_preset(over: list[str], tmp_path: Path) -> None:
+    words = ["sweep", "dqn", "gymnax:CartPole-v1", *over, "--out", str(tmp_path / "x")]
+    assert "epsilon_decay_steps" not in cli._parse_with_algorithm(words).hyper
+
+
+def test_a_schedule_replaces_a_presets_decay(capsys: pytest.CaptureFixture[str]) -> None:
+    rate = ["--learning-rate", "cosine(1e-3, 0)"]
+    words = ["train", "ppo", "gymnax:CartPole-v1", *rate]
+    assert cli.main([*words, "--print-config"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["hyper"]["learning_rate"].startswith("cosine")

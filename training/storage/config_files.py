@@ -136,7 +136,7 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
     for name in file.values:
         if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
-    chosen = given_in(words, file.values)
+    chosen = {*given_in(words, file.values), *replaced_in(words, algorithm)}
     given = _leading(words)
     merged = list(given)
     for name in positional[len(given) :]:
@@ -201,6 +201,27 @@ def numbers_of(algorithm: Any) -> Iterator[Any]:
     """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from fields(owner)
+
+
+def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
+    """List the older numbers that an option replaces, as `--epsilon 0.1` or `--over epsilon=0,1`."""
+    from ...core.hyper import replacement_of
+    from ...core.rl.schedules import is_schedule_text
+
+    texts = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, _, text = word.removeprefix("--over=").partition("=")
+        name = name if name.startswith("-") else flag(name)
+        texts[name.replace("_", "-")] = text or following
+    defaults = {one.name: one.default for one in numbers_of(algorithm)}
+    found = []
+    for one in numbers_of(algorithm):
+        other, _ = replacement_of(one)
+        text = texts.get(flag(other)) if other else None
+        # A number replaces it too where the other one has none by default, as `epsilon`.
+        if text is not None and (is_schedule_text(text) or defaults.get(other) is None):
+            found.append(one.name)
+    return found
 
 
 def _leading(words: Sequence[str]) -> list[str]:
