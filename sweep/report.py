@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from ..machine.files import plain, write_files
 from ..machine.version import device, versions
 from ..registry.arg import option_words
+from ..registry.overrides import overrides_of
 from ..report import numbers
-from ..report.charts import drawing, swept
+from ..report.charts import drawing, schedules, swept
 from ..report.charts.chart import Chart
 from ..report.page import PAGE, as_files
 from ..report.page import page as build
@@ -80,6 +82,7 @@ def result_of(
             env: {**_curves(order), "return_bounds": _bounds(plan, env)}
             for env, order in orders.items()
         },
+        "schedules": {env: _schedules(plan, order[0]) for env, order in orders.items()},
         "confirmed": confirmations(plan, confirmed),
         "versions": versions(),
         "device": device(),
@@ -163,6 +166,10 @@ def page(
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
             curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
+    drawn = {
+        env: schedules.schedule_charts(of_best, f"{schedules.PREFIX}{index}-")
+        for index, (env, of_best) in enumerate(result["schedules"].items())
+    }
     searches = {}
     if result["search"] != GRID:
         for index, env in enumerate(result["best"]):
@@ -172,7 +179,7 @@ def page(
         "sweep",
         result,
         title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
-        drawn=[*mains.values(), *curves.values(), *searches.values()],
+        drawn=[*mains.values(), *curves.values(), *searches.values(), *chain(*drawn.values())],
         tables=[replace(ranking, records=ranking.records[:MAX_ROWS])],
         files={
             name: content
@@ -184,6 +191,7 @@ def page(
         mains=mains,
         best=curves,
         searches=searches,
+        schedules={env: charts for env, charts in drawn.items() if charts},
         shown=MAX_ROWS,
     )
 
@@ -239,6 +247,17 @@ def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
 def _bounds(plan: SweepPlan, env: str) -> list[float | None]:
     bounds = results.bounds_by_env(plan).get(env, (-np.inf, np.inf))
     return [bound if np.isfinite(bound) else None for bound in bounds]
+
+
+def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
+    """Describe the hyperparameters of the best setting, from which its schedules are drawn."""
+    group = next(one for one in plan.groups if best.number in one.settings)
+    chosen = train_options(plan.options, best.values, algorithms_of(plan.options))
+    return {
+        "hyper": overrides_of(chosen.hyper),
+        "num_updates": group.num_updates,
+        "steps_per_update": group.trainer.steps_per_update,
+    }
 
 
 def _curves(order: Sequence[Outcome]) -> dict[str, Any]:

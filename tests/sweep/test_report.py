@@ -14,7 +14,7 @@ from tests.sweep.small import options
 from triglot.report.charts import drawing
 from triglot.report.tables import as_text
 from triglot.sweep import report
-from triglot.sweep.plan import SweepPlan
+from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome, as_records, ranked, ranking_table
 from triglot.sweep.settings import algorithms_of, settings_of
 
@@ -69,8 +69,10 @@ def outcomes(plan: SweepPlan) -> list[Outcome]:
 
 @pytest.fixture
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give no bounds of returns: there are no groups here."""
+    """Give no bounds of returns and no schedules: there are no groups here."""
     monkeypatch.setattr("triglot.sweep.results.bounds_by_env", lambda plan: {})
+    none = {"hyper": {}, "num_updates": 16, "steps_per_update": 8}
+    monkeypatch.setattr("triglot.sweep.report._schedules", lambda plan, best: none)
 
 
 def result_of(plan: SweepPlan, found: list[Outcome]) -> Mapping[str, Any]:
@@ -107,6 +109,21 @@ def test_the_folder_has_everything(tmp_path: Path, unbounded: None) -> None:
     ):  # fmt: skip
         assert heading in page.headings
     json.loads((tmp_path / "sweep.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_the_schedules_of_the_best_setting_are_drawn(tmp_path: Path) -> None:
+    over = ("learning_rate=0.5,linear(0.4,0)",)
+    plan = make_plan(options(over=over, num_seeds=5, hyper={"epsilon": "cosine(1, 0.1)"}))
+    found = outcomes(plan)
+    result = result_of(plan, found)
+    (best,) = result["schedules"].values()
+    assert best["hyper"] == {"epsilon": "cosine(1, 0.1)", "learning_rate": "linear(0.4, 0)"}
+    assert (best["num_updates"], best["steps_per_update"]) == (16, 8)
+    report.write(tmp_path, plan, result, found)
+    text = (tmp_path / "report.html").read_text()
+    assert "Schedules of the best setting" in References(text).headings
+    for heading in ("epsilon = cosine(1, 0.1)", "learning_rate = linear(0.4, 0)"):
+        assert f"<h3><code>{heading}</code></h3>" in text
 
 
 def test_the_table_fits_a_terminal(unbounded: None) -> None:

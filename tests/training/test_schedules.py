@@ -154,7 +154,8 @@ def test_an_epsilon_replaces_the_numbers_of_a_preset(
 @pytest.mark.parametrize("over", [["--over", "epsilon=0.1,0.2"], ["--over=epsilon=0.1,0.2"]])
 def test_a_swept_epsilon_replaces_the_numbers_of_a_preset(over: list[str], tmp_path: Path) -> None:
     words = ["sweep", "dqn", "gymnax:CartPole-v1", *over, "--out", str(tmp_path / "x")]
-    assert "epsilon_decay_steps" not in cli._parse_with_algorithm(words).hyper
+    hyper = cli._parse_with_algorithm(words).hyper
+    assert hyper == triglot.DQN.Hyperparams(learning_rate=5e-4, tau=0.02, target_update_period=1)
 
 
 def test_a_schedule_replaces_a_presets_decay(capsys: pytest.CaptureFixture[str]) -> None:

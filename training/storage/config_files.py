@@ -204,7 +204,7 @@ def numbers_of(algorithm: Any) -> Iterator[Any]:
 
 
 def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
-    """List the older numbers that an option replaces, as `--epsilon 0.1` or `--over epsilon=0,1`."""
+    """List the older numbers that an option replaces, as `--epsilon 1` or `--over epsilon=0,1`."""
     from ...core.hyper import replacement_of
     from ...core.rl.schedules import is_schedule_text
 
