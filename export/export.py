@@ -1,6 +1,7 @@
 """`triglot export`: write the weights or the policy of one seed in a form that others read."""
 
 import re
+from dataclasses import replace
 
 from ..core.errors import TriglotError, unknown
 from ..machine.files import check_free, write_files
@@ -8,11 +9,11 @@ from ..machine.version import versions
 from ..terminal.progress import phase
 from ..training.load import Run, load_run, safetensors_files
 from ..training.options import TrainOptions
+from ..training.population import chosen_seed_index
 from .acting import Acting
 from .models import model_files
 from .onnx import check_installed, onnx_files
 from .options import ExportOptions
-from .policy import check_seed_index
 from .stablehlo import stablehlo_files
 from .styles import LIBRARIES
 
@@ -33,7 +34,8 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
       TriglotError: if the format is unknown or cannot hold this run, the folder is not empty, or
         the checkpoint is missing or damaged.
     """
-    check_seed_index(options.seed_index, run_options.num_seeds)
+    index = chosen_seed_index(options.run, options.seed_index, run_options.num_seeds)
+    options = replace(options, seed_index=index)
     if options.format not in FORMATS:
         raise unknown("format", options.format, FORMATS)
     if options.format in LIBRARIES and run_options.network:

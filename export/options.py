@@ -22,4 +22,4 @@ class ExportOptions(PlayOptions):
 
     format: Name
     out: Annotated[Path, Arg("FOLDER")]
-    seed_index: Count = 0
+    seed_index: Annotated[Count | None, Arg("N", "0, and the best member of a population")] = None

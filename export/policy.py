@@ -13,7 +13,7 @@ from ..core.errors import TriglotError, shown
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..training.load import load_run
-from ..training.population import default_seed_index
+from ..training.population import chosen_seed_index
 from .acting import Acting
 
 
@@ -160,24 +160,9 @@ def load_policy(
     """
     check_count("seed", seed, 0, 2**32 - 1)
     run = load_run(folder, previous=previous, trust=trust)
-    if seed_index is None:
-        seed_index = default_seed_index(Path(folder))
-    check_seed_index(seed_index, jax.tree.leaves(run.agent_states)[0].shape[0])
-    return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
-
-
-def check_seed_index(seed_index: int, num_seeds: int) -> None:
-    """Reject an index that none of a run's seeds has.
-
-    Raises:
-      TriglotError: with the number of seeds.
-    """
-    check_count("seed_index", seed_index, 0)
-    if seed_index >= num_seeds:
-        raise TriglotError(
-            f"seed_index must be less than the run's number of seeds, {num_seeds}; got "
-            f"{seed_index}."
-        )
+    num_seeds = jax.tree.leaves(run.agent_states)[0].shape[0]
+    index = chosen_seed_index(Path(folder), seed_index, num_seeds)
+    return Policy(Acting.of(run, index, explore=sampled), run.num_updates, seed=seed)
 
 
 def _batch(spec: Spec, obs: Any) -> int | None:

@@ -202,7 +202,7 @@ class RenderOptions(PlayOptions):
 
     out: Annotated[Path | None, Arg("FILE", "episode.gif or .html in the run's folder")] = None
     episodes: Count = 1
-    seed_index: Count = 0
+    seed_index: Annotated[Count | None, Arg("N", "0, and the best member of a population")] = None
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 1000

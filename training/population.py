@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.errors import TriglotError
+from ..core.hyper import check_count
 from ..core.loop.population import PARENT
 from ..core.loop.state import RunnerState
 from ..report.numbers import format_value
@@ -61,7 +63,18 @@ def draw(plan: Plan, best: int) -> None:
     draw_population(plan.out / FILE, env_steps, shown, held, plan.title)
 
 
-def default_seed_index(folder: Path) -> int:
-    """Return the best member of a population's run; 0 for other runs."""
-    found = (recorded(folder, SUMMARY) or {}).get(POPULATION)
-    return int(found["best_member"]) if isinstance(found, dict) else 0
+def chosen_seed_index(folder: Path, given: int | None, num_seeds: int) -> int:
+    """Return which seed of a run acts: the `given` one, a population's best member, or 0.
+
+    Raises:
+      TriglotError: if the run has no such seed, with their number.
+    """
+    if given is None:
+        found = (recorded(folder, SUMMARY) or {}).get(POPULATION)
+        return int(found["best_member"]) if isinstance(found, dict) else 0
+    check_count("seed_index", given, 0)
+    if given >= num_seeds:
+        raise TriglotError(
+            f"seed_index must be less than the run's number of seeds, {num_seeds}; got {given}."
+        )
+    return given

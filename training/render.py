@@ -27,6 +27,7 @@ from ..terminal.wrapping import wrapped
 from .monitoring.evaluating import VIDEO, evaluation_key
 from .options import RenderOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
+from .population import chosen_seed_index
 from .resume.restoring import restore
 from .storage.logs import Logs
 
@@ -53,12 +54,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
       TriglotError: if the environment cannot be rendered, an option is invalid, the checkpoint is
         missing or damaged, or the file cannot be written.
     """
-    check_minimums(options, episodes=1, max_steps=1, seed_index=0)
-    if options.seed_index >= run_options.num_seeds:
-        raise TriglotError(
-            f"seed_index must be less than the run's number of seeds, {run_options.num_seeds}; "
-            f"got {options.seed_index}."
-        )
+    check_minimums(options, episodes=1, max_steps=1)
+    index = chosen_seed_index(options.run, options.seed_index, run_options.num_seeds)
     with phase("building"):
         plan = prepare(run_options, folder=options.run, training=False)
         env, suffix = plan.env, suffix_of(plan.env)
@@ -67,7 +64,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             step = jax.eval_shape(env.reset, jax.random.key(0))
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
         state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
-    agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
+    agent_state = jax.tree.map(lambda leaf: leaf[index], state.agent)
     # One key per episode, different from those of training and evaluation.
     key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)
     keys = jax.random.split(key, options.episodes)

@@ -17,9 +17,9 @@ from .storage.journal import RECENTLY, recent_mean
 from .storage.records import REACHED, recorded_progress
 
 NEXT = """next:
-  triglot render {run}{seed}
+  triglot render {run}
   triglot evaluate {run} --episodes 1000
-  triglot export {run}{seed} --format stablehlo --out policy"""
+  triglot export {run} --format stablehlo --out policy"""
 
 
 class Stopwatch:
@@ -130,10 +130,9 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
     return "\n".join(lines)
 
 
-def next_commands(out: Path, *, seed_index: int = 0) -> str:
-    """List commands that look at a finished run, at one of its seeds."""
-    seed = f" --seed-index {seed_index}" if seed_index else ""
-    return NEXT.format(run=shlex.quote(str(out)), seed=seed)
+def next_commands(out: Path) -> str:
+    """List commands that look at a finished run."""
+    return NEXT.format(run=shlex.quote(str(out)))
 
 
 def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, Any]:

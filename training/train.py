@@ -227,8 +227,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
     if not diverged:
-        best = 0 if population is None else population["best_member"]
-        print(wrapped(next_commands(plan.out, seed_index=best)))
+        print(wrapped(next_commands(plan.out)))
     return DIVERGED if diverged else 0
 
 

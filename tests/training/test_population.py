@@ -7,12 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import triglot
 from tests.training.refused import assert_refused
 from triglot.cli import main as cli
 from triglot.report.plots.population import lineage
-from triglot.training.population import default_seed_index
+from triglot.training.population import chosen_seed_index
 from triglot.training.storage.journal import read_metrics
 
 WORDS = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
@@ -50,10 +51,22 @@ def test_a_run_keeps_lineage_and_hyperparameters(finished: Path) -> None:
 
 
 def test_the_best_member_is_the_policy(finished: Path) -> None:
-    best = default_seed_index(finished)
+    best = chosen_seed_index(finished, None, 4)
     policy, chosen = triglot.load_policy(finished), triglot.load_policy(finished, best)
     same: Any = jax.tree.map(np.array_equal, policy._acting.arrays, chosen._acting.arrays)
     assert jax.tree.all(same)
+
+
+def test_the_best_member_is_exported(finished: Path, tmp_path: Path) -> None:
+    summary = json.loads((finished / "summary.json").read_text())
+    best, given = tmp_path / "best", tmp_path / "given"
+    words = ["export", str(finished), "--format", "safetensors", "--out"]
+    assert cli.main([*words, str(best)]) == 0
+    index = str(summary["population"]["best_member"])
+    assert cli.main([*words, str(given), "--seed-index", index]) == 0
+    (one,), (other,) = (map(load_file, out.glob("*.safetensors")) for out in (best, given))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_a_run_stopped_between_generations_is_resumed_bit_for_bit(
