@@ -12,10 +12,10 @@ from ..core.errors import TriglotError
 from ..core.loop.frozen import FrozenPolicy, check_plays
 from ..core.wrappers.games import game_in
 from ..export.acting import Acting
-from ..export.policy import check_seed_index
 from ..registry.environments import make_env
 from ..training.load import Run
 from ..training.plan import Plan, prepare
+from ..training.population import chosen_seed_index
 from ..training.resume.restoring import kept_checkpoints, restore, restore_kept
 from ..training.storage.config import options_of_run
 from .games import Act, act_randomly
@@ -66,7 +66,7 @@ def game_of(runs: Sequence[Path], options: RateOptions) -> tuple[Game, list[Plan
     for run, each in zip(runs, all_options, strict=True):
         plan = prepare(each, folder=run, training=False)
         check_plays(plan.trainer.agent, game, str(run))
-        check_seed_index(options.seed_index, each.num_seeds)
+        chosen_seed_index(run, options.seed_index, each.num_seeds)  # refuses another
         plans.append(plan)
     return game, plans
 

@@ -8,6 +8,7 @@ of another user, so it may name code only if this user began the run.
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -209,10 +210,10 @@ def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
     from ...core.rl.schedules import is_schedule_text
 
     texts = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, _, text = word.removeprefix("--over=").partition("=")
-        name = name if name.startswith("-") else flag(name)
-        texts[name.replace("_", "-")] = text or following
+    for word, following in pairwise([*words, ""]):
+        name, is_given, text = word.removeprefix("--over=").partition("=")
+        if name.startswith("-") or is_given:  # an axis of a sweep has no hyphens
+            texts[flag(name.lstrip("-"))] = text if is_given else following
     defaults = {one.name: one.default for one in numbers_of(algorithm)}
     found = []
     for one in numbers_of(algorithm):
