@@ -53,6 +53,7 @@ class Task:
       counts: the return of triglot that is like it, `training` or `greedy`.
       source: who published it, for which environment and seeds, and where.
       differences: between the two.
+      words: of the command, which change the preset.
     """
 
     algorithm: str
@@ -61,6 +62,7 @@ class Task:
     counts: str
     source: str
     differences: str = ""
+    words: tuple[str, ...] = ()
 
 
 CLEANRL = (
@@ -172,6 +174,16 @@ TASKS: Mapping[str, Task] = {
         differences="Craftax-Classic is Crafter again, in JAX; its symbolic observation is easier "
         "than Crafter's pixels. Matthews et al. (2024) show curves of a billion steps.",
     ),
+    "ppo-craftax-gru": Task(
+        algorithm="ppo",
+        env="craftax:Craftax-Classic-Symbolic-v1",
+        words=("--cell", "gru", "--cell-size", "256"),
+        published="4.2 ± 1.2",
+        counts="training",
+        source="As in the row above: PPO on Crafter has no memory.",
+        differences="The preset's setting with a GRU after the hidden layers. Matthews et al. "
+        "(2024) show PPO with a GRU in curves of a billion steps.",
+    ),
     "ppo-cartpole-balance": Task(
         algorithm="ppo",
         env="playground:CartpoleBalance",
@@ -179,6 +191,24 @@ TASKS: Mapping[str, Task] = {
         counts="greedy",
         source="Playground's report (Zakka et al. 2025, https://arxiv.org/abs/2502.08844) shows "
         "curves without numbers; the maximum is 1,000.",
+    ),
+    **{
+        f"ppo-{name}": Task(
+            algorithm="ppo",
+            env=f"playground:{env}",
+            published="",
+            counts="greedy",
+            source="Playground's PPO is set to 60,000,000 steps; its report (Zakka et al. 2025) "
+            "shows curves without numbers. The maximum is 1,000.",
+        )
+        for name, env in {"cheetah-run": "CheetahRun", "walker-walk": "WalkerWalk"}.items()
+    },
+    "ppo-brax-halfcheetah": Task(
+        algorithm="ppo",
+        env="brax:halfcheetah",
+        published="",
+        counts="greedy",
+        source="No figure for this number of steps is known to us.",
     ),
     "ppo-doorkey": Task(
         algorithm="ppo",
@@ -268,9 +298,11 @@ def page(measured: Mapping[str, Any]) -> str:
             kind: f"**{shown(one[kind])}**" if kind == task.counts else shown(one[kind])
             for kind in ("training", "greedy")
         }
-        command = f"`triglot train {task.algorithm} {task.env} --num-seeds {NUM_SEEDS}`"
+        given = " ".join(("triglot train", task.algorithm, task.env, *task.words))
+        command = f"`{given} --num-seeds {NUM_SEEDS}`"
         rows.append([command, f"{one['num_steps']:,}", published, *marked.values()])
-        note = f"- **{task.algorithm}, {task.env}.** {task.source} {task.differences}"
+        called = f"{task.algorithm}, {' '.join((task.env, *task.words))}"
+        note = f"- **{called}.** {task.source} {task.differences}"
         notes.append(note.rstrip())
     header = ["command", "env steps", "published", "triglot, training", "triglot, greedy"]
     return PAGE.format(
@@ -300,7 +332,8 @@ def main(
     measured = json.loads(out.read_text()) if out.exists() else {}
     for name in only or TASKS:
         if not finished(runs / name):
-            train(runs / name, TASKS[name].algorithm, TASKS[name].env)
+            task = TASKS[name]
+            train(runs / name, task.algorithm, task.env, *task.words)
         if finished(runs / name):  # not after Ctrl-C
             measured[name] = {**measured.get(name, {}), **returns_of(runs / name)}
             harness.write_json(out, measured)

@@ -1,7 +1,6 @@
 """`triglot export`: write the weights or the policy of one seed in a form that others read."""
 
 import re
-from dataclasses import replace
 
 from ..core.errors import TriglotError, unknown
 from ..machine.files import check_free, write_files
@@ -35,7 +34,6 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         the checkpoint is missing or damaged.
     """
     index = chosen_seed_index(options.run, options.seed_index, run_options.num_seeds)
-    options = replace(options, seed_index=index)
     if options.format not in FORMATS:
         raise unknown("format", options.format, FORMATS)
     if options.format in LIBRARIES and run_options.network:
@@ -54,14 +52,16 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
             checkpoint=options.checkpoint,
         )
     with phase("exporting"):
-        files = _files(options, run_options, run)
+        title = _title(run_options, run, index)
+        files = _files(options, run_options, run, index, title)
     write_files(options.out, files)
-    print(f"{_title(options, run_options, run)}\nin {options.out}: {', '.join(sorted(files))}")
+    print(f"{title}\nin {options.out}: {', '.join(sorted(files))}")
     return 0
 
 
-def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[str, bytes]:
-    index, title = options.seed_index, _title(options, run_options, run)
+def _files(
+    options: ExportOptions, run_options: TrainOptions, run: Run, index: int, title: str
+) -> dict[str, bytes]:
     if options.format in LIBRARIES:
         return model_files(run, index, options.format, f"Weights of {title}")
     if options.format == "safetensors":
@@ -79,12 +79,12 @@ def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[
     return write(Acting.of(run, index), f"Greedy policy of {title}")
 
 
-def _title(options: ExportOptions, run_options: TrainOptions, run: Run) -> str:
+def _title(run_options: TrainOptions, run: Run, index: int) -> str:
     # The names come from a run folder, and the title goes into Python source.
     algorithm, env = (
         re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)
     )
     return (
-        f"{algorithm} on {env} after {run.num_updates:,} updates, seed {options.seed_index} of "
+        f"{algorithm} on {env} after {run.num_updates:,} updates, seed {index} of "
         f"{run_options.num_seeds}."
     )
