@@ -20,7 +20,7 @@ from ..core.errors import TriglotError
 from ..core.loop.checkpoint import restore, save
 from ..core.types import PyTree, is_key
 from . import trees
-from .report import Check, Checklist, Failed, describe_error, describe_value, reject
+from .report import Check, Checklist, Failed, describe_error, reject
 
 # The same effect as jax_disable_most_optimizations; saves 40 % of the time.
 FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -300,12 +300,6 @@ def _checkpoint(case: Case) -> None:
             "two arrays have the same path when names are joined by dots.",
             "Use names without dots.",
         )
-    for path, leaf in leaves.items():
-        if not leaf.size:
-            raise Failed(
-                f"{path} is {describe_value(leaf)}: arrays of size 0 cannot be saved.",
-                "Remove it, or use None.",
-            )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "checkpoint"
         attempt("saving a checkpoint", save, file, tree)

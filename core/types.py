@@ -25,8 +25,12 @@ def pytree_dataclass(cls: _Class) -> _Class:
 
 def by_path(tree: PyTree) -> dict[str, Any]:
     """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
-    pairs = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in pairs}
+    return {path_of(keys): leaf for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def path_of(keys: Any) -> str:
+    """Join the keys of a leaf, as JAX gives them, by dots."""
+    return jax.tree_util.keystr(keys, simple=True, separator=".")
 
 
 def types_by_path(tree: PyTree) -> dict[str, str]:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
-from ..types import by_path, is_key, on_data, type_differences
+from ..types import by_path, is_key, on_data, path_of, type_differences
 
 State = TypeVar("State")
 
@@ -52,7 +52,7 @@ def save(path: Path, state: object) -> None:
         _find_room(path.parent, sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(state)))
     try:
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(unfinished, state)
+            checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
         write_manifest(unfinished)
         os.rename(unfinished, path)
@@ -94,10 +94,10 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
             differences = type_differences(metadata.tree, _plain(abstract))
-            filled = {n: a for n, a in (added or {}).items() if n not in by_path(metadata.tree)}
-            for name, (own, needed) in differences.items():
-                if name in filled:
-                    continue
+            lacking = {**_empty(abstract), **(added or {})}
+            filled = {n: lacking[n] for n in lacking.keys() - by_path(metadata.tree).keys()}
+            for name in differences.keys() - filled.keys():
+                own, needed = differences[name]
                 raise TriglotError(
                     f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
                     f"but expected {needed}."
@@ -117,6 +117,24 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
         except Exception as error:
             message = " ".join(str(error).split())[:200]
             raise DamagedError(f"{path} is not a complete checkpoint: {message}") from error
+
+
+def _without_empty(state: Any) -> Any:
+    """Replace arrays without elements, which orbax does not save, by None."""
+    empty = _empty(state)
+    return jax.tree.map_with_path(
+        lambda path, leaf: None if path_of(path) in empty else leaf, state
+    )
+
+
+def _empty(tree: Any) -> dict[str, jax.Array]:
+    """Make the arrays of a tree that have no elements, by path."""
+    shapes = by_path(jax.eval_shape(lambda: tree))
+    return {
+        path: jnp.zeros(leaf.shape, leaf.dtype)
+        for path, leaf in shapes.items()
+        if not leaf.size and not is_key(leaf)
+    }
 
 
 def _plain(abstract: Any) -> Any:

@@ -215,11 +215,12 @@ class KeyTwice(ActorCritic):
         return PolicyOutput(action=chosen.astype(jnp.int32), carry=carry, extras={"logits": logits})
 
 
-class EmptyArray(ActorCritic):
-    """An array of size 0 in the state."""
+class NamesClash(ActorCritic):
+    """Two arrays of one path."""
 
     def init(self, key: Any, num_envs: int, hyper: Any = None) -> Any:
-        return {**super().init(key, num_envs, hyper), "replay": jnp.zeros((0, 4))}
+        clash = {"a.b": jnp.zeros(()), "a": {"b": jnp.zeros(())}}
+        return {**super().init(key, num_envs, hyper), **clash}
 
 
 class OwnNumbers(ActorCritic):
@@ -323,7 +324,7 @@ BROKEN = [
     Broken("compiles once", WeakState()),
     Broken("vmap", CalledBack()),
     Broken("keys used once", KeyTwice(), words="broken_agents.py, line"),
-    Broken("checkpoint", EmptyArray()),
+    Broken("checkpoint", NamesClash()),
     Broken("hyperparameters", OwnNumbers()),
     Broken("hyperparameters", DiscountLeftOut(), words="hyper.discount"),
     Broken("learns", LearnsNothing()),

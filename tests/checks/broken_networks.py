@@ -169,7 +169,11 @@ BROKEN = [
     ),
     Broken("gradient", "a square root at 0", answering(not_differentiable)),
     Broken("compiles once", "a container made anew", fresh_containers()),
-    Broken("checkpoint", "an array of size 0", with_params(empty=jnp.zeros((0,)))),
+    Broken(
+        "checkpoint",
+        "two arrays of one path",
+        with_params(**{"a.b": jnp.zeros(()), "a": {"b": jnp.zeros(())}}),
+    ),
     Broken(
         "scan",
         "a carry that changes its dtype",

@@ -40,8 +40,20 @@ QUICK = [
     "pgx:kuhn_poker",
 ]
 # Defects of the libraries: Craftax draws trees and splits from one key; Playground's CartPole draws
-# positions and velocities from one.
+# positions and velocities from one; Navix draws positions, directions and colours from one.
+REUSES = (
+    *(f"DoorKey-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"KeyCorridor{size}" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")),
+    *(f"SimpleCrossing{size}" for size in ("S9N1", "S9N2", "S9N3", "S11N5")),
+    *(f"GoToDoor-{size}" for size in ("5x5", "6x6", "8x8")),
+    "FourRooms",
+)
 AMISS = {
+    **{f"navix:Navix-{name}-v0": {"keys used once"} for name in REUSES},
+    # A deal may be won at once: the episode then ends at its first step, with nothing.
+    "pgx:sparrow_mahjong": {"clean start"},
+    # Its solver stops before it has converged, so other rounding gives other accelerations.
+    **{f"playground:{name}": {"jit"} for name in ("CheetahRun", "FingerSpin")},
     "craftax:Craftax-Classic-Symbolic-v1": {"keys used once"},
     "craftax:Craftax-Symbolic-v1": {"keys used once"},
     "craftax:Craftax-Classic-Pixels-v1": {"keys used once"},

@@ -130,3 +130,13 @@ def test_containers_without_arrays_may_differ(tmp_path: Path) -> None:
     assert jax.tree.structure(restored) == jax.tree.structure(like)
     with pytest.raises(TriglotError, match=r"pair\.1 is absent in it"):
         kept.restore({**like, "pair": (jnp.zeros(2), jnp.zeros(1))})
+
+
+def test_arrays_without_elements_are_kept(tmp_path: Path) -> None:
+    state = {"full": jnp.ones(2), "empty": jnp.zeros((0, 4), jnp.int32), "none": None}
+    checkpoint.save(tmp_path / "c", state)
+    found = checkpoint.restore(tmp_path / "c", state)
+    assert (found["empty"].shape, found["empty"].dtype) == ((0, 4), jnp.int32)
+    np.testing.assert_array_equal(found["full"], state["full"])
+    with pytest.raises(TriglotError, match=r"empty is absent in it, but expected int32\[1, 4\]"):
+        checkpoint.restore(tmp_path / "c", {**state, "empty": jnp.zeros((1, 4), jnp.int32)})
