@@ -40,7 +40,8 @@ QUICK = [
     "pgx:kuhn_poker",
 ]
 # Defects of the libraries: Craftax draws trees and splits from one key; Playground's CartPole draws
-# positions and velocities from one; Navix draws positions, directions and colours from one.
+# positions and velocities from one, its finger joints and the spinner; Navix draws positions,
+# directions and colours from one.
 REUSES = (
     *(f"DoorKey-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
     *(f"KeyCorridor{size}" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")),
@@ -53,7 +54,8 @@ AMISS = {
     # A deal may be won at once: the episode then ends at its first step, with nothing.
     "pgx:sparrow_mahjong": {"clean start"},
     # Its solver stops before it has converged, so other rounding gives other accelerations.
-    **{f"playground:{name}": {"jit"} for name in ("CheetahRun", "FingerSpin")},
+    "playground:CheetahRun": {"jit"},
+    **{f"playground:Finger{task}": {"keys used once"} for task in ("Spin", "TurnEasy", "TurnHard")},
     "craftax:Craftax-Classic-Symbolic-v1": {"keys used once"},
     "craftax:Craftax-Symbolic-v1": {"keys used once"},
     "craftax:Craftax-Classic-Pixels-v1": {"keys used once"},
