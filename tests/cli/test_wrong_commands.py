@@ -1,6 +1,7 @@
 """Hundreds of wrong command lines: each is answered in one line, and nothing is written."""
 
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ def before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path,
     """Stand in that folder; return when each file was written."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "my_agent", raising=False)  # of another test
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     monkeypatch.setattr(memory, "free", lambda: 20_000_000_000)
     monkeypatch.setattr(cli, "configure", lambda options: None)

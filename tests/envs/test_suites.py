@@ -54,7 +54,10 @@ AMISS = {
     # A deal may be won at once: the episode then ends at its first step, with nothing.
     "pgx:sparrow_mahjong": {"clean start"},
     # Its solver stops before it has converged, so other rounding gives other accelerations.
-    "playground:CheetahRun": {"jit"},
+    **{
+        f"playground:{name}": {"jit", "vmap"}
+        for name in ("CheetahRun", "HumanoidStand", "HumanoidWalk", "HumanoidRun")
+    },
     **{f"playground:Finger{task}": {"keys used once"} for task in ("Spin", "TurnEasy", "TurnHard")},
     "craftax:Craftax-Classic-Symbolic-v1": {"keys used once"},
     "craftax:Craftax-Symbolic-v1": {"keys used once"},
@@ -81,7 +84,7 @@ def test_it_passes_the_check_of_environments(name: str) -> None:
     try:
         env = triglot.make_env(name)
     except TriglotError as error:
-        if "mujoco_menagerie" in str(error):
+        if "mujoco_menagerie" in str(error) or "'git', 'clone'" in str(error):  # not downloaded
             pytest.skip(str(error))
         raise
     report = check_environment(env)
