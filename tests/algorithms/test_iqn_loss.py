@@ -210,3 +210,13 @@ def test_sizes_and_numbers_that_cannot_work_are_refused() -> None:
         config(num_tau=0)
     with pytest.raises(TriglotError, match="huber_threshold must be finite and above 0"):
         replace(agent(), hyper=IQNHyperparams(huber_threshold=0.0))
+
+
+def test_continuous_actions_and_other_networks_are_refused() -> None:
+    with pytest.raises(TriglotError, match="IQN supports discrete actions"):
+        IQN.networks(OBS, Box((2,), low=-1.0, high=1.0))
+    made = agent(IQN)
+    with pytest.raises(TriglotError, match=r"IQN needs obs_features \[B, 9\]"):
+        IQN(made.network, OBS, ACTIONS, config(hidden_sizes=(4, 9)))
+    with pytest.raises(TriglotError, match="IQN needs separate networks"):
+        IQN(made.network.parts["quantiles"], OBS, ACTIONS, config())
