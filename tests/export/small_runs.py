@@ -1,6 +1,7 @@
 """Runs with tiny networks and random weights, made without training."""
 
 import functools
+import zlib
 from typing import Any
 
 import jax
@@ -45,13 +46,14 @@ def small_run(kind: str, backend: str = "linen", arithmetic: str = "canonical") 
     env = make_env(name)
     agent = make_agent(algorithm, env, backend=backend, arithmetic=arithmetic, config=config)
     one = jax.eval_shape(lambda: agent.init(jax.random.key(0), agent.num_envs))
-    rng = np.random.default_rng(0)
-    states = jax.tree_util.tree_map_with_path(lambda path, leaf: _random(rng, path, leaf), one)
+    states = jax.tree_util.tree_map_with_path(_random, one)
     return Run(agent=agent, env=env, agent_states=states, num_updates=3)
 
 
-def _random(rng: np.random.Generator, path: Any, leaf: Any) -> jax.Array:
+def _random(path: Any, leaf: Any) -> jax.Array:
+    """Draw an array by its path, so that it is the same whatever other arrays there are."""
     shape, name = (2, *leaf.shape), jax.tree_util.keystr(path)
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
     if leaf.dtype != np.float32:
         return jnp.zeros(shape, leaf.dtype)
     low, high = (0.5, 1.5) if "variance" in name else (-1.0, 1.0)
