@@ -113,13 +113,13 @@ from .core.rl.normalize import (
 )
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, radam, rmsprop, sgd
 from .core.rl.planning import Planner, require_model, root_of, step_model
+from .core.rl.priorities import importance_weights
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
     ReplayConfig,
     ReplayState,
     Sample,
-    importance_weights,
 )
 from .core.rl.schedules import Schedule, schedule
 from .core.rl.search import (

@@ -14,7 +14,8 @@ from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
 from ..rl.exploration import epsilon_greedy, exploration_rate, greedy
 from ..rl.learning import replay_and_learn
-from ..rl.replay import PrioritizedReplayConfig, Replay, importance_weights
+from ..rl.priorities import importance_weights
+from ..rl.replay import PrioritizedReplayConfig, Replay
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Spec
 from ..types import Metrics, PyTree, pytree_dataclass

@@ -24,7 +24,8 @@ from ..errors import TriglotError
 from ..hyper import MAX_COUNT, Number, check_divides
 from ..specs import Discrete, Spec
 from ..types import PyTree, pytree_dataclass
-from .replay import Priorities, ReplayConfig, Starts, set_priorities, write
+from .priorities import Priorities, Starts, set_priorities
+from .replay import ReplayConfig, write
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,13 +183,18 @@ def leftover_causes(
             ]
             left = tuple(each for each in left if each not in vectors)
             if vectors:
+                names = [each.name for each in vectors]
+                beside = _beside(names, pairing, index)
+                where = f"{', '.join(names)} ({owner.label})"
                 causes.append(
                     Cause(
                         name,
-                        f"{', '.join(each.name for each in vectors)} ({owner.label})",
+                        f"{where}; beside {', '.join(beside)} ({lacking.label})"
+                        if beside
+                        else where,
                         f"{owner.label} has {listed(vectors)}; {lacking.label} has no such "
                         "parameter",
-                        _by_side(index, [each.name for each in vectors]),
+                        _by_side(index, names, beside),
                     )
                 )
         if left:
@@ -271,6 +276,13 @@ def _is_only_read_by(name: str, parameter: Parameter, readers: Mapping[str, list
     """Return whether all that reads a vector is one kind of operation."""
     reading = {reader.name for reader in readers.get(parameter.name, [])}
     return len(parameter.shape) < 2 and reading == {name}
+
+
+def _beside(names: Sequence[str], pairing: Pairing, index: int) -> list[str]:
+    """List the counterparts of what stands beside parameters of one network in its modules."""
+    modules = {_module(name) for name in names}
+    pairs = [(each.one, each.other) for each in pairing.pairs]
+    return [pair[1 - index] for pair in pairs if _module(pair[index]) in modules]
 
 
 def _module(name: str) -> str:

@@ -130,6 +130,11 @@ def differing(one: View, other: View, tolerance: float) -> list[int]:
     return found
 
 
+def _name(tape: Tape, value: int) -> str:
+    """Return the operation that computes a value."""
+    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
+
+
 def region(view: View, other: View, results: Sequence[int]) -> Region:
     """Walk back from results that differ, over the values that the other program lacks."""
     tape, found = view.tape, Region(view)
@@ -138,7 +143,18 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
 
     @functools.cache
     def has_counterpart(value: int) -> bool:
-        return not isinstance(view.arrays[value], np.ndarray) or other.has(view.core(value))
+        array = view.arrays[value]
+        if not isinstance(array, np.ndarray):
+            return True
+        if (
+            array.dtype.kind not in "iu"
+            or view.core(value).array.size > 1
+            or value not in tape.producers
+        ):
+            return other.has(view.core(value))
+        # One whole number, such as the same index of all examples, is easily found by chance.
+        equal = other.find_all(view.core(value))
+        return any(_name(other.tape, each) == _name(tape, value) for each in equal)
 
     pending = [value for value in start if not has_counterpart(value)]
     while pending:

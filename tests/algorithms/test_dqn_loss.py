@@ -13,7 +13,8 @@ from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.families.action_values import ReplayedBatch
 from triglot.core.network import Variables
-from triglot.core.rl.replay import Replay, Sample, Step, importance_weights
+from triglot.core.rl.priorities import importance_weights
+from triglot.core.rl.replay import Replay, Sample, Step
 from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)

@@ -18,7 +18,8 @@ from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.distributions import categorical, policy, squashed_gaussian
 from triglot.core.rl.losses import clipped_value_loss, explained_variance, gae
 from triglot.core.rl.normalize import discounted_sums
-from triglot.core.rl.replay import n_step_return, sample_proportional
+from triglot.core.rl.priorities import sample_proportional
+from triglot.core.rl.replay import n_step_return
 from triglot.core.specs import Box
 from triglot.envs import probes
 

@@ -79,6 +79,7 @@ ENTRIES: Sequence[Entry] = (
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
     structure.operand,
+    structure.summed,
     moves.operation_order,
     moves.missing_operation,
     moves.other_operation,

@@ -39,6 +39,8 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
         f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
         f"{np.sum(masked[1])} in {labels[1]}"
     )
+    if (moved := _moved_mask(found, masked, labels)) is not None:
+        return moved
     if close(one, other, found.search.tolerance):
         return Finding("attention_mask", f"{evidence}; the others are equal", found)
     factor = float(np.sum(one * other) / np.sum(other * other))
@@ -46,6 +48,34 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
         return None
     scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
     return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
+
+
+def _moved_mask(
+    found: Divergence, masked: list[np.ndarray], labels: tuple[str, str]
+) -> Finding | None:
+    """Find the mask that one program has before an exponential, and the other behind it."""
+    if all(map(np.any, masked)):
+        return None
+    early = 0 if np.any(masked[0]) else 1
+    bare, whole = found.parts[1 - early], found.parts[early]
+    if whole.end is None:
+        return None
+    for value in bare.region.values:
+        array = np.asarray(bare.view.arrays[value])
+        if array.dtype.kind != "f" or array.size != masked[early].size:
+            continue
+        if np.sum(array <= MASKED) != np.sum(masked[early]):
+            continue
+        ends = (whole.end, value) if early == 0 else (value, whole.end)
+        agreeing = found.search.next_agree(*ends)
+        if agreeing is not None:
+            evidence = (
+                f"{np.sum(masked[early])} of {array.size} logits are masked before an exponential "
+                f"in {labels[early]}, behind one in {labels[1 - early]}; with the first one's "
+                "result, what follows is equal"
+            )
+            return Finding("operation_order", evidence, agreeing)
+    return None
 
 
 def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:

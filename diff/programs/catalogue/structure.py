@@ -167,6 +167,40 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
+def summed(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a sum of as many terms, of which one program has others that both compute."""
+    terms = [_terms(part) for part in found.parts]
+    if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2 or found.substitute is None:
+        return None
+    shared = [{*own} <= part.region.boundary for own, part in zip(terms, found.parts, strict=True)]
+    if shared[0] == shared[1]:
+        return None
+    shown = [_produced(part.tape, own[0]) for own, part in zip(terms, found.parts, strict=True)]
+    evidence = (
+        f"{labels[1]} sums {len(terms[1])} values such as {shown[1]} where {labels[0]} has "
+        f"{shown[0]}; with the first one's sum in both, what follows is equal"
+    )
+    return Finding("residual_source", evidence, found)
+
+
+def _terms(part: RegionPart) -> list[int]:
+    """List what a part's result is the sum of; a bias belongs to its term."""
+    tape, found = part.tape, list[int]()
+    pending = [] if part.end is None else [tape.roots[part.end]]
+    while pending:
+        value = pending.pop(0)
+        step = tape.steps[tape.producers[value]] if value in part.values else None
+        if step is None or step.name != "add":
+            found.append(value)
+            continue
+        data = [tape.roots[each] for each in step.operands if tape.depends[each] & INPUTS]
+        if len(data) == len(step.operands) or any(map(tape.is_constant, step.operands)):
+            pending.extend(data)
+        else:
+            found.append(value)
+    return found
+
+
 def _computed(
     found: Divergence,
     first: int,

@@ -9,7 +9,8 @@ import pytest
 import rlax
 
 from triglot.core.errors import TriglotError
-from triglot.core.rl.replay import Replay, ReplayState, Step, n_step_return, sample_proportional
+from triglot.core.rl.priorities import sample_proportional
+from triglot.core.rl.replay import Replay, ReplayState, Step, n_step_return
 from triglot.core.specs import Box, Discrete
 
 DISCOUNT = 0.5
