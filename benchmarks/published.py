@@ -232,6 +232,13 @@ TASKS: Mapping[str, Task] = {
         counts="greedy",
         source=GAME_2048,
     ),
+    "ppo-minatar-breakout": Task(
+        algorithm="ppo",
+        env="pgx:minatar-breakout",
+        published="",
+        counts="greedy",
+        source="No figure of pgx for this number of steps is known to us.",
+    ),
     "ppo-2048": Task(
         algorithm="ppo",
         env="pgx:2048",

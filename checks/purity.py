@@ -63,7 +63,7 @@ class Call:
       args: by name.
       constants: further arguments that `function` already contains, as messages spell them.
       compare: the part of the result that must agree with the compiled one.
-      rtol, atol: tolerance of that comparison.
+      rtol, atol, of_largest: tolerances of that comparison.
       batch: arguments stacked along a leading axis for vmap; None to vary the keys only.
     """
 
@@ -74,6 +74,7 @@ class Call:
     compare: Callable[[Any], Any] = lambda result: result
     rtol: float = 1e-4
     atol: float = 1e-5
+    of_largest: float = 0.0
     batch: Callable[[], tuple[PyTree, ...]] | None = None
 
     @property
@@ -113,7 +114,9 @@ class Call:
     def difference(self, first: Any, second: Any) -> str:
         """Describe how two results differ by more than the tolerance."""
         one, other = self.compare(first), self.compare(second)
-        return trees.find_value_difference("result", one, other, rtol=self.rtol, atol=self.atol)
+        return trees.find_value_difference(
+            "result", one, other, rtol=self.rtol, atol=self.atol, of_largest=self.of_largest
+        )
 
 
 class Case(ABC):

@@ -73,11 +73,23 @@ def find_type_change(name: str, before: PyTree, after: PyTree) -> str:
 
 
 def find_value_difference(
-    name: str, first: PyTree, second: PyTree, *, rtol: float = 0.0, atol: float = 0.0
+    name: str,
+    first: PyTree,
+    second: PyTree,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    of_largest: float = 0.0,
 ) -> str:
     """Describe the first leaf whose values differ by more than a tolerance; NaN equals NaN.
 
     With a tolerance, half-precision arrays are compared to ten units of their own precision.
+
+    Args:
+      name: of the tree, for the message.
+      first, second: pytrees of arrays.
+      rtol, atol: of each number, as of `numpy.isclose`.
+      of_largest: further tolerance, relative to the largest number of each array.
     """
     old, new = by_path(first), by_path(second)
     for path in {**old, **new}:
@@ -89,7 +101,9 @@ def find_value_difference(
         coarse = 0.0
         if (rtol or atol) and is_inexact(old[path]):
             coarse = 10 * float(jnp.finfo(old[path].dtype).eps)
-        close = np.isclose(one, other, max(rtol, coarse), max(atol, coarse), equal_nan=True)
+        largest = np.max(np.abs(one), where=np.isfinite(one), initial=0.0)
+        absolute = max(atol, coarse, of_largest * largest)
+        close = np.isclose(one, other, max(rtol, coarse), absolute, equal_nan=True)
         if not close.all():
             return (
                 f"{_join(name, path)} {list(one.shape)} differs in {np.sum(~close)} of "

@@ -111,11 +111,9 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
         write_page(path, name, system, bodies, float(env.dt))
 
     shapes = jax.eval_shape(lambda: started_with_count(jax.random.key(0)))
-    shape = jax.eval_shape(observe, started).shape
+    obs_spec = Box(jax.eval_shape(observe, started).shape)
     action_spec = Box((int(env.action_size),), "float32", -1.0, 1.0)
-    return Adapter(
-        reset, step, Box(shape), action_spec, draw, draw_suffix=".html", costly_reset=True
-    )
+    return Adapter(reset, step, obs_spec, action_spec, draw, draw_suffix=".html", costly_reset=True)
 
 
 def _numbers(state: Any) -> Any:

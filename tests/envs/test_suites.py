@@ -1,6 +1,8 @@
 """Suites that are one file over `envs.adapting`: their rules against their libraries' own."""
 
 import importlib
+import json
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
+
 import triglot
+from benchmarks import suites
 from tests.extras import is_missing
 from triglot.checks.environment.check import check_environment
 from triglot.cli import main as cli
@@ -18,6 +23,7 @@ from triglot.core import specs
 from triglot.core.errors import TriglotError
 from triglot.registry.environments import load_suite
 
+ROOT = Path(__file__).parents[2]
 slow = pytest.mark.slow
 PROMOTES = pytest.mark.library_promotion("the library's own `step` mixes dtypes")
 
@@ -77,6 +83,14 @@ def every() -> list[Any]:
         if not is_missing(suite):
             found += [f"{suite}:{name}" for name in load_suite(suite).names()]
     return [*map(case, QUICK), *(case(name, marks=slow) for name in found if name not in QUICK)]
+
+
+def test_the_page_lists_what_fails_by_name() -> None:
+    known = json.loads((ROOT / "docs/suites.json").read_text())
+    assert suites.page(known) == (ROOT / "docs/suites.md").read_text()
+    shown = {name: set(failed) for name, failed in known["checked"].items() if failed}
+    jumanji = {name for name in shown if name.startswith("jumanji:")}
+    assert all(failed <= AMISS[name] for name, failed in shown.items() if name not in jumanji)
 
 
 @pytest.mark.parametrize("name", every())

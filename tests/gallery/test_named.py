@@ -21,12 +21,9 @@ SOON = {
     "highway": ("gate_swapped",),
     "nerf": ("without_pi",),
     "siren": ("omega_bias",),
-}
-REASONS = {
-    ("top_experts", "softmax_first"): "a mask that moved behind the softmax is named as a mask",
-    ("unet", "up_bias"): "Keras's functional models have no lines, and Linen lacks the bias",
-    ("vq", "inner_product"): "two other indices happen to be equal for these inputs",
-    ("wavenet", "skip_source"): "the sum of skips has no equal partial sums",
+    "top_experts": ("softmax_first",),
+    "vq": ("inner_product",),
+    "wavenet": ("skip_source",),
 }
 
 pytestmark = pytest.mark.library_promotion("layers and attention of the libraries mix dtypes")
@@ -38,8 +35,6 @@ def cases() -> list[Any]:
     for pair in PAIRS.values():
         for bug in pair.bugs:
             marks = [] if bug.name in SOON.get(pair.name, ()) else [pytest.mark.slow]
-            if (reason := REASONS.get((pair.name, bug.name))) is not None:
-                marks.append(pytest.mark.xfail(reason=reason, strict=True))
             found.append(pytest.param(pair.name, bug.name, marks=marks))
     return found
 

@@ -53,26 +53,24 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
 def _moved_mask(
     found: Divergence, masked: list[np.ndarray], labels: tuple[str, str]
 ) -> Finding | None:
-    """Find the mask that one program has before an exponential, and the other behind it."""
-    if all(map(np.any, masked)):
-        return None
+    """Find the mask that one program has before a softmax, and the other behind another one."""
     early = 0 if np.any(masked[0]) else 1
-    bare, whole = found.parts[1 - early], found.parts[early]
-    if whole.end is None:
+    end, later = found.parts[early].end, found.parts[1 - early].region
+    if end is None or np.any(masked[1 - early]):
         return None
-    for value in bare.region.values:
-        array = np.asarray(bare.view.arrays[value])
+    for value in later.values:
+        array = np.asarray(later.view.arrays[value])
         if array.dtype.kind != "f" or array.size != masked[early].size:
             continue
         if np.sum(array <= MASKED) != np.sum(masked[early]):
             continue
-        ends = (whole.end, value) if early == 0 else (value, whole.end)
-        agreeing = found.search.next_agree(*ends)
+        ends = (end, value) if early == 0 else (value, end)
+        agreeing = found.search.next_agree(*ends) or found.search.later_agree(*ends)
         if agreeing is not None:
             evidence = (
-                f"{np.sum(masked[early])} of {array.size} logits are masked before an exponential "
-                f"in {labels[early]}, behind one in {labels[1 - early]}; with the first one's "
-                "result, what follows is equal"
+                f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
+                f"{labels[early]}, behind it in {labels[1 - early]}; with the first one's result, "
+                "what follows is equal"
             )
             return Finding("operation_order", evidence, agreeing)
     return None

@@ -111,6 +111,37 @@ class Norm:
         return (self.numerator(x) / self.divisor(self.average(x))).reshape(x.shape)
 
 
+class Sums:
+    """Sums of an array and of its squares, from which norms of many forms are tried."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.shape = x.shape
+        self._over: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {(): (x, np.square(x))}
+
+    def over(self, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Sum the array and its squares over some of its axes, which are kept."""
+        if axes not in self._over:
+            one, square = (np.sum(a, axes[-1], keepdims=True) for a in self.over(axes[:-1]))
+            self._over[axes] = one, square
+        return self._over[axes]
+
+    def average(self, norm: Norm) -> np.ndarray:
+        """Return what `Norm.average` does for the array, up to rounding."""
+        split = next((i for i, s in enumerate(self.shape) if s != norm.shape[i]), None)
+        if split is None:
+            one, square = self.over(norm.axes)
+        else:  # the axes but that of the groups, in the array's shape, and then within the groups
+            axes = [axis - (axis > split) for axis in norm.axes if axis != split + 1]
+            kept = tuple(1 if i in norm.axes and i != split + 1 else s
+                         for i, s in enumerate(norm.shape))  # fmt: skip
+            one, square = (
+                np.sum(array.reshape(kept), split + 1, keepdims=True)
+                for array in self.over(tuple(axes))
+            )
+        squares = square - np.square(one) / norm.count if norm.centred else square
+        return np.maximum(squares if norm.summed else squares / norm.count, 0.0)
+
+
 def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find norms of one array that differ in more than the size of epsilon: in kind, axes or place.
 
@@ -240,12 +271,13 @@ def _normalized(region: Region, root: int) -> list[int]:
 def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
     """List the norms of an array `[B, ...]` whose divisors a program has, root by root."""
     found: dict[Root, list[Norm]] = {root: [] for root in roots}
+    sums = Sums(x)
     for shape, groups, axes in _averages(x.shape):
         count = x.size // math.prod(shape[axis] for axis in axes)
         fitting = [root for root in found if root.fits(count)]
         for centred, summed in KINDS if fitting else ():
             norms = [Norm(centred, summed, shape, axes, groups, root) for root in fitting]
-            average = norms[0].average(x)  # the same for all roots
+            average = sums.average(norms[0])  # the same for all roots
             for norm in norms:
                 divisor = Core.of(norm.divisor(average))
                 if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
