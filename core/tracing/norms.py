@@ -204,6 +204,9 @@ class Graph:
         if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
             return arrays[0]
         if name == "div" and operands[1].is_number and (total := operands[0].summed):
+            if total[0].mean_of is not None:  # as over a batch, of means over pixels
+                of, axes, by = _mean_of_mean(*total, operands[1].array.item())
+                return self.through(lambda x: x.sum(axes) / by, dtype, of)
             (mean,) = self._new(equation, operands, [shape])
             return replace(mean, mean_of=(*total, operands[1].array.item()))
         if name == "div" and operands[1].is_number and (operands[1].array == 1).all():
@@ -405,6 +408,16 @@ class Graph:
     def _unique(self, text: str) -> str:
         self.seen[text] += 1
         return f"{text} {self.seen[text]}"
+
+
+def _mean_of_mean(
+    mean: Value, axes: tuple[int, ...], by: float
+) -> tuple[Value, tuple[int, ...], float]:
+    """Find what a mean of means over more axes is the mean of, over which axes, by which number."""
+    assert mean.mean_of is not None  # for the type checker
+    of, first, count = mean.mean_of
+    left = [axis for axis in range(len(of.shape)) if axis not in first]
+    return of, tuple(sorted((*first, *(left[axis] for axis in axes)))), count * by
 
 
 def _all(shape: tuple[int, ...]) -> tuple[int, ...]:

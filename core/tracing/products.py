@@ -109,6 +109,10 @@ class Products(Graph):
             return [self._piece(first, *piece)]
         if name == "transpose":
             return [self._turn(first, tuple(params["permutation"]))]
+        if name == "conv_general_dilated":
+            return [self._convolved(equation, operands)]
+        if name == "reduce_sum" and isinstance(first, Turned):
+            return [self._sum_of_turned(first, tuple(params["axes"]))]
         if name == "dot_general" and (product := self._multiply(equation, *operands)):
             return [product]
         if name == "reshape" and (axes := kept_axes(shape, first.shape)) is not None:
@@ -172,6 +176,59 @@ class Products(Graph):
         shape = tuple(value.shape[axis] for axis in axes)
         (turned,) = self._named("transpose", {"axes": axes}, [value], compute, [shape])
         return Turned(**_fields(turned), before=value, order_of_axes=axes)
+
+    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
+        """Compute it of arrays before they are transposed, and transpose the result."""
+        for each in operands if len(shape) > 2 else ():
+            if isinstance(each, Turned) and each.shape == shape:
+                axes = each.order_of_axes
+                before = [self._turned_back(operand, axes, shape) for operand in operands]
+                if all(operand is not None for operand in before):
+                    given: Any = before
+                    return self._turn(self._elementwise(equation, given, each.before.shape), axes)
+        return super()._elementwise(equation, operands, shape)
+
+    def _turned_back(
+        self, value: Value, axes: tuple[int, ...], shape: tuple[int, ...]
+    ) -> Value | None:
+        """Return a value whose transposition, or whose copy along other axes, is this one."""
+        if value.shape == () or (isinstance(value, Turned) and value.order_of_axes == axes):
+            return value.before if isinstance(value, Turned) else value
+        spread = self._spread(value, shape)
+        if spread.source is None:
+            return None
+        own = tuple(axes[axis] for axis in spread.axes)
+        before = {axis: size for axis, size in zip(axes, shape, strict=True)}
+        in_order = list(own) == sorted(own)
+        shape = tuple(before[axis] for axis in range(len(axes)))
+        return self._broadcast(spread.source, shape, own) if in_order else None
+
+    def _sum_of_turned(self, value: Turned, axes: tuple[int, ...]) -> Value:
+        """Sum an array before it is transposed."""
+        order = value.order_of_axes
+        summed = tuple(sorted(order[axis] for axis in axes))
+        kept = [axis for place, axis in enumerate(order) if place not in axes]
+        total = self.through(lambda x: x.sum(summed), np.float32, value.before)
+        return self._turn(total, tuple(sorted(kept).index(axis) for axis in kept))
+
+    def _convolved(self, equation: Any, operands: list[Value]) -> Value:
+        """Transpose a convolution's result whose channels do not come last."""
+        layout = equation.params["dimension_numbers"].out_spec  # where batch, channels, pixels are
+        last = (layout[0], *sorted(layout[2:]), layout[1])
+        (result,) = self._new(equation, operands)
+        if last == tuple(range(len(last))):
+            return result
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            assert result.compute is not None  # for the type checker
+            return [jnp.transpose(result.compute(arrays)[0], last)]
+
+        shape = tuple(result.shape[axis] for axis in last)
+        how = {"layout": last, "of": result.name}
+        (turned,) = self._named(
+            "conv_general_dilated", how, list(result.operands), compute, [shape]
+        )
+        return self._turn(turned, tuple(last.index(axis) for axis in range(len(last))))
 
     def _broadcast(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
         if isinstance(value, Joined) and shape[axes[value.axis]] == value.shape[value.axis]:
