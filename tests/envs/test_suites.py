@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
 import triglot
 from benchmarks import suites
+from tests.envs.amiss import AMISS
 from tests.extras import is_missing
 from triglot.checks.environment.check import check_environment
 from triglot.cli import main as cli
@@ -45,41 +46,13 @@ QUICK = [
     "pgx:minatar-breakout",
     "pgx:kuhn_poker",
 ]
-# Defects of the libraries: Craftax draws trees and splits from one key; Playground's CartPole draws
-# positions and velocities from one, its finger joints and the spinner; Navix draws positions,
-# directions and colours from one.
-REUSES = (
-    *(f"DoorKey-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
-    *(f"KeyCorridor{size}" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")),
-    *(f"SimpleCrossing{size}" for size in ("S9N1", "S9N2", "S9N3", "S11N5")),
-    *(f"GoToDoor-{size}" for size in ("5x5", "6x6", "8x8")),
-    "FourRooms",
-)
-AMISS = {
-    **{f"navix:Navix-{name}-v0": {"keys used once"} for name in REUSES},
-    # A deal may be won at once: the episode then ends at its first step, with nothing.
-    "pgx:sparrow_mahjong": {"clean start"},
-    # Its solver stops before it has converged, so other rounding gives other accelerations.
-    **{
-        f"playground:{name}": {"jit", "vmap"}
-        for name in ("CheetahRun", "HumanoidStand", "HumanoidWalk", "HumanoidRun")
-    },
-    **{f"playground:Finger{task}": {"keys used once"} for task in ("Spin", "TurnEasy", "TurnHard")},
-    "craftax:Craftax-Classic-Symbolic-v1": {"keys used once"},
-    "craftax:Craftax-Symbolic-v1": {"keys used once"},
-    "craftax:Craftax-Classic-Pixels-v1": {"keys used once"},
-    "craftax:Craftax-Pixels-v1": {"keys used once"},
-    **{
-        f"playground:Cartpole{task}": {"keys used once"}
-        for task in ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
-    },
-}
+SUITES = ("navix", "xminigrid", "pgx", "craftax", "playground", "brax")
 
 
 def every() -> list[Any]:
     """List all environments of the suites that are installed; those not in QUICK are slow."""
     found = []
-    for suite in dict.fromkeys(name.partition(":")[0] for name in [*QUICK, *AMISS]):
+    for suite in SUITES:
         if not is_missing(suite):
             found += [f"{suite}:{name}" for name in load_suite(suite).names()]
     return [*map(case, QUICK), *(case(name, marks=slow) for name in found if name not in QUICK)]
@@ -89,8 +62,7 @@ def test_the_page_lists_what_fails_by_name() -> None:
     known = json.loads((ROOT / "docs/suites.json").read_text())
     assert suites.page(known) == (ROOT / "docs/suites.md").read_text()
     shown = {name: set(failed) for name, failed in known["checked"].items() if failed}
-    jumanji = {name for name in shown if name.startswith("jumanji:")}
-    assert all(failed <= AMISS[name] for name, failed in shown.items() if name not in jumanji)
+    assert not {name for name, failed in shown.items() if not failed <= AMISS.get(name, set())}
 
 
 @pytest.mark.parametrize("name", every())
