@@ -90,8 +90,8 @@ def _change(what: str, before: Any, now: Any, sentence: str) -> Json:
 
 def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
     old, new = before["versions"], now["versions"]
-    for name in sorted(old.keys() | new.keys()):
-        one, other = old.get(name), new.get(name)
+    for name in sorted(old.keys() & new.keys()):  # others were not recorded then
+        one, other = old[name], new[name]
         if one != other:
             yield _change("version", one, other, f"{name} {one} is {other}")
 

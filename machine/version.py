@@ -10,7 +10,8 @@ PACKAGES = (
     "jax", "jaxlib",
     *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
     "optax", "rlax", "distrax", "chex", "gymnax",
-    "jumanji", "brax", "gymnasium", "envpool", "orbax-checkpoint", "numpy",
+    "jumanji", "brax", "navix", "xminigrid", "craftax", "pgx", "playground",
+    "gymnasium", "envpool", "orbax-checkpoint", "numpy",
 )  # fmt: skip
 
 
