@@ -7,7 +7,7 @@ from ..regions import RegionPart, consumers
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
-from .features import Finding
+from .features import PRODUCTS, Finding
 
 MASKED = -1e4  # a logit below is masked
 
@@ -64,6 +64,8 @@ def _moved_mask(
             continue
         if np.sum(array <= MASKED) != np.sum(masked[early]):
             continue
+        if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
+            continue  # the mask of another layer
         ends = (end, value) if early == 0 else (value, end)
         agreeing = found.search.next_agree(*ends) or found.search.later_agree(*ends)
         if agreeing is not None:
