@@ -37,6 +37,17 @@ def test_it_is_small(options: dict[str, Any]) -> None:
     assert read["curves"]["env_steps"][-1] == result["env_steps_per_seed"]
 
 
+def test_the_ladder_of_many_libraries_has_fewer_digits() -> None:
+    result = sample(num_updates=5, num_seeds=1)
+    pair = {"backends": ["haiku", "nnx"], "mean": 1 / 3, "p_value": None, "seeds_needed": 12}
+    result["ladder"] = [{"rung": "weights", "pairs": [pair] * 4000}]
+    assert len(as_json(result)) > MAX_BYTES
+    small = thinned(result)
+    assert small["ladder"][0]["pairs"][0] == {**pair, "mean": 0.3333}
+    assert small["statistics"] == result["statistics"] and small["pairs"] == result["pairs"]
+    assert thinned({**result, "ladder": [pair]})["ladder"] == [pair]
+
+
 def test_many_program_lines_are_folded() -> None:
     result = sample(num_updates=5)
     result["programs"]["pairs"][0]["lines"] = [f"  - {'x' * 90} {i}" for i in range(5000)]
