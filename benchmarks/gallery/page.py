@@ -118,7 +118,7 @@ SIZES = """
 ## Time over size
 
 The same networks at published sizes, and small. Seconds are of the wall clock in a process that has
-imported the libraries; memory is the largest of that process.
+imported the libraries, of bugs the median and the slowest; memory is the largest of that process.
 
 {table}
 """
@@ -130,18 +130,19 @@ def _sizes(rows: Mapping[str, Any]) -> str:
     chosen = {name: row for name, row in rows.items() if name.partition("@")[0] in published}
     if not chosen:
         return ""
-    header = ["network", "libraries", "parameters", "level", "clean, s", "memory, GB", "a bug, s"]
-    header += ["named", "located"]
+    header = ["network", "libraries", "parameters", "level", "clean, s", "a bug, s"]
+    header += ["the slowest, s", "memory, GB", "named", "located"]
     lines = []
     for name, row in sorted(chosen.items(), key=lambda each: _num_params(each[1])):
         clean = row["rows"].get(CLEAN, {})
         bugs = [found for bug, found in row["rows"].items() if bug != CLEAN]
         libraries = " and ".join(harness.TITLES[each] for each in row["libraries"])
-        memory = f"{clean['peak_bytes'] / 1e9:.1f}" if "peak_bytes" in clean else ""
+        memory = max(each.get("peak_bytes", 0) for each in (clean, *bugs)) / 1e9
         waited, *seconds = (_waited(each) for each in (clean, *bugs))
         lines.append([f"`{name}`", libraries, f"{_num_params(row):,}", row["level"]])
-        lines[-1] += [f"{waited:.0f}", memory]
-        lines[-1].append(f"{sorted(seconds)[len(seconds) // 2]:.0f}" if seconds else "")
+        of_bugs = (sorted(seconds)[len(seconds) // 2], max(seconds)) if seconds else ()
+        lines[-1] += [f"{waited:.0f}", *([f"{each:.0f}" for each in of_bugs] or ["", ""])]
+        lines[-1].append(f"{memory:.1f}" if memory else "")
         lines[-1] += [f"{sum(bool(each.get(what)) for each in bugs)} of {len(bugs)}"
                       for what in ("named", "located")]  # fmt: skip
     return SIZES.format(table=harness.table(header, lines))
