@@ -69,6 +69,10 @@ CLEANRL = (
     "CleanRL, `ppo_continuous_action.py` on {}-v4, mean and standard deviation in its "
     "[documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
 )
+CLEANRL_ACROBOT = (
+    "CleanRL, `{0}.py` on Gym's Acrobot-v1, mean and standard deviation in its "
+    "[documentation](https://docs.cleanrl.dev/rl-algorithms/{0}/#experiment-results_1)."
+)
 CLEANRL_PPO = {
     "Hopper": "2,382.86 ± 271.74",
     "HalfCheetah": "1,442.64 ± 46.03",
@@ -134,8 +138,7 @@ TASKS: Mapping[str, Task] = {
         env="gymnax:Acrobot-v1",
         published="-88.81 ± 8.86",
         counts="training",
-        source="CleanRL, `c51.py` on Gym's Acrobot-v1, mean and standard deviation in its "
-        "[documentation](https://docs.cleanrl.dev/rl-algorithms/c51/#experiment-results_1).",
+        source=CLEANRL_ACROBOT.format("c51"),
         differences="The same number of steps; double Q-learning, 3-step returns and a target that "
         "moves at each step here, ten environments at a time.",
     ),
@@ -144,8 +147,7 @@ TASKS: Mapping[str, Task] = {
         env="gymnax:Acrobot-v1",
         published="-91.54 ± 7.20",
         counts="training",
-        source="CleanRL, `dqn.py` on Gym's Acrobot-v1, mean and standard deviation in its "
-        "[documentation](https://docs.cleanrl.dev/rl-algorithms/dqn/#experiment-results_1).",
+        source=CLEANRL_ACROBOT.format("dqn"),
         differences="As in the row above.",
     ),
     "pqn-breakout": Task(

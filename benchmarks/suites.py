@@ -215,13 +215,12 @@ def measured(envs: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     return rows
 
 
-def cells(row: list[Any], checked: Mapping[str, list[str]]) -> list[Any]:
+def cells(suite: str, row: list[Any], checked: Mapping[str, list[str]]) -> list[Any]:
     """Write the row of a suite's environment with what was checked, and what was learned."""
     env, number, *rest = row
-    suite = env.strip("`").partition(":")[0]
     failed = [checks for name, checks in checked.items() if name.startswith(f"{suite}:")]
     clean = sum(not checks for checks in failed)
-    return [env, number, len(failed), clean, *rest, *returned(env.strip("`"))]
+    return [env, number, len(failed), clean, *rest, *returned(ENVS[suite])]
 
 
 def failures(checked: Mapping[str, list[str]]) -> str:
@@ -245,7 +244,7 @@ def page(known: Mapping[str, Any]) -> str:
         rounds=known["rounds"],
         length=LENGTH,
         num_envs=NUM_ENVS,
-        table=harness.table(HEADER, [cells(rows[s], checked) for s in ENVS if s in rows]),
+        table=harness.table(HEADER, [cells(s, rows[s], checked) for s in ENVS if s in rows]),
         machine=f"{known['machine']['cpu']}, {', '.join(versions)}",
         reasons=REASONS,
         failures=failures(checked),

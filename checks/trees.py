@@ -89,7 +89,7 @@ def find_value_difference(
       name: of the tree, for the message.
       first, second: pytrees of arrays.
       rtol, atol: of each number, as of `numpy.isclose`.
-      of_largest: further tolerance, relative to the largest number of each array.
+      of_largest: further tolerance, relative to the largest number of each floating-point array.
     """
     old, new = by_path(first), by_path(second)
     for path in {**old, **new}:
@@ -98,12 +98,12 @@ def find_value_difference(
         one, other = to_float64(old[path]), to_float64(new[path])
         if one.shape != other.shape:
             return f"{_join(name, path)} has shape {list(one.shape)} and {list(other.shape)}"
-        coarse = 0.0
+        relative, absolute = rtol, atol
         if (rtol or atol) and is_inexact(old[path]):
             coarse = 10 * float(jnp.finfo(old[path].dtype).eps)
-        largest = np.max(np.abs(one), where=np.isfinite(one), initial=0.0)
-        absolute = max(atol, coarse, of_largest * largest)
-        close = np.isclose(one, other, max(rtol, coarse), absolute, equal_nan=True)
+            largest = np.max(np.abs(one), where=np.isfinite(one), initial=0.0)
+            relative, absolute = max(rtol, coarse), max(atol, coarse, of_largest * largest)
+        close = np.isclose(one, other, relative, absolute, equal_nan=True)
         if not close.all():
             return (
                 f"{_join(name, path)} {list(one.shape)} differs in {np.sum(~close)} of "

@@ -71,7 +71,11 @@ def _rounded(values: Sequence[float | None] | np.ndarray) -> list[Any]:
     >>> _rounded([0.12345678, 3, None])
     [0.123457, 3, None]
     """
-    return [float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for v in values]
+    return [_short(value, DIGITS) for value in values]
+
+
+def _short(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def _with_few_digits(value: Any) -> Any:
@@ -80,7 +84,7 @@ def _with_few_digits(value: Any) -> Any:
         return {name: _with_few_digits(child) for name, child in value.items()}
     if isinstance(value, list):
         return list(map(_with_few_digits, value))
-    return float(f"{value:.{FEW}g}") if isinstance(value, float) else value
+    return _short(value, FEW)
 
 
 def _thin_curves(curves: Mapping[str, Any], points: int) -> dict[str, Any]:

@@ -140,9 +140,10 @@ def _sizes(rows: Mapping[str, Any]) -> str:
         memory = max(each.get("peak_bytes", 0) for each in (clean, *bugs)) / 1e9
         waited, *seconds = (_waited(each) for each in (clean, *bugs))
         lines.append([f"`{name}`", libraries, f"{_num_params(row):,}", row["level"]])
-        of_bugs = (sorted(seconds)[len(seconds) // 2], max(seconds)) if seconds else ()
-        lines[-1] += [f"{waited:.0f}", *([f"{each:.0f}" for each in of_bugs] or ["", ""])]
-        lines[-1].append(f"{memory:.1f}" if memory else "")
+        seconds.sort()
+        of_bugs = (seconds[len(seconds) // 2], seconds[-1]) if seconds else ()
+        shown = [f"{each:.0f}" for each in of_bugs] or ["", ""]
+        lines[-1] += [f"{waited:.0f}", *shown, f"{memory:.1f}" if memory else ""]
         lines[-1] += [f"{sum(bool(each.get(what)) for each in bugs)} of {len(bugs)}"
                       for what in ("named", "located")]  # fmt: skip
     return SIZES.format(table=harness.table(header, lines))

@@ -186,12 +186,12 @@ def leftover_causes(
                 names = [each.name for each in vectors]
                 beside = _beside(names, pairing, index)
                 where = f"{', '.join(names)} ({owner.label})"
+                if beside:
+                    where += f"; beside {', '.join(beside)} ({lacking.label})"
                 causes.append(
                     Cause(
                         name,
-                        f"{where}; beside {', '.join(beside)} ({lacking.label})"
-                        if beside
-                        else where,
+                        where,
                         f"{owner.label} has {listed(vectors)}; {lacking.label} has no such "
                         "parameter",
                         _by_side(index, names, beside),

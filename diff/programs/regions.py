@@ -146,14 +146,11 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
         array = view.arrays[value]
         if not isinstance(array, np.ndarray):
             return True
-        if (
-            array.dtype.kind not in "iu"
-            or view.core(value).array.size > 1
-            or value not in tape.producers
-        ):
-            return other.has(view.core(value))
+        core, is_whole = view.core(value), array.dtype.kind in "iu" and value in tape.producers
+        if not is_whole or core.array.size > 1:
+            return other.has(core)
         # One whole number, such as the same index of all examples, is easily found by chance.
-        equal = other.find_all(view.core(value))
+        equal = other.find_all(core)
         return any(_name(other.tape, each) == _name(tape, value) for each in equal)
 
     pending = [value for value in start if not has_counterpart(value)]
