@@ -157,7 +157,7 @@ from .core.wrappers.actions import ActionRepeat, StickyActions
 from .core.wrappers.base import Wrapper
 from .core.wrappers.ends import AbsorbingStates, TimeLimit
 from .core.wrappers.levels import Levels, held_out
-from .core.wrappers.observations import FlattenObservation, FrameStack
+from .core.wrappers.observations import FlattenObservation, FrameStack, SelectEntries
 from .core.wrappers.rewards import ClipReward, ScaleReward
 
 __all__ = [
@@ -206,7 +206,7 @@ __all__ = [
     "Environment", "TimeStep", "first_step", "VectorEnvironment", "Curriculum",
     "Game",
     "Wrapper", "TimeLimit", "StickyActions", "ActionRepeat", "ScaleReward", "ClipReward",
-    "FlattenObservation", "AbsorbingStates", "FrameStack", "Levels", "held_out",
+    "FlattenObservation", "SelectEntries", "AbsorbingStates", "FrameStack", "Levels", "held_out",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
     "vector", "vector_size",
 ]  # fmt: skip

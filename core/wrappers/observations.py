@@ -1,4 +1,4 @@
-"""Wrappers of observations: stacked over time, and flattened to one vector."""
+"""Wrappers of observations: stacked over time, flattened to one vector, and entries left out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ import numpy as np
 
 from ..environment import Environment, TimeStep
 from ..errors import TriglotError, shown
+from ..hyper import is_integer
 from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
 from ..types import PyTree, pytree_dataclass
 from .base import Wrapper
@@ -80,6 +81,77 @@ class FrameStack(Wrapper):
 
     def _channels(self, obs: Any) -> Any:
         return obs[..., None] if obs.ndim in (0, 2) else obs
+
+
+@dataclass(frozen=True)
+class SelectEntries(Wrapper):
+    """Observe only some entries of a vector, such as positions without velocities.
+
+    What is left out has to be remembered or inferred: the usual way to make a task that needs a
+    recurrent policy.
+
+    Source: Wierstra et al. (2007), "Solving Deep Memory POMDPs with Recurrent Policy Gradients",
+    https://doi.org/10.1007/978-3-540-74690-4_71, which balances poles without their velocities.
+
+    Attributes:
+      env: the inner environment, whose observation is a `Box` with one axis.
+      entries: the numbers of the entries, from 0 on, in the order in which they are observed.
+
+    Raises:
+      TriglotError: if the observation is no vector, or it has no such entry.
+    """
+
+    entries: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        spec = self.env.obs_spec
+        if not (isinstance(spec, Box) and len(spec.shape) == 1):
+            raise TriglotError(
+                f"SelectEntries needs observations that are one vector; {self.name} has {spec}: "
+                "wrap it in FlattenObservation first (flatten_observation=True)."
+            )
+        (size,) = spec.shape
+        wrong = [one for one in self.entries if not (is_integer(one) and 0 <= one < size)]
+        if wrong or not self.entries or len(set(self.entries)) < len(self.entries):
+            raise TriglotError(
+                f"the entries must be different integers from 0 to {size - 1}, got "
+                f"{shown(wrong[0] if wrong else self.entries)}."
+            )
+
+    @property
+    def obs_spec(self) -> Spec:
+        spec: Any = self.env.obs_spec
+        low, high = (bound[np.array(self.entries)] for bound in spec.bounds())
+        return replace(spec, shape=low.shape, low=bound_of(low), high=bound_of(high))
+
+    def inner(self, states: PyTree) -> PyTree:
+        """Return the states, which are the inner ones."""
+        return states
+
+    def begin(self, start: TimeStep) -> TimeStep:
+        return replace(start, obs=start.obs[np.array(self.entries)])
+
+    def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
+        return self.begin(self.env.step(state, action, key))
+
+
+def only_entries(env: Environment, entries: Any) -> SelectEntries:
+    """Wrap an environment in `SelectEntries`.
+
+    Args:
+      env: the environment.
+      entries: one number, several in a tuple, or a text such as `0+2`.
+
+    Raises:
+      TriglotError: if the text is not of this kind, or `SelectEntries` refuses it.
+    """
+    if isinstance(entries, str):
+        parts = entries.split("+")
+        if not all(part.isdecimal() for part in parts):
+            raise TriglotError(f"entries are numbers joined by +, such as 0+2; got {entries!r}.")
+        entries = tuple(map(int, parts))
+    return SelectEntries(env, entries if isinstance(entries, tuple) else (entries,))
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,9 @@ WRAPPERS = {
     "flatten_observation": WrapperOption(
         ".observations:flatten_if", "True", "observe one float32 vector, of any observation"
     ),
+    "observed_entries": WrapperOption(
+        ".observations:only_entries", "I+J", "observe only these entries of a vector, from 0 on"
+    ),
     "absorbing_states": WrapperOption(
         ".ends:absorbing_until",
         "STEPS",

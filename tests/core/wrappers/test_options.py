@@ -10,7 +10,7 @@ from triglot.core.errors import TriglotError
 from triglot.core.wrappers.actions import ActionRepeat, StickyActions
 from triglot.core.wrappers.ends import AbsorbingStates, TimeLimit
 from triglot.core.wrappers.levels import Levels
-from triglot.core.wrappers.observations import FlattenObservation, FrameStack
+from triglot.core.wrappers.observations import FlattenObservation, FrameStack, SelectEntries
 from triglot.core.wrappers.options import WRAPPERS, wrapper_options
 from triglot.core.wrappers.rewards import ClipReward, ScaleReward
 from triglot.envs import gridworld, gymnax, probes
@@ -28,9 +28,11 @@ def make(height=3, time_limit=None):
 def test_options_wrap_in_the_documented_order_whatever_theirs() -> None:
     inside = ActionRepeat(StickyActions(Levels(gridworld.make("3x3"), 4, 1), 0.5), 2)
     rewards = ClipReward(ScaleReward(TimeLimit(inside, 9), 3), -1, 1)
-    env = FrameStack(TimeLimit(AbsorbingStates(FlattenObservation(rewards)), 8), 2)
+    seen = SelectEntries(FlattenObservation(rewards), (8, 0))
+    env = FrameStack(TimeLimit(AbsorbingStates(seen), 8), 2)
     words = (
-        "frame_stack=2,absorbing_states=8,flatten_observation=True,reward_clip=1,reward_scale=3,"
+        "frame_stack=2,absorbing_states=8,observed_entries=8+0,flatten_observation=True,"
+        "reward_clip=1,reward_scale=3,"
         "time_limit=9,action_repeat=2,sticky_actions=0.5,first_level=1,levels=4"
     )
     assert triglot.make_env(f"gridworld:3x3,{words}") == env
@@ -40,7 +42,7 @@ def test_options_wrap_in_the_documented_order_whatever_theirs() -> None:
 
 
 def test_all_options_are_described() -> None:
-    assert len(wrapper_options()) == 11
+    assert len(wrapper_options()) == 12
     assert all(option.about and option.value for option in WRAPPERS.values())
 
 
@@ -89,6 +91,17 @@ def test_environments_of_the_persons_own(tmp_path: Path, monkeypatch: pytest.Mon
         ("gridworld:3x3,reward_clip=0", "the limit must be a number above 0, got 0"),
         ("gridworld:3x3,reward_clip=True", "the limit must be a number above 0, got True"),
         ("gridworld:3x3,flatten_observation=1", "must be True or False, got 1"),
+        ("gymnax:CartPole-v1,observed_entries=4", "different integers from 0 to 3, got 4"),
+        (
+            "gymnax:CartPole-v1,observed_entries=1+1",
+            "different integers from 0 to 3, got \\(1, 1\\)",
+        ),
+        (
+            "gymnax:CartPole-v1,observed_entries=0-1",
+            "numbers joined by \\+, such as 0\\+2; got '0-1'",
+        ),
+        ("gymnax:CartPole-v1,observed_entries=True", "from 0 to 3, got True"),
+        ("gridworld:3x3,observed_entries=0", "one vector; .*flatten_observation=True"),
         ("gridworld:3x3,first_level=2", "first_level of gridworld:3x3 goes with levels=N"),
         ("gridworld:3x3,frame_stack=2", "has a Discrete: .*flatten_observation=True"),
         ("gridworld:3x3,absorbing_states=9", "a float32 vector.*flatten_observation=True"),

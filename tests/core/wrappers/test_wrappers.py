@@ -21,7 +21,7 @@ from triglot.core.wrappers.actions import ActionRepeat, StickyActions, _allows
 from triglot.core.wrappers.base import Wrapper, without_wrappers
 from triglot.core.wrappers.ends import AbsorbingStates, TimeLimit, absorbing_until
 from triglot.core.wrappers.levels import Levels
-from triglot.core.wrappers.observations import FlattenObservation, FrameStack
+from triglot.core.wrappers.observations import FlattenObservation, FrameStack, SelectEntries
 from triglot.core.wrappers.rewards import ClipReward, ScaleReward
 from triglot.envs import gridworld, gymnasium, gymnax, probes
 
@@ -83,6 +83,16 @@ def test_bounds_of_each_element_are_stacked_with_it() -> None:
     one = env.env.obs_spec.bounds()
     np.testing.assert_array_equal(low, np.tile(one[0], 2))
     np.testing.assert_array_equal(high, np.tile(one[1], 2))
+
+
+def test_entries_are_observed_in_the_order_that_is_given() -> None:
+    env: Any = SelectEntries(gymnax.make("CartPole-v1"), (2, 0))
+    whole = play(env.env, [1, 0, 1])
+    assert observations(play(env, [1, 0, 1])) == [
+        step.obs[np.array([2, 0])].tolist() for step in whole
+    ]
+    for bound, one in zip(env.obs_spec.bounds(), env.env.obs_spec.bounds(), strict=True):
+        np.testing.assert_array_equal(bound, one[[2, 0]])
 
 
 def test_sticky_actions_take_the_action_before_as_often_as_they_say() -> None:
@@ -231,12 +241,16 @@ WRAP: dict[str, Callable[[Any], Environment]] = {
     "clip": lambda env: ClipReward(env, -0.5, 0.5),
     "limit": lambda env: TimeLimit(env, 7),
     "flat": FlattenObservation,
+    "entries": lambda env: SelectEntries(env, (1, 0)),
     "absorbing": lambda env: absorbing_until(env, 9),
     "levels": lambda env: Levels(env, 4),
     "all": lambda env: FrameStack(
         absorbing_until(
-            FlattenObservation(
-                ClipReward(ScaleReward(ActionRepeat(StickyActions(Levels(env, 4)), 2), 3.0))
+            SelectEntries(
+                FlattenObservation(
+                    ClipReward(ScaleReward(ActionRepeat(StickyActions(Levels(env, 4)), 2), 3.0))
+                ),
+                (0, 1),
             ),
             9,
         ),
