@@ -403,15 +403,24 @@ class _Search:
     def _answer(self, with_state: bool) -> tuple[Difference | None, list[Cause]]:
         modes = (EVALUATION, TRAINING) if with_state else sorted(self.apart)
         for mode in modes:
-            if mode not in self.found:
+            if mode not in self.found or (with_state and self.found[mode].is_freed):
                 self._explain(mode)
         first, causes = findings.causes_of(
-            self.found, self.apart, with_state=with_state, labels=self.sides.labels
+            self.found,
+            self.apart,
+            with_state=with_state,
+            labels=self.sides.labels,
+            finished=self._free_large,
         )
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         if self.apart and (self.pairing.only_one or self.pairing.only_other):
             first = self.first or self._first_unrepaired(sorted(self.apart)[0])
         return first, causes
+
+    def _free_large(self, mode: str) -> None:
+        """Forget the values of one mode where all that are kept would fill the memory."""
+        if mode in self.found and self.size > MAX_KEPT:
+            self.found[mode].free()
 
     def _explain(self, mode: str) -> None:
         one, other = self._paired(self.pairing, repaired=True)

@@ -184,6 +184,7 @@ def causes_of(
     *,
     with_state: bool,
     labels: tuple[str, str],
+    finished: Callable[[str], None],
 ) -> tuple[Difference | None, list[Cause]]:
     """Name the causes of a difference in each mode in which the outputs differ.
 
@@ -193,6 +194,7 @@ def causes_of(
       with_state: whether outputs differ after updates of the state. Causes are then looked for with
         the statistics of one batch, too: the initial ones hide how they are used and updated.
       labels: of both networks.
+      finished: called with each mode whose values are not read again.
 
     Returns:
       The first difference, and the causes.
@@ -210,16 +212,19 @@ def causes_of(
         states = states_after(found[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
             if mode in found and not any(cause.name in STATISTICS for cause in causes):
-                explanation = _after(found[mode], states, labels)
-                for cause in explanation.causes:  # the next layers' have the same name
+                located, named = _after(found[mode], states, labels)
+                for cause in named:  # the next layers' have the same name
                     if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
                         causes = merged(causes, [cause])
-                first = first or explanation.first_difference
+                first = first or located
+            finished(mode)
     return first, causes
 
 
-def _after(before: Explanation, states: tuple[list[Any], list[Any]], labels: Any) -> Explanation:
-    """Explain the programs of one mode again, at another state."""
+def _after(
+    before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
+) -> tuple[Difference | None, tuple[Cause, ...]]:
+    """Explain the programs of one mode again, at another state; its values are not kept."""
     tapes = before.views[0].tape, before.views[1].tape
     arrays = []
     for tape, state in zip(tapes, states, strict=True):
@@ -227,4 +232,5 @@ def _after(before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
         # Other statistics than those of the batch, whose average with the batch's shows nothing.
         moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
         arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
-    return explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
+    found = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
+    return found.first_difference, found.causes

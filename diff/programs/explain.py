@@ -49,6 +49,11 @@ class Explanation:
     resized: bool = False
     most: int = 0
 
+    @property
+    def is_freed(self) -> bool:
+        """Whether `free` was called."""
+        return not self.views[0].tape.arrays
+
     def free(self) -> None:
         """Forget the values of both programs, which fill the memory."""
         for view in self.views:

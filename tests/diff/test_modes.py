@@ -68,5 +68,11 @@ def named(one: Any, other: Any, spec: Any) -> set[str]:
     how: Any = {"key": jax.random.key(0)}
     found = {mode: explain(first, second, inputs, train=mode == TRAINING, **how) for mode in modes}
     with_state = bool(state) and not is_random
-    _, causes = causes_of(found, modes, with_state=with_state, labels=(first.label, second.label))
+    _, causes = causes_of(
+        found,
+        modes,
+        with_state=with_state,
+        labels=(first.label, second.label),
+        finished=lambda mode: None,
+    )
     return {cause.name for cause in causes}
