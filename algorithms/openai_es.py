@@ -2,11 +2,11 @@
 
 Source: Salimans et al. 2017, https://arxiv.org/abs/1703.03864, algorithm 1 with mirrored sampling,
 fitness shaping by centered ranks and weight decay (section 2.1); the optimizer is Adam.
-Differences: each environment runs one member of the population during a whole rollout, without a
-reset at its start: an episode that another member began does not count, nor does one that the
-rollout cuts, unless it is all there is (`fitness`). So a rollout should be twice as long as an
-episode. Equal returns share the mean of their ranks. Actions have no noise of their own, and
-observations are normalized by running statistics instead of virtual batch normalization.
+Differences: each environment runs one member of the population during a whole rollout, so that a
+member whose episodes are short is judged by the mean of several; an episode that the rollout cuts
+does not count, unless it is all there is (`fitness`). Equal returns share the mean of their ranks.
+Actions have no noise of their own, and observations are normalized by running statistics instead of
+virtual batch normalization.
 """
 
 from dataclasses import dataclass, replace

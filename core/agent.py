@@ -169,7 +169,10 @@ class Agent(Protocol):
 
     @property
     def explores_by_parameters(self) -> bool:
-        """Whether exploration comes from the parameters, as in an evolution strategy."""
+        """Whether exploration comes from the parameters, as in an evolution strategy.
+
+        Each rollout then begins with new episodes, which no earlier parameters have begun.
+        """
         ...
 
     @property

@@ -183,15 +183,16 @@ class HostProgram:
         return actor(agent, state.agent, env.obs_spec, agent.num_envs, explore=True, impl=impl)
 
     def _open(self, state: RunnerState) -> HostRunner:
-        keys = jax.vmap(update_keys)(state.key, state.num_updates).start
-        seeds = np.asarray(jax.vmap(jax.random.bits)(keys)).tolist()
-        return HostRunner(self._trainer.single_env, self._trainer.agent.num_envs, seeds)
+        env, num_envs = self._trainer.single_env, self._trainer.agent.num_envs
+        return HostRunner(env, num_envs, _env_seeds(state))
 
     def _update(
         self, actor: Actor, learn: Callable[..., tuple], runner: HostRunner
     ) -> dict[str, Any]:
         """Collect one rollout and learn from it; an online agent learns after every step."""
         agent, state = self._trainer.agent, self._state
+        if agent.explores_by_parameters and runner.num_steps:  # it was opened with these seeds
+            runner.restart(_env_seeds(state))
         act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
         per_update = 1 if agent.online else agent.rollout_length
         rollouts, learned = [], []
@@ -217,6 +218,12 @@ class HostProgram:
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         return {**runner.episodes(_joined(rollouts)), **hyper, **metrics}
+
+
+def _env_seeds(state: RunnerState) -> list[int]:
+    """Make the seed of each of the `S` vectors of environments, from the next update's keys."""
+    keys = jax.vmap(update_keys)(state.key, state.num_updates).start
+    return np.asarray(jax.vmap(jax.random.bits)(keys)).tolist()
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -41,20 +41,34 @@ class HostRunner:
         """
         self._env, self._num_envs = env, num_envs
         self.num_steps = 0
-        self.first = np.ones((len(seeds), num_envs), bool)
-        self._returns = np.zeros(self.first.shape)
-        self._lengths = np.zeros(self.first.shape, np.int64)
         self._vectors = list(vectors)
         try:
             for _ in seeds[len(self._vectors) :]:
                 self._vectors.append(env.open(num_envs))
-            starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
-            for obs in starts:
-                check_shapes(env.obs_spec, obs, num_envs)
+            self._reset(seeds)
         except (Exception, SystemExit) as error:
             self.close()
             raise TriglotError(f"{env.name} failed on open or reset: {_message(error)}.") from error
+
+    def restart(self, seeds: Sequence[int]) -> None:
+        """Begin a new episode in every environment, from one seed for each of the `S` vectors.
+
+        Raises:
+          TriglotError: if resetting fails.
+        """
+        try:
+            self._reset(seeds)
+        except (Exception, SystemExit) as error:
+            raise TriglotError(f"{self._env.name} failed on reset: {_message(error)}.") from error
+
+    def _reset(self, seeds: Sequence[int]) -> None:
+        starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
+        for obs in starts:
+            check_shapes(self._env.obs_spec, obs, self._num_envs)
         self.obs = _stack_seeds(starts)
+        self.first = np.ones((len(seeds), self._num_envs), bool)
+        self._returns = np.zeros(self.first.shape)
+        self._lengths = np.zeros(self.first.shape, np.int64)
 
     def step(self, action: np.ndarray) -> HostStep:
         """Take actions `[S, N, ...]`.

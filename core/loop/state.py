@@ -95,7 +95,7 @@ class UpdateKeys(NamedTuple):
       pool: refills the pool of initial states.
       rollout: acts and steps the environments.
       learn: learns from the trajectory.
-      start: opens host environments before the update.
+      start: begins new episodes before the update, where it does so; seeds host environments.
     """
 
     pool: jax.Array

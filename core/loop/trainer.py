@@ -103,9 +103,10 @@ class Trainer:
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env, opponent = renewed(self.agent, self.env, runner_state)
-        state = replace(
-            runner_state, env=env.refresh(runner_state.env, keys.pool), opponent=opponent
-        )
+        env_state = env.refresh(runner_state.env, keys.pool)
+        if self.agent.explores_by_parameters:
+            env_state = env.restart(env_state, keys.start)
+        state = replace(runner_state, env=env_state, opponent=opponent)
         state, hyper = scheduled(state, self.steps_per_update)
         if self.agent.online:
             state, metrics, stats = online_rollout(self.agent, env, state, keys.rollout)

@@ -140,16 +140,12 @@ class VectorEnvironment:
             ring = jax.tree.map(lambda leaf: leaf[self.num_envs :], starts)
             starts = jax.tree.map(lambda leaf: leaf[: self.num_envs], starts)
             pool = Pool(starts=ring, next=jnp.int32(0), dealt=jnp.int32(0))
-        return VectorState(
-            state=starts.state,
-            obs=starts.obs,
-            action_mask=starts.action_mask,
-            first=jnp.ones((self.num_envs,), bool),
-            episode_return=jnp.zeros((self.num_envs,), jnp.float32),
-            episode_length=jnp.zeros((self.num_envs,), jnp.int32),
-            pool=pool,
-            progress=progress,
-        )
+        return self._begun(starts, pool, progress)
+
+    def restart(self, state: VectorState, key: jax.Array) -> VectorState:
+        """Begin a new episode in every environment; what a `Curriculum` has learned is kept."""
+        starts, pool = self._deal(state, jnp.ones((self.num_envs,), bool), key)
+        return self._begun(starts, pool, state.progress)
 
     def refresh(self, state: VectorState, key: jax.Array) -> VectorState:
         """Replace the used initial states of the pool; call it between rollouts.
@@ -205,6 +201,18 @@ class VectorEnvironment:
             pool=pool,
             progress=progress,
         ), transition
+
+    def _begun(self, starts: TimeStep, pool: Pool | None, progress: PyTree) -> VectorState:
+        return VectorState(
+            state=starts.state,
+            obs=starts.obs,
+            action_mask=starts.action_mask,
+            first=jnp.ones((self.num_envs,), bool),
+            episode_return=jnp.zeros((self.num_envs,), jnp.float32),
+            episode_length=jnp.zeros((self.num_envs,), jnp.int32),
+            pool=pool,
+            progress=progress,
+        )
 
     def _starts(self, keys: jax.Array, progress: PyTree) -> TimeStep:
         if progress is None:

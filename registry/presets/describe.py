@@ -11,14 +11,15 @@ LEFT_OUT = "--no-preset leaves it out"
 def announcement(options: SharedOptions) -> list[str]:
     """Describe the preset that a command uses, in at most one line.
 
-    An environment with options is another one, so its preset is not used, which is reported.
+    An environment with options is another one, so the preset without them is not used, which is
+    reported.
     """
-    base, comma, _ = options.env.partition(",")
-    known = find(options.algorithm, base)
+    base, _, _ = options.env.partition(",")
+    known = find(options.algorithm, options.env) or find(options.algorithm, base)
     if known is None or options.no_preset:
         return []
     if options.preset is None:
-        if not comma:
+        if known.env == options.env:
             return []
         return [f"no preset: that of {known.name} is for {base} without options"]
     if options.preset != known.name:  # some settings were replaced, so another return is expected

@@ -76,7 +76,7 @@ def preset(algorithm: str, env: str) -> Preset:
 
     Args:
       algorithm: its name.
-      env: the name of the environment, without options.
+      env: the name of the environment; with options it is another one.
 
     Raises:
       TriglotError: if there is none, naming those that exist.

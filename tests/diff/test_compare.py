@@ -11,6 +11,7 @@ import pytest
 
 import triglot
 from tests.diff import networks as nets
+from tests.diff.programs import families
 from triglot import diff_networks
 from triglot.diff.report import WIDTH, Report
 
@@ -130,6 +131,17 @@ def test_a_precision_without_effect_is_reported_beside() -> None:
     (cause,) = (each for each in report.causes if each.name == "precision")
     assert "HIGHEST in 1 of 2 products of LinenMLP (Flax Linen)" in cause.evidence
     assert "tests/diff/networks.py:" in cause.where
+
+
+@pytest.mark.library_promotion("norms broadcast and promote")
+def test_forgotten_values_change_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = families.batch_norm("haiku", momentum=0.8), families.batch_norm("linen", epsilon=1e-2)
+    reports = [diff_networks(*pair, families.FEATURES, level="quick")]
+    monkeypatch.setattr("triglot.diff.compare.MAX_KEPT", 0)
+    reports.append(diff_networks(*pair, families.FEATURES, level="quick"))
+    assert {"norm_momentum", "norm_epsilon"} <= {cause.name for cause in reports[0].causes}
+    assert reports[0].causes == reports[1].causes
+    assert reports[0].first_difference == reports[1].first_difference
 
 
 def test_the_report_fits_80_columns_and_json() -> None:

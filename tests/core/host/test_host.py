@@ -54,6 +54,8 @@ def lifted() -> Any:
         ("ppo", "table", {**PPO, "hidden_sizes": (64, 64)}),
         ("dqn", "linen", DQN),
         ("q_learning", "table", {"num_envs": 2, "rollout_length": 8}),
+        # Each rollout begins with new episodes, here in the middle of one.
+        ("openai_es", "linen", {"num_envs": 2, "rollout_length": 8, "hidden_sizes": (8,)}),
     ],
 )
 def test_an_environment_trains_the_same_on_the_host_as_compiled(

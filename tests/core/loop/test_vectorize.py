@@ -206,6 +206,20 @@ def test_refresh_leaves_the_episodes_as_they_are() -> None:
         assert getattr(refreshed, name) is getattr(last, name)
 
 
+@pytest.mark.parametrize("resets", ["fresh", "pool"])
+def test_a_restart_begins_a_new_episode_everywhere(resets: Any) -> None:
+    vector = VectorEnvironment(Counter(length=9), 4, resets=resets)
+    last, _, _ = jitted_play(vector, 5, jax.random.key(0))
+    begun = vector.restart(last, jax.random.key(1))
+    assert not bool(last.first.any()) and bool(begun.first.all())
+    assert begun.obs[:, 1].tolist() == begun.episode_length.tolist() == [0, 0, 0, 0]
+    assert begun.episode_return.tolist() == [0.0] * 4
+    starts = begun.obs[:, 0].tolist()
+    assert len({*starts, *last.obs[:, 0].tolist()}) == 8
+    if last.pool is not None and begun.pool is not None:
+        assert int(begun.pool.dealt) == int(last.pool.dealt) + 4
+
+
 def test_a_pool_suits_the_rollouts_unless_its_size_was_given() -> None:
     env = Counter()
     pooled = VectorEnvironment(env, 4, resets="pool")
