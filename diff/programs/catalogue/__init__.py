@@ -47,6 +47,7 @@ ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
     training.dropout,
     training.differing_statistics,
+    training.starting_statistics,
     training.mixed_statistics,
     norms.norm_form,
     norms.norm_epsilon,

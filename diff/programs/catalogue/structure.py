@@ -152,6 +152,8 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
         if meant is None or not found.parts[1].tape.depends[meant]:
             continue
+        if ours[missing[0]].array.size == 1 < np.size(other.view.arrays[meant]):
+            continue  # such as zeros, which several statistics and biases start with
         position, read = odd[0], right.operands[odd[0]]
         whole = np.asarray(other.view.arrays[meant])
         for array in layouts(whole, np.shape(other.view.arrays[read])):

@@ -9,8 +9,8 @@ from ...types import Cause
 from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart, consumers
-from ..tape import INPUTS, KEY, STATE, Tape
-from ..values import View, close
+from ..tape import INPUTS, KEY, STATE, Step, Tape
+from ..values import View, close, layouts
 from ..wide import is_floating
 from . import features
 from .features import Finding
@@ -27,6 +27,41 @@ def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding 
         f"momentum, bias correction or start in {labels[0]} than in {labels[1]}"
     )
     return Finding("norm_momentum", evidence, found)
+
+
+def starting_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find running statistics that start with other numbers, confirmed by the first one's."""
+    one, other = found.parts
+    for first, second in features.pairs(found):
+        ours = _read_statistics(one.tape, one.tape.steps[first])
+        theirs = _read_statistics(other.tape, other.tape.steps[second])
+        if len(ours) != 1 or len(theirs) != 1:
+            continue
+        (_, start), (position, read) = *ours, *theirs
+        cores = one.view.core(start), other.view.core(read)
+        if cores[0].same(cores[1], one.view.tolerance):
+            continue
+        array = np.asarray(one.view.arrays[start])
+        for arranged in layouts(array, np.shape(other.view.arrays[read])):
+            if found.agrees({}, {(second, position): arranged}):
+                shown = [f"{core.low:.6g}" if core.array.size == 1 else "numbers of its own"
+                         for core in cores]  # fmt: skip
+                evidence = (
+                    f"{other.tape.leaves[other.tape.roots[read]]} starts with {shown[0]} in "
+                    f"{labels[0]}, with {shown[1]} in {labels[1]}; with the first one's in both, "
+                    "the results are equal"
+                )
+                return Finding("norm_statistics", evidence, found)
+    return None
+
+
+def _read_statistics(tape: Tape, step: Step) -> list[tuple[int, int]]:
+    """List the operands that are leaves of the state, with their positions."""
+    return [
+        (position, value)
+        for position, value in enumerate(step.operands)
+        if tape.depends[value] == STATE and tape.roots[value] in tape.leaves
+    ]
 
 
 def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
