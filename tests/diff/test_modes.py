@@ -23,8 +23,13 @@ def covering() -> set[tuple[str, str]]:
 
 def table() -> list[Any]:
     quick = covering() | {("padding", "BatchNorm"), ("padding, another size", "BatchNorm")}
+    cubes = pytest.mark.xfail(
+        reason="gelu computes x^3, and so does a planted function, of another value", strict=True
+    )
+    both = ("operation_differs", "activation"), ("unknown", "activation")
+    marks = dict.fromkeys(both, (pytest.mark.slow, cubes))
     return [
-        pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow)
+        pytest.param(*pair, marks=() if pair in quick else marks.get(pair, pytest.mark.slow))
         for pair in itertools.product(UPSTREAM, DOWNSTREAM)
     ]
 

@@ -187,14 +187,18 @@ def _arguments(tape: Tape, value: int) -> list[int]:
 
 def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
     one, other = found.search.one, found.search.other
-    for a in _exits(one, first):
-        for b in _exits(other, second):
+    ends = [part.end for part in found.parts]
+    for a in _exits(one, first, ends[0]):
+        for b in _exits(other, second, ends[1]):
             if (a in one.ancestors or b in other.ancestors) and found.search.fits(a, b):
                 yield a, b
 
 
-def _exits(region: Region, argument: int) -> list[int]:
-    """Return the functions of one value that something else reads, the last one first."""
+def _exits(region: Region, argument: int, end: int | None) -> list[int]:
+    """Return the functions of one value that something else reads, the last one first.
+
+    And the end of a part, which what follows may scale, as dropout does.
+    """
     tape = region.tape
     computed = {argument}
     for step in tape.steps[tape.producers.get(argument, -1) + 1 :]:
@@ -210,6 +214,13 @@ def _exits(region: Region, argument: int) -> list[int]:
         value
         for value in computed
         if value in outputs
+        or value == end
         or any(not computed.issuperset(tape.steps[i].results) for i in consumers(tape, value))
     ]
-    return sorted(exits, reverse=True)
+    return sorted({_first_equal(region, computed - {argument}, each) for each in exits})[::-1]
+
+
+def _first_equal(region: Region, values: set[int], value: int) -> int:
+    """Return the first of some values with the numbers of another, such as it before a 0."""
+    core = region.view.core(value)
+    return min((each for each in values if region.view.core(each).same(core, 0.0)), default=value)
