@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart
+from ..regions import RegionPart, consumers
 from ..tape import PARAMS
 from ..values import Core
 from . import (
@@ -144,11 +144,31 @@ def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (finding := _first_finding(ENTRIES, found, labels)) is not None:
         return finding
     others = list(itertools.islice(found.search.parts(far=False), 1, 1 + MAX_OTHERS))
-    for entries, parts in ((ENTRIES, others), (WEAK, [found, *others])):
+    likely = [part for part in others if not _ends_inside(part, found)]
+    for entries, parts in ((ENTRIES, others), (WEAK, [found, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding
     return None
+
+
+def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
+    """Return whether all that reads a part's result belongs to the smallest parts.
+
+    What agrees there agrees by chance, as a square in one program and that of a norm in the other.
+    """
+    for own, inner in zip(part.parts, smallest.parts, strict=True):
+        if own.end is None or own.end in inner.values:
+            continue
+        reached = {
+            value
+            for step in consumers(own.tape, own.end)
+            for value in own.tape.steps[step].results
+            if value in own.region.ancestors
+        }
+        if reached and reached.issubset(inner.values):
+            return True
+    return False
 
 
 def _first_finding(
