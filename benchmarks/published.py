@@ -107,6 +107,7 @@ CONTROL = {
     "walker-walk": ("WalkerWalk", "392.51 ± 56.25"),
 }
 GAME_2048 = "No figure is known to us. A game that reaches 2048 is worth about 20,000."
+NO_VELOCITY = "gymnax:CartPole-v1,observed_entries=0+2"
 PLANES = (
     "Navix's has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
     "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
@@ -215,6 +216,57 @@ TASKS: Mapping[str, Task] = {
         )
         for name, (env, figure) in CONTROL.items()
     },
+    "ppo-no-velocity": Task(
+        algorithm="ppo",
+        env=NO_VELOCITY,
+        published="500.0; 401.6",
+        counts="greedy",
+        source="PPO with an LSTM of SB3-Contrib on CartPoleNoVel-v1, two runs of RL Zoo's setting, "
+        "of [Stable-Baselines3](https://huggingface.co/sb3/ppo_lstm-CartPoleNoVel-v1) and of [a "
+        "contributor](https://huggingface.co/qgallouedec/ppo_lstm-CartPoleNoVel-v1-1606308196).",
+        differences="The same number of steps. RL Zoo normalizes observations and rewards, has 8 "
+        "environments, 20 epochs and an LSTM for the values too.",
+    ),
+    "r2d2-no-velocity": Task(
+        algorithm="r2d2",
+        env=NO_VELOCITY,
+        published="500.0; 401.6",
+        counts="greedy",
+        source="As in the row above, of PPO: no figure of R2D2 on a task of this size is known to "
+        "us.",
+    ),
+    "ppo-pendulum-no-velocity": Task(
+        algorithm="ppo",
+        env="gymnax:Pendulum-v1,observed_entries=0+1",
+        published="-217.9",
+        counts="greedy",
+        source="PPO with an LSTM of SB3-Contrib on PendulumNoVel-v1, one run of RL Zoo's setting, "
+        "in [its repository](https://huggingface.co/sb3/ppo_lstm-PendulumNoVel-v1).",
+        differences="The same number of steps, environments and epochs. RL Zoo normalizes "
+        "observations and explores by state-dependent noise.",
+    ),
+    "muzero-cartpole": Task(
+        algorithm="muzero",
+        env="gymnax:CartPole-v1,max_steps_in_episode=200",
+        published="200.0",
+        counts="greedy",
+        source="LightZero's Gumbel MuZero on CartPole-v0, one run, in [its repository of models]"
+        "(https://huggingface.co/OpenDILabCommunity/CartPole-v0-GumbelMuZero). 200 is the most.",
+        differences="LightZero's has 25 simulations per step and a larger network; its number of "
+        "steps is not said. pgx's own models, against which its AlphaZero is measured, could not "
+        "be downloaded.",
+    ),
+    "es-inverted-pendulum": Task(
+        algorithm="openai_es",
+        env="brax:inverted_pendulum",
+        published="1,000.0 (1,000 to 1,000)",
+        counts="greedy",
+        source="brax's own evolution strategy, run here with `python -m benchmarks.brax_es`, "
+        "5 seeds of 1,050,000 steps. 1,000 is the most.",
+        differences="The same population, network, noise and optimizer. brax counts the steps of a "
+        "member's first episode, and steps its environments on to the generation's end; triglot "
+        "counts all, and judges a member by all its episodes.",
+    ),
     "ppo-brax-halfcheetah": Task(
         algorithm="ppo",
         env="brax:halfcheetah",
