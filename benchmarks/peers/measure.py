@@ -121,7 +121,7 @@ def measure(
         returns = np.array([])
         if episodes:
             every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *policies[name])
-            played = greedy_returns(row.env_id, one.act, every, play_key, episodes)
+            played = greedy_returns(row.env_id, one, every, play_key, episodes)
             returns = np.asarray(played).mean(axis=1)
         entries[name] = {
             "version": one.version,

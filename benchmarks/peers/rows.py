@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .row import Row
+from .stoix_rows import STOIX_ROWS
 
 PPO_HYPER = {
     "learning_rate": 2.5e-4,
@@ -309,6 +310,7 @@ ROWS: Mapping[str, Row] = {
             "gradient steps, and does not read it",
         ),
     ),
+    **STOIX_ROWS,
     "pqn": PQN,
     "pqn-minatar": replace(
         PQN,
