@@ -17,7 +17,7 @@ import jax
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
 from .contender import Contender, Train, clone, import_files, revision_of
-from .row import Row
+from .row import NAMES, PEERS, Row
 from .stoix_systems import SYSTEMS, System
 
 UNUSED: Mapping[str, tuple[str, ...]] = {
@@ -103,8 +103,10 @@ def options(row: Row, total_steps: int) -> dict[str, Any]:
     warm-up are subtracted. The first gradient steps follow the same number of steps in both.
     """
     system, given = SYSTEMS[row.algorithm], row.setting
+    column = {name: words[PEERS.index("Stoix")] for name, words in NAMES.items()}
     made = {"env": ENVS[row.env_id], "arch.num_evaluation": 1, **row.given("Stoix")}
     for name in system.names.keys() & given.keys():
+        made.pop(column.get(name), None)
         made |= dict.fromkeys(system.names[name], given[name])
     for torso in system.torsos:
         made[f"network.{torso}.layer_sizes"] = list(given.get("hidden_sizes", (64, 64)))

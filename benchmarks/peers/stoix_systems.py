@@ -46,7 +46,8 @@ class System:
 
     Attributes:
       module: below `stoix.systems`; its last word names its configuration too.
-      names: of triglot's options, where they differ from the column of `NAMES`.
+      names: of triglot's options, where they differ from the column of `NAMES`; none where it does
+        not have the option.
       torsos: networks that get the row's `hidden_sizes`, as `network.NAME.layer_sizes`.
       activation: of these.
       options: set after the row's, in Stoix's words; each may be a function of the row's setting.
@@ -76,7 +77,7 @@ ACTOR_Q = ("actor_network.pre_torso", "q_network.pre_torso")
 BOTH_RATES = {"learning_rate": ("system.actor_lr", "system.critic_lr")}
 OWN_RATES = {"learning_rate": ("system.actor_lr",), "critic_learning_rate": ("system.q_lr",)}
 Q_RATE = {"learning_rate": ("system.q_lr",)}
-SEQUENCE = 16
+SEQUENCE = 16  # steps that follow each other in a sample, where Stoix has no single ones
 BINNED = ("critic", "reward")
 
 
@@ -103,7 +104,7 @@ SYSTEMS: Mapping[str, System] = {
     ),
     "vmpo": System(
         module="mpo.ff_vmpo",
-        names=BOTH_RATES,
+        names={**BOTH_RATES, "num_minibatches": (), "value_coef": ()},  # it has 1 of either
         torsos=ACTOR_CRITIC,
         activation="tanh",
         options={
@@ -151,10 +152,10 @@ SYSTEMS: Mapping[str, System] = {
         torsos=ACTOR_Q,
         options={
             "system.max_grad_norm": 1e9,
-            # A sequence of two steps is a transition.
-            "system.sample_sequence_length": 2,
-            "system.use_n_step_bootstrap": True,
-            "system.n_step_for_sequence_bootstrap": 1,
+            # As many transitions as triglot's single ones, with targets of one step.
+            "system.sample_sequence_length": SEQUENCE + 1,
+            "system.total_batch_size": lambda given: given["batch_size"] // SEQUENCE,
+            "system.gae_lambda": 0.0,
             "system.init_log_temperature": inverse_softplus("initial_temperature"),
             "system.init_log_alpha_mean": inverse_softplus("initial_multiplier"),
             "system.init_log_alpha_stddev": inverse_softplus("initial_multiplier"),
@@ -166,7 +167,7 @@ SYSTEMS: Mapping[str, System] = {
         names=BOTH_RATES,
         torsos=ACTOR_CRITIC,
         options={
-            # It learns from sequences; as many steps as triglot's single ones.
+            # As many steps as triglot's single ones.
             "system.sample_sequence_length": SEQUENCE,
             "system.total_batch_size": lambda given: given["batch_size"] // SEQUENCE,
         },
