@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import harness, peak
-from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix, suites
+from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
@@ -20,6 +20,7 @@ BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "purejaxql": purejaxql.contender,
     "rejax": rejax.contender,
     "Stoix": stoix.contender,
+    "SBX": sbx.contender,
     "CleanRL": foreign.cleanrl,
     "Stable-Baselines3": foreign.sb3,
     "brax": suites.brax,
