@@ -281,7 +281,7 @@ ROWS: Mapping[str, Row] = {
         algorithm="crossq",
         env_id="Pendulum-v1",
         suites=("gymnasium", "gymnax"),
-        total_steps=5_000,
+        total_steps=3_000,
         rounds=5,
         config={
             "num_envs": 1,

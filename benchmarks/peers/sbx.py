@@ -58,6 +58,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
         return model.learn(begun)
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
+        seconds = 0.0  # of one model
         for key in keys[:, 0]:
             start = time.perf_counter()
             models.append(begin(int(jax.random.randint(key, (), 0, 2**31 - 1))))

@@ -34,6 +34,7 @@ MODULES = (
     "stoix.utils.total_timestep_checker",
     "stoa.env_adapters.gymnax",
 )
+COLUMN = PEERS.index("Stoix")
 ENVS = {"CartPole-v1": "gymnax/cartpole", "Pendulum-v1": "gymnax/pendulum"}
 PATCHES = (
     "environments wrapped in gymnax's LegacyStepAPIWrapper: Stoix's adapter unpacks five values "
@@ -103,11 +104,11 @@ def options(row: Row, total_steps: int) -> dict[str, Any]:
     warm-up are subtracted. The first gradient steps follow the same number of steps in both.
     """
     system, given = SYSTEMS[row.algorithm], row.setting
-    column = {name: words[PEERS.index("Stoix")] for name, words in NAMES.items()}
-    made = {"env": ENVS[row.env_id], "arch.num_evaluation": 1, **row.given("Stoix")}
-    for name in system.names.keys() & given.keys():
-        made.pop(column.get(name), None)
-        made |= dict.fromkeys(system.names[name], given[name])
+    common = {name: (word,) if (word := words[COLUMN]) else () for name, words in NAMES.items()}
+    words = {**common, **system.names}
+    made = {"env": ENVS[row.env_id], "arch.num_evaluation": 1}
+    for name, value in given.items():
+        made |= dict.fromkeys(words.get(name, ()), value)
     for torso in system.torsos:
         made[f"network.{torso}.layer_sizes"] = list(given.get("hidden_sizes", (64, 64)))
         made[f"network.{torso}.activation"] = system.activation
