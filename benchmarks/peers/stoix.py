@@ -61,10 +61,13 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     )
     adapter = adapters.GymnaxToStoa
     adapters.GymnaxToStoa = lambda env, params: adapter(LegacyStepAPIWrapper(env), params)
-    with contextlib.redirect_stdout(io.StringIO()):  # coloured headers
-        config = _composed(folder, system, options(row, total_steps))
-        config = steps.check_total_timesteps(config)
-        env, model = make_env.make(config=config)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # coloured headers
+            config = _composed(folder, system, options(row, total_steps))
+            config = steps.check_total_timesteps(config)
+            env, model = make_env.make(config=config)
+    finally:
+        adapters.GymnaxToStoa = adapter
     made = []
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
