@@ -280,7 +280,7 @@ ROWS: Mapping[str, Row] = {
     "crossq": Row(
         algorithm="crossq",
         env_id="Pendulum-v1",
-        suites=("gymnasium", "gymnax"),
+        suites=("gymnasium",),
         total_steps=3_000,
         rounds=5,
         config={
