@@ -28,6 +28,8 @@ from .rows import ROWS
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",
     "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "pqn-minatar", "cold-start",
+    "c51", "qr-dqn", "rainbow", "r2d2", "reinforce", "vmpo", "ddpg", "mpo", "alphazero", "muzero",
+    "crossq",
     "navix", "craftax", "xminigrid", "playground",
 ]  # fmt: skip
 

@@ -30,13 +30,16 @@ class Contender:
     Attributes:
       compile: `compile(keys)` traces and compiles the training of `S` seeds for typed keys `[R, S]`
         of `R` rounds, and returns it with the seconds that this took.
-      act: `act(policy, obs [N, ...])` gives one seed's greedy actions `[N, ...]`.
+      act: `act(policy, obs [N, ...])` gives one seed's greedy actions `[N, ...]`. With `start`,
+        `act(policy, obs, memory)` gives them and the next memory.
+      start: `start(policy, N)` makes the memory with which episodes start; None without a memory.
       version: of the framework.
       patches: what was changed so that it runs on the installed versions, with the reason.
     """
 
     compile: Callable[[jax.Array], tuple[Train, float]]
-    act: Callable[[Any, jax.Array], jax.Array]
+    act: Callable[..., Any]
+    start: Callable[[Any, int], Any] | None = None
     version: str
     patches: tuple[str, ...] = ()
 
@@ -67,27 +70,28 @@ def compile_one_program(
 
 
 def greedy_returns(
-    env_id: str,
-    act: Callable[[Any, jax.Array], jax.Array],
-    policies: Any,
-    key: jax.Array,
-    num_episodes: int,
+    env_id: str, one: Contender, policies: Any, key: jax.Array, num_episodes: int
 ) -> jax.Array:
     """Play whole episodes of a gymnax environment; returns float32 `[P, E]` for `[P, ...]`."""
     env, params = gymnax.make(env_id)
+
+    def act(policy: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+        return (one.act(policy, obs), ()) if one.start is None else one.act(policy, obs, memory)
 
     def play(policy: Any) -> jax.Array:
         obs, state = jax.vmap(env.reset_env, in_axes=(0, None))(starts, params)
 
         def step(carry: tuple, _: None) -> tuple[tuple, None]:
-            obs, state, total, running = carry
+            obs, state, total, running, memory = carry
+            action, memory = act(policy, obs, memory)
             obs, state, reward, terminated, _ = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))(
-                starts, state, act(policy, obs), params
+                starts, state, action, params
             )
             total = total + jnp.where(running, reward, 0.0)
-            return (obs, state, total, running & ~terminated), None
+            return (obs, state, total, running & ~terminated, memory), None
 
-        carry = (obs, state, jnp.zeros(num_episodes), jnp.ones(num_episodes, bool))
+        memory = () if one.start is None else one.start(policy, num_episodes)
+        carry = (obs, state, jnp.zeros(num_episodes), jnp.ones(num_episodes, bool), memory)
         length = params.max_steps_in_episode
         return jax.lax.scan(step, carry, length=length)[0][2]
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import harness, peak
-from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix, suites
+from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
@@ -20,6 +20,7 @@ BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "purejaxql": purejaxql.contender,
     "rejax": rejax.contender,
     "Stoix": stoix.contender,
+    "SBX": sbx.contender,
     "CleanRL": foreign.cleanrl,
     "Stable-Baselines3": foreign.sb3,
     "brax": suites.brax,
@@ -121,7 +122,7 @@ def measure(
         returns = np.array([])
         if episodes:
             every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *policies[name])
-            played = greedy_returns(row.env_id, one.act, every, play_key, episodes)
+            played = greedy_returns(row.env_id, one, every, play_key, episodes)
             returns = np.asarray(played).mean(axis=1)
         entries[name] = {
             "version": one.version,

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 import triglot
+from triglot import nn
 from triglot.core.agent import PolicyInput
 from triglot.core.hyper import fill_schedule_horizon
 from triglot.core.loop.chunks import run_chunks
@@ -49,12 +50,26 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
 
         return train, seconds
 
-    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+    def act(state: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
         inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)
-        carry = agent.initial_carry(state, len(obs))
-        return agent.act(state, carry, inputs, jax.random.key(0), explore=False).action
+        output = agent.act(state, memory, inputs, jax.random.key(0), explore=False)
+        return output.action, output.carry
 
-    return Contender(compile=compile, act=greedy, version=triglot.__version__)
+    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+        if getattr(
+            agent, "plans", False
+        ):  # by its network, since gymnax's states are not the model's
+            heads, _ = nn.apply_heads(agent.network, state.learner.variables, obs)
+            return jax.numpy.argmax(heads["logits"], axis=-1)
+        return act(state, obs, agent.initial_carry(state, len(obs)))[0]
+
+    recurrent = agent.network.recurrent
+    return Contender(
+        compile=compile,
+        act=act if recurrent else greedy,
+        start=agent.initial_carry if recurrent else None,
+        version=triglot.__version__,
+    )
 
 
 def matrix_flops_per_step(row: Row) -> float:

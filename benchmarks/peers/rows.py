@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .row import Row
+from .stoix_rows import STOIX_ROWS
 
 PPO_HYPER = {
     "learning_rate": 2.5e-4,
@@ -276,6 +277,36 @@ ROWS: Mapping[str, Row] = {
             "rejax averages both critics in the actor's loss, triglot takes the first",
         ),
     ),
+    "crossq": Row(
+        algorithm="crossq",
+        env_id="Pendulum-v1",
+        suites=("gymnasium",),
+        total_steps=3_000,
+        rounds=5,
+        config={
+            "num_envs": 1,
+            "rollout_length": 3,
+            "num_gradient_steps": 3,
+            "policy_delay": 3,
+            "batch_size": 256,
+            "buffer_size": 10_000,
+            "learning_starts": 300,
+            "hidden_sizes": (256, 256),
+            "critic_hidden_sizes": (256, 256),
+        },
+        hyper={
+            "learning_rate": 1e-3,
+            "critic_learning_rate": 1e-3,
+            "temperature_learning_rate": 1e-3,
+            "discount": 0.99,
+            "adam_b1": 0.5,
+        },
+        peers=("SBX",),
+        differences=(
+            "SBX normalizes after the activations and renormalizes, triglot normalizes before them",
+            "SBX takes its first 306 steps before the clock starts, which are counted for both",
+        ),
+    ),
     "iqn": Row(
         algorithm="iqn",
         env_id="CartPole-v1",
@@ -309,6 +340,7 @@ ROWS: Mapping[str, Row] = {
             "gradient steps, and does not read it",
         ),
     ),
+    **STOIX_ROWS,
     "pqn": PQN,
     "pqn-minatar": replace(
         PQN,
