@@ -48,8 +48,12 @@ def pairs() -> list[Any]:
     behind.remove("unknown")  # shown only where nothing else is known
     quick = set(zip(UPSTREAM, itertools.cycle(behind[3:] + behind[:3]), strict=False))
     quick.add(("padding", "norm_momentum"))
+    tanh = pytest.mark.xfail(
+        reason="gelu computes a tanh, and so does the layer behind the missing bias", strict=True
+    )
+    marks = {("activation", "missing_bias"): (pytest.mark.slow, tanh)}
     return [
-        pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow)
+        pytest.param(*pair, marks=() if pair in quick else marks.get(pair, pytest.mark.slow))
         for pair in itertools.product(UPSTREAM, behind)
         if pair[0] != "unknown"
     ]
