@@ -16,8 +16,8 @@ from ...core.errors import require, user_error_context
 from ...core.specs import Box, Dict, Spec
 from .. import adapting
 from ..adapting import Adapted, Adapter, check_options, check_values
+from ..adapting.spaces import spec_from_space
 from ..gif import write_gif
-from ..gymnasium import spec_from_space
 from .frames import frames
 
 # Unsupported environments, with the reason.
