@@ -121,7 +121,7 @@ class Gymnasium(HostAdapted):
         A vector entry point that resets one step later is usable only with a function in
         `RESTARTS`, as for CartPole: a rollout cannot hold the extra step between two episodes.
         """
-        own, options = self.vector_entry_point, dict(self.options)
+        own, options = self.vector_entry_point, dict[str, Any](self.options)
         unlimited = options.get("max_episode_steps") == -1  # supported by `gymnasium.make` only
         few = own in RESTARTS and num_envs <= FEW
         default = "sync" if unlimited or few or own is None else OWN_VECTOR

@@ -17,14 +17,16 @@ from ...core.types import PyTree
 from ..gif import write_gif
 from .importing import unused
 from .options import Options, changed, check_name, check_options, check_values, hashable_options
-from .trees import as_numpy, strong, unstacked, with_empty, without_empty
+from .trees import as_numpy, strong, unstacked
 
 __all__ = [
     "AGENT",
+    "STEPS",
     "Adapted",
     "Adapter",
     "Players",
     "adapted",
+    "brax_functions",
     "changed",
     "check_name",
     "check_options",
@@ -37,8 +39,6 @@ __all__ = [
     "planes_spec",
     "strong",
     "unused",
-    "with_empty",
-    "without_empty",
 ]
 
 AGENT = 0  # the number of the agent's player in a game of several
@@ -125,6 +125,49 @@ def gymnax_functions(
         truncated = is_truncated(state)
         return TimeStep(
             state=state, obs=obs, reward=reward, terminated=terminated, truncated=truncated
+        )
+
+    return reset, step
+
+
+STEPS = "triglot_steps"  # key of the step count in `State.info`
+
+
+def brax_functions(
+    env: Any, limit: int, observe: Callable[[Any], Any] = lambda state: state.obs
+) -> tuple[Callable[[jax.Array], TimeStep], Callable[[Any, jax.Array, jax.Array], TimeStep]]:
+    """Make `reset` and `step` of an environment with brax's `State`, truncated at a limit.
+
+    Steps are counted in `info`. If it has a key, `rng`, `step` replaces it by its own.
+
+    Args:
+      env: whose `done` is the task's end.
+      limit: steps after which an episode is truncated.
+      observe: takes the observation out of a state.
+    """
+
+    def counted(state: Any, steps: jax.Array) -> Any:
+        # Some numbers are Python's or float64, with another dtype after `step` than after `reset`.
+        state = strong(state)
+        reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
+        return state.replace(reward=reward, done=done, info={**state.info, STEPS: steps})
+
+    def reset(key: jax.Array) -> TimeStep:
+        state = counted(env.reset(key), jnp.zeros((), jnp.int32))
+        return first_step(state, observe(state))
+
+    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+        steps = state.info[STEPS] + 1
+        state = jax.tree.map(lambda leaf: leaf, state)  # its dictionaries are mutated
+        if "rng" in state.info:
+            state.info["rng"] = key
+        state = counted(env.step(state, action), steps)
+        return TimeStep(
+            state=state,
+            obs=observe(state),
+            reward=state.reward,
+            terminated=state.done > 0.5,
+            truncated=steps >= limit,
         )
 
     return reset, step

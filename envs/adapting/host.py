@@ -62,7 +62,8 @@ class GymnasiumVector:
             all observations; None if `vector` resets itself.
           resets: whether ended environments are reset.
         """
-        self._env, self._vector, self._restart, self._resets = env, vector, restart, resets
+        self._env, self._restart, self._resets = env, restart, resets
+        self._vector: Any = vector
         spec = env.action_spec
         self._bounds = spec.bounds() if isinstance(spec, Box) else None
 

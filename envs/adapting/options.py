@@ -3,8 +3,9 @@
 import difflib
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, replace
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from ...core.errors import TriglotError, UnknownOption, shown, unknown
@@ -100,6 +101,13 @@ def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[s
         )
         if not all(abs(number) <= limit for number in _numbers(value)):
             raise TriglotError(f"{what} must be finite, got {shown(value)}.")
+
+
+def arguments(function: Callable[..., Any]) -> dict[str, Any]:
+    """List what may be given to a function by name, with defaults, `Parameter.empty` if none."""
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    parameters = signature(function).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind in named}
 
 
 def check_given(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> Options:

@@ -29,17 +29,3 @@ def strong(tree: PyTree) -> PyTree:
         return jnp.asarray(leaf, jnp.result_type(leaf))
 
     return jax.tree.map(convert, tree)
-
-
-def without_empty(state: PyTree) -> PyTree:
-    """Put None for arrays of size 0, which a checkpoint cannot hold."""
-    return jax.tree.map(lambda leaf: leaf if leaf.size else None, state)
-
-
-def with_empty(shapes: PyTree, state: PyTree) -> PyTree:
-    """Undo `without_empty`; `shapes` describes the state as the library has it."""
-    return jax.tree.map(
-        lambda shape, leaf: jnp.zeros(shape.shape, shape.dtype) if leaf is None else leaf,
-        shapes,
-        state,
-    )

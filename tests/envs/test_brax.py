@@ -115,7 +115,7 @@ def test_a_fall_terminates(fall: tuple[Any, Any]) -> None:
 
 def test_a_fall_at_the_limit_is_terminated(fall: tuple[Any, Any], step: Any) -> None:
     before = fall[0].state
-    at_the_limit = before.replace(info={**before.info, brax._STEPS: jnp.int32(2)})
+    at_the_limit = before.replace(info={**before.info, adapting.STEPS: jnp.int32(2)})
     fallen = step(at_the_limit, jnp.ones(1), jax.random.key(1))
     assert (bool(fallen.terminated), bool(fallen.truncated)) == (True, False)
 
