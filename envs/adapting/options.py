@@ -8,6 +8,8 @@ from dataclasses import fields, replace
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
+
 from ...core.errors import TriglotError, UnknownOption, shown, unknown
 from ...core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 
@@ -104,10 +106,26 @@ def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[s
 
 
 def arguments(function: Callable[..., Any]) -> dict[str, Any]:
-    """List what may be given to a function by name, with defaults, `Parameter.empty` if none."""
+    """List what may be given to a function by name, with an example of each for `check_values`.
+
+    It is the default, 1 for an integer without one, or else `Parameter.empty`.
+    """
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    parameters = signature(function).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind in named}
+    found = [each for each in signature(function).parameters.values() if each.kind in named]
+    needed = [each for each in found if each.default is each.empty]
+    integers = {each.name: 1 for each in needed if each.annotation in (int, jnp.int32)}
+    return {each.name: each.default for each in found} | integers
+
+
+def kept_arguments(constructor: Callable[..., Any], made: Any) -> dict[str, Any]:
+    """List the arguments of a constructor that an object keeps, as attributes of their names.
+
+    A name may begin with an underscore.
+    """
+    found = {
+        name: vars(made).get(name, vars(made).get(f"_{name}")) for name in arguments(constructor)
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_given(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> Options:
