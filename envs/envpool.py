@@ -4,18 +4,18 @@ Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.host_environment import Arrays
-from ..core.specs import Box, Dict, Leaf, bound_of
+from ..core.specs import Dict
 from .adapting.host import GymnasiumVector, HostAdapted, replaced
 from .adapting.importing import without_warning
 from .adapting.options import check_given, check_name
-from .adapting.spaces import map_leaves, spec_from_space
+from .adapting.spaces import as_declared, channels_last, map_leaves, spec_from_space
 
 # Supported families of tasks. The others are for several players, have spaces without a spec, or
 # end episodes at a time limit that EnvPool does not report.
@@ -35,7 +35,6 @@ _REASON = (
 )
 _PRECISION = ".*precision lowered"  # Gymnasium's warning about bounds
 _UNLIMITED = 2**31 - 1
-_TINY = [float(np.finfo(dtype).tiny) for dtype in ("float32", "float64")]
 
 
 def names() -> list[str]:
@@ -66,7 +65,7 @@ def make(name: str, **options: Any) -> "EnvPool":
         pairs = check_given(full_name, options, known)
         spec = registry.make_spec(name, **options)
         obs_spec, action_spec = (
-            map_leaves(_corrected, spec_from_space(space), into=Dict)
+            map_leaves(channels_last, spec_from_space(space), into=Dict)
             for space in (spec.gymnasium_observation_space, spec.gymnasium_action_space)
         )
     limit = spec.config.max_episode_steps
@@ -148,13 +147,7 @@ class EnvPoolVector(GymnasiumVector):
 
     def read(self, obs: Any) -> Arrays:
         """Convert observations to the spec's dtypes, and images to channels last."""
-
-        def cast(leaf: Leaf, values: np.ndarray) -> np.ndarray:
-            if values.shape[1:] != leaf.shape and len(leaf.shape) == 3:
-                values = np.moveaxis(values, 1, -1)
-            return np.array(values, leaf.dtype, order="C")
-
-        return map_leaves(cast, self._env.obs_spec, obs)
+        return map_leaves(as_declared, self._env.obs_spec, obs)
 
     def renew(self, obs: Arrays, done: np.ndarray, info: Any) -> tuple[Arrays, Arrays]:
         """Reset ended environments by their ids."""
@@ -164,22 +157,6 @@ class EnvPoolVector(GymnasiumVector):
 
     def close(self) -> None:
         self._vector = None  # its threads end with it
-
-
-def _corrected(leaf: Leaf) -> Leaf:
-    """Move the channels of images to the end, and correct bounds.
-
-    Channels are the first axis of an image if it is shorter than the others. EnvPool declares the
-    smallest positive float where it means that there is no lower bound.
-    """
-    if not isinstance(leaf, Box):
-        return leaf
-    if leaf.dtype == "uint8" and len(leaf.shape) == 3:
-        channels, height, width = leaf.shape
-        if channels < min(height, width):
-            return replace(leaf, shape=(height, width, channels))
-    low = np.asarray(leaf.low, np.float64)
-    return replace(leaf, low=bound_of(np.where(np.isin(low, _TINY), -np.inf, low)))
 
 
 def _registry() -> Any:

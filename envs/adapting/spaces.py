@@ -1,6 +1,6 @@
 """Gymnasium's spaces and triglot's specs, and values of both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from ...core.specs import Bound, Box, Dict, Discrete, Leaf, MultiDiscrete, Spec,
 
 if TYPE_CHECKING:
     from gymnasium import Space
+
+_SMALLEST = [float(np.finfo(dtype).tiny) for dtype in ("float32", "float64")]
 
 
 def map_leaves(function: Callable[..., Any], spec: Spec, *values: Any, into: type = dict) -> Any:
@@ -48,6 +50,21 @@ def as_returned(spec: Spec, returned: Any) -> Spec:
         return replace(leaf, dtype=str(value.dtype))
 
     return map_leaves(corrected, spec, returned, into=Dict)
+
+
+def channels_last(leaf: Leaf) -> Leaf:
+    """Move the channels of an image to the end: its first axis, if shorter than the others."""
+    is_image = leaf.dtype == "uint8" and len(leaf.shape) == 3
+    if not isinstance(leaf, Box) or not is_image or leaf.shape[0] >= min(leaf.shape[1:]):
+        return leaf
+    return replace(leaf, shape=(*leaf.shape[1:], leaf.shape[0]))
+
+
+def as_declared(leaf: Leaf, values: np.ndarray) -> np.ndarray:
+    """Copy a batch to the dtype of a spec, and images to channels last where the spec has them."""
+    if values.shape[1:] != leaf.shape and len(leaf.shape) == 3:
+        values = np.moveaxis(values, 1, -1)
+    return np.array(values, leaf.dtype, order="C")
 
 
 def observed(space: Any) -> Any:
@@ -94,7 +111,8 @@ def spec_from_space(space: Any) -> Spec:
     """Convert a Gymnasium space to a spec with JAX's dtype.
 
     Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones. A bound equal to the dtype's largest
-    float, which several libraries use for "unbounded", becomes infinite.
+    float, which several libraries use for "unbounded", becomes infinite, and so does a lower bound
+    equal to the smallest positive float, which is C++'s `numeric_limits::min()`.
 
     Args:
       space: a `gymnasium.Space`: a `Discrete` or `MultiDiscrete` that starts at 0, a `MultiBinary`,
@@ -124,7 +142,9 @@ def spec_from_space(space: Any) -> Spec:
         counts = getattr(space, "nvec", np.full(space.shape, 2))
         return MultiDiscrete(tuple(counts.tolist()), _jax_dtype(space.dtype))
     if isinstance(space, spaces.Box):
-        return Box(space.shape, _jax_dtype(space.dtype), _bound(space.low), _bound(space.high))
+        return Box(
+            space.shape, _jax_dtype(space.dtype), _bound(space.low, _SMALLEST), _bound(space.high)
+        )
     if isinstance(space, spaces.Dict | spaces.Tuple):
         found = {}
         for name, child in _named(spaces, space).items():
@@ -183,9 +203,10 @@ def _jax_dtype(dtype: np.dtype) -> str:
     return str(jax.dtypes.canonicalize_dtype(dtype))
 
 
-def _bound(array: np.ndarray) -> Bound:
+def _bound(array: np.ndarray, none: Sequence[float] = ()) -> Bound:
     values = array.astype(np.float64)
     if np.issubdtype(array.dtype, np.floating):
         unbounded = np.abs(values) >= np.finfo(array.dtype).max
         values = np.where(unbounded, np.copysign(np.inf, values), values)
+        values = np.where(np.isin(values, none), -np.inf, values)
     return bound_of(values)

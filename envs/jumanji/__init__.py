@@ -123,18 +123,12 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     use_action_mask = options.pop("use_action_mask", True)
     joint_actions = options.pop("joint_actions", None)
     env = _library_env(name, env_id, options)
-    kind, spec, actions_spec = type(env).__name__, env.observation_spec, env.action_spec
+    kind, spec = type(env).__name__, env.observation_spec
     with user_error_context(f"{name} failed when it was reset"):
-        _, started = jax.eval_shape(env.reset, jax.random.key(0))
-    returned = started.observation
+        returned = jax.eval_shape(env.reset, jax.random.key(0))[1].observation
     mask = getattr(returned, "action_mask", None)
-    actions = actions_of(
-        name,
-        spec_of(actions_spec),
-        actions_spec.shape,
-        None if mask is None else mask.shape,
-        joint_actions,
-    )
+    shapes = env.action_spec.shape, None if mask is None else mask.shape
+    actions = actions_of(name, spec_of(env.action_spec), *shapes, joint_actions)
     observations: dict[str, Any] = {  # specs and conversions by name, the default first
         "vector": (vector_spec(spec, returned), functools.partial(to_vector, spec)),
         "dict": (dict_spec(spec, returned), functools.partial(to_dict, spec)),

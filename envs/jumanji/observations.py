@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ...core.specs import Box, Dict, Discrete, Leaf, MultiDiscrete, Spec, bound_of, one_hot_spec
+from ...core.specs import Box, Dict, Discrete, Leaf, MultiDiscrete, Spec, bound_of
 from ...core.types import PyTree
+from ...core.wrappers.observations import flat, flat_spec
 from ..adapting.spaces import map_leaves
 
 # Fields excluded from vectors: the mask is a field of TimeStep, and the step count is irrelevant to
@@ -56,24 +56,20 @@ def to_vector(spec: Any, obs: Any) -> jax.Array:
 
     A `DiscreteArray` becomes one-hot, with zeros for -1.
     """
-    parts = [
-        jax.nn.one_hot(value, leaf.num_values, dtype=jnp.float32)
-        if isinstance(leaf, Discrete)
-        else value.astype(jnp.float32).reshape(-1)
-        for leaf, value in _leaves(spec, obs)
-    ]
-    return jnp.concatenate(parts)
+    return flat(*_numbered(spec, obs))
 
 
 def vector_spec(spec: Any, returned: Any) -> Box:
     """Describe `to_vector`'s result."""
-    leaves: Any = [one_hot_spec(leaf) for leaf, _ in _leaves(spec, returned)]
-    sizes = [math.prod(leaf.shape) for leaf in leaves]
-    low, high = (
-        np.concatenate([np.broadcast_to(b, n) for b, n in zip(bounds, sizes, strict=True)])
-        for bounds in ([leaf.low for leaf in leaves], [leaf.high for leaf in leaves])
-    )
-    return Box((sum(sizes),), "float32", bound_of(low), bound_of(high))
+    return flat_spec(_numbered(spec, returned)[0])
+
+
+def _numbered(spec: Any, obs: Any) -> tuple[Dict, PyTree]:
+    """Name the arrays by numbers, which keep jumanji's order where names are sorted."""
+    leaves = {f"{index:03}": leaf for index, leaf in enumerate(_leaves(spec, obs))}
+    return Dict({n: leaf for n, (leaf, _) in leaves.items()}), {
+        n: v for n, (_, v) in leaves.items()
+    }
 
 
 def _leaves(spec: Any, obs: Any) -> Iterator[tuple[Spec, Any]]:
@@ -81,4 +77,7 @@ def _leaves(spec: Any, obs: Any) -> Iterator[tuple[Spec, Any]]:
         if getattr(child, "_specs", None):
             yield from _leaves(child, getattr(obs, name))
         elif name not in _NOT_IN_VECTOR:
-            yield spec_of(child), getattr(obs, name)
+            leaf = spec_of(child)
+            # As floats, integers without bounds stay so.
+            leaf = replace(leaf, dtype="float32") if isinstance(leaf, Box) else leaf
+            yield leaf, getattr(obs, name)
