@@ -181,6 +181,21 @@ def user_error_context(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Begin the messages of errors with words, such as the name of what they are about.
+
+    >>> with prefixed("in 'hand', "):
+    ...     raise TriglotError("the space is unknown.")
+    Traceback (most recent call last):
+    triglot.core.errors.TriglotError: in 'hand', the space is unknown.
+    """
+    try:
+        yield
+    except TriglotError as error:
+        raise TriglotError(f"{prefix}{error}") from None
+
+
+@contextmanager
 def silenced(level: int) -> Iterator[None]:
     """Log nothing up to a level, such as what a library reports that is handled here."""
     before = logging.root.manager.disable

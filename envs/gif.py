@@ -1,7 +1,7 @@
-"""Animated GIFs, written frame by frame."""
+"""Animated GIFs, written frame by frame, and pictures without a window."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,31 @@ def write_gif(
     images = _indexed(watched)
     first = next(images)
     first.save(path, save_all=True, append_images=images, duration=milliseconds, loop=0)
+
+
+def figure_frames(
+    figure: Any, init: Callable[[], None], update: Callable[[int], Any], num_frames: int
+) -> Iterator[np.ndarray]:
+    """Render a figure of matplotlib, uint8 `[height, width, 3]` each, and close it.
+
+    Args:
+      figure: what is drawn.
+      init: called before the first frame.
+      update: called before each frame, with its number.
+      num_frames: the number of frames.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.pyplot import close
+
+    try:
+        init()
+        canvas = FigureCanvasAgg(figure)
+        for index in range(num_frames):
+            update(index)
+            canvas.draw()
+            yield np.asarray(canvas.buffer_rgba())[..., :3]
+    finally:
+        close(figure)
 
 
 def _indexed(frames: Iterable[np.ndarray]) -> Iterator[Image.Image]:

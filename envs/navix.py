@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import require, unknown, user_error_context
+from ..core.errors import check_known, require, user_error_context
 from ..core.specs import Box, Discrete
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
@@ -65,8 +65,7 @@ def _navix() -> ModuleType:
 def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, navix = f"navix:{env_id}", _navix()
     observation = options.pop("observation", "planes")
-    if observation not in OBSERVATIONS:
-        raise unknown(f"observation of {name}", str(observation), OBSERVATIONS)
+    check_known(f"observation of {name}", str(observation), OBSERVATIONS)
     own = PLANES.get(observation) or str(observation)
     env = navix.make(env_id, observation_fn=getattr(navix.observations, own))
     numbers = {f.name: getattr(env, f.name) for f in fields(env)} | {"max_steps": env.max_steps}

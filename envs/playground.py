@@ -11,16 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, require, user_error_context
 from ..core.specs import Box
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
-from .brax.viewer import write_page
+from .adapting.viewer import write_page
 
-_STEPS = "triglot_steps"  # key of the step count in Playground's `State.info`
 # What an agent may read where there are several observations; the others are for critics.
 _OBSERVATION = "state"
 
@@ -61,8 +58,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     observation = options.pop("observation", _OBSERVATION)
     check_options(name, options, ["observation", *numbers])
     check_values(name, options, numbers)
-    if options["impl"] not in ("jax", "warp"):
-        raise unknown(f"impl of {name}", str(options["impl"]), ("jax", "warp"))
+    check_known(f"impl of {name}", str(options["impl"]), ("jax", "warp"))
     try:
         with user_error_context(f"{name} cannot be built with {options}"):
             env = registry.load(env_name, config_overrides=options)
@@ -73,35 +69,12 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
             "github.com/google-deepmind/mujoco_menagerie."
         ) from None
     several = isinstance(started.obs, dict)
-    if several and observation not in started.obs:
-        raise unknown(f"observation of {name}", str(observation), started.obs)
+    if several:
+        check_known(f"observation of {name}", str(observation), started.obs)
     limit = int(options.get("episode_length", config.episode_length))
 
     def observe(state: Any) -> jax.Array:
         return state.obs[observation] if several else state.obs
-
-    def started_with_count(key: jax.Array) -> Any:
-        state = _numbers(env.reset(key))
-        return state.replace(info={**state.info, _STEPS: jnp.zeros((), jnp.int32)})
-
-    def reset(key: jax.Array) -> TimeStep:
-        state = started_with_count(key)
-        return first_step(adapting.without_empty(state), observe(state))
-
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        state = adapting.with_empty(shapes, state)
-        steps = state.info[_STEPS] + 1
-        # It draws from this key, and mutates the dictionaries of its argument.
-        info = {**state.info, **({"rng": key} if "rng" in state.info else {})}
-        after = _numbers(env.step(state.replace(info=info, metrics={**state.metrics}), action))
-        after = after.replace(info={**after.info, _STEPS: steps})
-        return TimeStep(
-            state=adapting.without_empty(after),
-            obs=observe(after),
-            reward=after.reward,
-            terminated=after.done > 0.5,
-            truncated=steps >= limit,
-        )
 
     def draw(states: list[Any], path: str) -> None:
         load_model = require("brax.io.mjcf", "playground").load_model
@@ -110,14 +83,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
         bodies = [(state.data.xpos[1:], state.data.xquat[1:]) for state in states]
         write_page(path, name, system, bodies, float(env.dt))
 
-    shapes = jax.eval_shape(lambda: started_with_count(jax.random.key(0)))
+    reset, step = adapting.brax_functions(env, limit, observe)
     obs_spec = Box(jax.eval_shape(observe, started).shape)
     action_spec = Box((int(env.action_size),), "float32", -1.0, 1.0)
     return Adapter(reset, step, obs_spec, action_spec, draw, draw_suffix=".html", costly_reset=True)
-
-
-def _numbers(state: Any) -> Any:
-    # Some are Python numbers or float64, with another dtype after `step` than after `reset`.
-    state = adapting.strong(state)
-    reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
-    return state.replace(reward=reward, done=done)

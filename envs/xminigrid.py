@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import require, unknown, user_error_context
+from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
 from . import adapting
@@ -53,8 +53,7 @@ def make(env_id: str, **options: Hashable) -> Adapted:
 def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, xminigrid = f"xminigrid:{env_id}", require("xminigrid", "xminigrid")
     observation = options.pop("observation", "planes")
-    if observation not in OBSERVATIONS:
-        raise unknown(f"observation of {name}", str(observation), OBSERVATIONS)
+    check_known(f"observation of {name}", str(observation), OBSERVATIONS)
     benchmark, ruleset = options.pop("benchmark", None), options.pop("ruleset", None)
     env, defaults = xminigrid.make(env_id)
     (params,) = adapting.changed(name, options, defaults)
@@ -110,7 +109,6 @@ def _benchmark(name: str, benchmark: str) -> Any:
     if os.path.isfile(benchmark):
         with user_error_context(f"{name}: the benchmark {benchmark!r} cannot be read"):
             return jax.tree.map(jnp.asarray, library.load_benchmark_from_path(benchmark))
-    if benchmark not in (known := library.registered_benchmarks()):
-        raise unknown(f"benchmark (or no file) of {name}", benchmark, known)
+    check_known(f"benchmark (or no file) of {name}", benchmark, library.registered_benchmarks())
     with user_error_context(f"{name}: the benchmark {benchmark!r} cannot be downloaded"):
         return jax.tree.map(jnp.asarray, library.load_benchmark(benchmark))

@@ -167,21 +167,18 @@ class FlattenObservation(Wrapper):
 
     @property
     def obs_spec(self) -> Spec:
-        leaves = list(_leaves(self.env.obs_spec))
-        whole = all(not isinstance(leaf, Box) or _is_whole(leaf) for leaf in leaves)
-        low, high = (np.concatenate(sides) for sides in zip(*map(_bounds, leaves), strict=True))
-        return Box(low.shape, "float32", bound_of(low), bound_of(high), whole)
+        return flat_spec(self.env.obs_spec)
 
     def inner(self, states: PyTree) -> PyTree:
         """Return the states, which are the inner ones."""
         return states
 
     def begin(self, start: TimeStep) -> TimeStep:
-        return replace(start, obs=_flat(self.env.obs_spec, start.obs))
+        return replace(start, obs=flat(self.env.obs_spec, start.obs))
 
     def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
         step = self.env.step(state, action, key)
-        return replace(step, obs=_flat(self.env.obs_spec, step.obs))
+        return replace(step, obs=flat(self.env.obs_spec, step.obs))
 
 
 def flatten_if(env: Environment, wanted: Any) -> Environment:
@@ -195,14 +192,24 @@ def flatten_if(env: Environment, wanted: Any) -> Environment:
     return FlattenObservation(env) if wanted else env
 
 
-def _flat(spec: Spec, value: PyTree) -> jax.Array:
+def flat_spec(spec: Spec) -> Box:
+    """Describe what `flat` makes of a value."""
+    leaves = list(_leaves(spec))
+    whole = all(not isinstance(leaf, Box) or _is_whole(leaf) for leaf in leaves)
+    low, high = (np.concatenate(sides) for sides in zip(*map(_bounds, leaves), strict=True))
+    return Box(low.shape, "float32", bound_of(low), bound_of(high), whole)
+
+
+def flat(spec: Spec, value: PyTree) -> jax.Array:
+    """Convert a value to one float32 vector, as `FlattenObservation` does."""
     if isinstance(spec, Dict):
-        return jnp.concatenate([_flat(child, value[name]) for name, child in spec.items])
+        return jnp.concatenate([flat(child, value[name]) for name, child in spec.items])
     if isinstance(spec, Box):
         return value.astype(jnp.float32).ravel()
     counts = (spec.num_values,) if isinstance(spec, Discrete) else spec.num_values
     integers = jnp.atleast_1d(value)
-    return jnp.concatenate([jax.nn.one_hot(integers[i], n) for i, n in enumerate(counts)])
+    one_hot = [jax.nn.one_hot(integers[i], n, dtype=jnp.float32) for i, n in enumerate(counts)]
+    return jnp.concatenate(one_hot)
 
 
 def _leaves(spec: Spec) -> Iterator[Box | Discrete | MultiDiscrete]:

@@ -27,27 +27,41 @@ If the task ends in the step of the limit, the episode is terminated.
 import functools
 from collections.abc import Hashable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...core.environment import TimeStep, first_step
-from ...core.errors import unknown, user_error_context
+from ...core.errors import check_known, require, user_error_context
 from ...core.specs import Box
 from .. import adapting
-from ..adapting import Adapted, Adapter, check_values
-from . import library
-from .spaces import actions_of, dict_spec, to_dict, to_vector, vector_spec
+from ..adapting import Adapted, Adapter, check_options, check_values
+from ..adapting.importing import outside_notebook
+from ..adapting.options import arguments, kept_arguments
+from ..adapting.parts import actions_of
+from .maze import MazeGenerator
+from .observations import dict_spec, spec_of, to_dict, to_vector, vector_spec
 
+_DOWNLOADS = {"Sokoban-v0": "it downloads its levels in its constructor"}
+_KEEPS_ITS_LIMIT = "SearchAndRescue"  # it is part of its task
+_NEVER = 2**31 - 1  # steps
+_GENERATORS = {"Maze": MazeGenerator}  # instead of jumanji's
 # Their reset generates a puzzle, which costs as much as 10 (Maze) to 120 (RubiksCube) steps.
 _COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
-_OWN = ("observation", "use_action_mask", "joint_actions")  # options of the adapter
+# Options of the adapter, with examples.
+_OWN = {"observation": None, "use_action_mask": True, "joint_actions": True}
 
 
 def names() -> list[str]:
     """List the ids that `make` takes without options, including those registered by the user."""
-    return sorted(library.registered())
+    return sorted(_jumanji().registered_environments() - _DOWNLOADS.keys())
+
+
+def _jumanji() -> ModuleType:
+    with outside_notebook():  # in one, it changes how matplotlib shows figures
+        return require("jumanji", "jumanji")
 
 
 def make(env_id: str, **options: Hashable) -> Adapted:
@@ -76,35 +90,60 @@ def make(env_id: str, **options: Hashable) -> Adapted:
       TriglotError: if the id, an option or its value is unknown, a value cannot be hashed, or the
         environment has too many joint actions.
     """
-    adapting.check_name("jumanji", env_id, library.registered(), library.DOWNLOADS)
-    examples = {"time_limit": 1, "use_action_mask": True, "joint_actions": True}
-    check_values(f"jumanji:{env_id}", options, examples)
+    adapting.check_name("jumanji", env_id, names(), _DOWNLOADS)
     return adapting.adapted("jumanji", env_id, options, _build)
+
+
+def _library_env(name: str, env_id: str, options: dict[str, Any]) -> Any:
+    """Make jumanji's environment from options of its constructor and of its generator."""
+    make_library = _jumanji().make
+    env = make_library(env_id)
+    generator = getattr(env, "generator", getattr(env, "_generator", None))
+    make_generator = _GENERATORS.get(type(env).__name__, type(generator))
+    of_env = arguments(type(env)) | kept_arguments(type(env), env)
+    of_env.pop("viewer", None)
+    of_generator, kept = {}, {}
+    if generator is not None and "generator" not in options:
+        of_generator = arguments(make_generator)
+        kept = kept_arguments(make_generator, generator)
+    check_options(name, options, [*_OWN, *of_env, *of_generator])
+    check_values(name, options, of_env | of_generator | kept)
+    shown = f"with {options}" if options else "without options"
+    with user_error_context(f"{name} cannot be built {shown}"):
+        given = {n: options.pop(n) for n in of_generator if n in options}
+        if given or (of_generator and make_generator is not type(generator)):
+            options["generator"] = make_generator(**{**kept, **given})
+        return make_library(env_id, **options) if options else env
 
 
 def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name = f"jumanji:{env_id}"
+    check_values(name, options, _OWN)
     observation = options.pop("observation", "default")
     use_action_mask = options.pop("use_action_mask", True)
     joint_actions = options.pop("joint_actions", None)
-    env = library.build(env_id, options, _OWN)
+    env = _library_env(name, env_id, options)
     kind, spec = type(env).__name__, env.observation_spec
     with user_error_context(f"{name} failed when it was reset"):
-        _, started = jax.eval_shape(env.reset, jax.random.key(0))
-    returned = started.observation
+        returned = jax.eval_shape(env.reset, jax.random.key(0))[1].observation
     mask = getattr(returned, "action_mask", None)
-    actions = actions_of(name, env.action_spec, None if mask is None else mask.shape, joint_actions)
-    observations: dict[str, Any] = {}  # specs and conversions by name, the default first
+    shapes = env.action_spec.shape, None if mask is None else mask.shape
+    actions = actions_of(name, spec_of(env.action_spec), *shapes, joint_actions)
+    observations: dict[str, Any] = {  # specs and conversions by name, the default first
+        "vector": (vector_spec(spec, returned), functools.partial(to_vector, spec)),
+        "dict": (dict_spec(spec, returned), functools.partial(to_dict, spec)),
+    }
     if (image := _IMAGES.get(kind)) is not None:
         shape = jax.eval_shape(image, returned).shape
         whole = kind == "Maze"  # the body of a Snake has fractions
-        observations["image"] = Box(shape, "float32", 0.0, 1.0, whole), image
-    observations["vector"] = vector_spec(spec, returned), functools.partial(to_vector, spec)
-    observations["dict"] = dict_spec(spec, returned), functools.partial(to_dict, spec)
-    if observation not in ("default", *observations):
-        raise unknown(f"observation of {name}", str(observation), observations)
+        observations = {"image": (Box(shape, "float32", 0.0, 1.0, whole), image), **observations}
+    if observation != "default":
+        check_known(f"observation of {name}", str(observation), observations)
     obs_spec, convert = observations.get(observation, next(iter(observations.values())))
-    time_limit = library.without_time_limit(env)
+    # Without its limit, jumanji's LAST marks the task's end only.
+    time_limit = None if kind == _KEEPS_ITS_LIMIT else getattr(env, "time_limit", None)
+    if time_limit is not None:
+        env.time_limit = _NEVER
 
     def mask_of(step: Any) -> jax.Array | None:
         return actions.mask(step.observation.action_mask) if masked else None

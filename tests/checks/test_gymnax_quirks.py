@@ -54,7 +54,7 @@ class Uncorrected(adapting.Adapted):
 @pytest.fixture
 def without_corrections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gymnax, "_OUT_OF_BOUNDS", set())
-    monkeypatch.setattr(gymnax, "_as_returned", lambda spec, returned: spec)
+    monkeypatch.setattr(gymnax, "as_returned", lambda spec, returned: spec)
     adapting._adapter.cache_clear()
     yield
     adapting._adapter.cache_clear()

@@ -30,7 +30,7 @@ from triglot.core.specs import (
     vector_size,
     zeros,
 )
-from triglot.envs.gymnasium import space_from_spec, spec_from_space
+from triglot.envs.adapting.spaces import space_from_spec, spec_from_space
 
 SPECS: list[Spec] = [
     Discrete(3),

@@ -115,7 +115,7 @@ def test_a_fall_terminates(fall: tuple[Any, Any]) -> None:
 
 def test_a_fall_at_the_limit_is_terminated(fall: tuple[Any, Any], step: Any) -> None:
     before = fall[0].state
-    at_the_limit = before.replace(info={**before.info, brax._STEPS: jnp.int32(2)})
+    at_the_limit = before.replace(info={**before.info, adapting.STEPS: jnp.int32(2)})
     fallen = step(at_the_limit, jnp.ones(1), jax.random.key(1))
     assert (bool(fallen.terminated), bool(fallen.truncated)) == (True, False)
 
@@ -196,7 +196,7 @@ def test_an_ant_that_stands_still_earns_its_healthy_reward() -> None:
     ("name", "options", "message"),
     [
         ("antt", {}, "unknown brax environment 'antt'; did you mean 'ant'"),
-        ("swimmer", {}, "brax's swimmer is not supported: it calls"),
+        ("swimmer", {}, "brax:swimmer is not supported: it calls"),
         ("ant", {"backend": "sprng"}, "unknown brax backend 'sprng'; did you mean 'spring'"),
         ("ant", {"episode_length": 0}, "episode_length of brax:ant must be at least 1, got 0"),
         ("ant", {"ctrl_cost": 1.0}, "unknown option of brax:ant 'ctrl_cost'; did you mean 'ctrl_c"),

@@ -22,8 +22,9 @@ from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.rl.distributions import policy
 from triglot.envs import adapting, jumanji
 from triglot.envs.adapting import Adapted
-from triglot.envs.jumanji import maze as generator
-from triglot.envs.jumanji.spaces import Actions, actions_of, to_dict
+from triglot.envs.adapting import mazes as generator
+from triglot.envs.adapting.parts import Actions, actions_of
+from triglot.envs.jumanji.observations import spec_of, to_dict
 
 PROMOTES = pytest.mark.library_promotion("jumanji's own `step` mixes dtypes")
 slow = pytest.mark.slow
@@ -60,7 +61,8 @@ def library_actions(library: Any) -> Actions:
     _, step = jax.eval_shape(library.reset, jax.random.key(0))
     mask = getattr(step.observation, "action_mask", None)
     shape = None if mask is None else mask.shape
-    return actions_of("jumanji", library.action_spec, shape, None)
+    spec = library.action_spec
+    return actions_of("jumanji", spec_of(spec), spec.shape, shape, None)
 
 
 def every() -> list[Any]:

@@ -20,6 +20,7 @@ PUBLIC = {
 ROOMS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
 FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
 
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 IMPORTING_CALLS = {"import_module", "__import__", "require"}
 
 
@@ -89,6 +90,16 @@ def import_graph(files: list[Path], root: Path = ROOT) -> dict[str, set[str]]:
         found = {name if name in modules else name.rpartition(".")[0] for name in named}
         graph[module_name(file, root)] = found & modules
     return graph
+
+
+def code_lines(file: Path) -> int:
+    """Count a file's lines without docstrings, comments and blank lines."""
+    text, without = file.read_text(), set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            without.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = enumerate(map(str.strip, text.split("\n")), 1)
+    return sum(1 for at, line in lines if line and not line.startswith("#") and at not in without)
 
 
 def find_cycles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -37,12 +37,9 @@ OWN_LIBRARY = {
     ("backends", "importing"): {"keras", "torch", "torchax"},
     ("cli", "network_torch"): {"torch"},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
-    ("envs", "library"): {"jumanji"},
     ("envs", "maze"): {"jumanji"},
-    ("envs", "vector"): {"gymnasium"},
+    ("envs", "spaces"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},
-    ("envs", "frames"): {"gymnax"},
-    ("envs", "game"): {"pgx"},
     ("envs", "playground"): {"mujoco_playground", "brax"},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }

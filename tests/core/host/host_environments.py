@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from triglot.envs import gridworld
-from triglot.envs.gymnasium import space_from_spec
+from triglot.envs.adapting.spaces import space_from_spec
 
 spaces = gymnasium.spaces
 

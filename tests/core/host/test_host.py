@@ -23,7 +23,7 @@ from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.wrappers.ends import TimeLimit
-from triglot.envs.gymnasium.vector import GymnasiumVector
+from triglot.envs.adapting.host import GymnasiumVector
 
 PPO = {
     "num_envs": 2,

@@ -4,21 +4,21 @@ Source: Lange (2022), "gymnax: A JAX-based Reinforcement Learning Environment Li
 https://github.com/RobertTLange/gymnax, version 1.x.
 """
 
-import inspect
-from collections.abc import Hashable
-from dataclasses import fields, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ...core.errors import require, user_error_context
-from ...core.specs import Box, Dict, Spec
-from .. import adapting
-from ..adapting import Adapted, Adapter, check_options, check_values
-from ..gif import write_gif
-from ..gymnasium import spec_from_space
-from .frames import frames
+from ..core.errors import TriglotError, require, user_error_context
+from ..core.specs import Box, Spec
+from . import adapting
+from .adapting import Adapted, Adapter
+from .adapting.options import arguments, check_given
+from .adapting.spaces import as_returned, spec_from_space
+from .gif import figure_frames, without_window, write_gif
 
 # Unsupported environments, with the reason.
 _EXCLUDED = {"MNISTBandit-bsuite": "it downloads its images in its constructor"}
@@ -59,16 +59,12 @@ def make(env_id: str, **params: Hashable) -> Adapted:
 def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     name, gymnax = f"gymnax:{env_id}", require("gymnax", "gymnax")
     env, defaults = gymnax.make(env_id)
-    in_params = {field.name for field in fields(defaults)}
-    parameters = list(inspect.signature(type(env)).parameters.values())
-    in_constructor = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-    check_options(name, given, in_params | in_constructor)
-    examples = {p.name: p.default for p in parameters}
-    check_values(name, given, examples | {n: getattr(defaults, n) for n in in_params})
-    of_constructor = {n: given[n] for n in given.keys() & in_constructor}
+    of_class, of_params = arguments(type(env)), vars(defaults)
+    check_given(name, given, of_class | of_params)
+    of_constructor = {n: given[n] for n in given.keys() & of_class.keys()}
     with user_error_context(f"{name} cannot be built with {of_constructor}"):
         env, defaults = gymnax.make(env_id, **of_constructor)
-    changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
+    changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & of_params.keys()}
     params = defaults.replace(**changed)
     with user_error_context(f"{name} failed when it was reset"):
         returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
@@ -78,7 +74,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     )
 
     def draw(states: list[Any], path: str) -> None:
-        write_gif(path, frames(env, params, states), num_frames=len(states))
+        write_gif(path, _frames(env, params, states), num_frames=len(states))
 
     to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
     obs_spec = spec_from_space(to_gymnasium(env.observation_space(params)))
@@ -87,7 +83,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
 
 
 def _corrected(env_id: str, spec: Spec, returned: Any) -> Spec:
-    spec = _as_returned(spec, returned)
+    spec = as_returned(spec, returned)  # Catch and FourRooms declare another dtype
     if env_id in _OUT_OF_BOUNDS and isinstance(spec, Box):
         return Box(spec.shape, spec.dtype)
     if env_id.endswith("-MinAtar"):  # one plane per kind of object, of 0 and 1
@@ -99,8 +95,34 @@ def _like(default: Any, value: Any) -> Any:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
 
-def _as_returned(spec: Spec, returned: Any) -> Spec:
-    # Catch and FourRooms return another dtype than they declare.
-    if isinstance(spec, Dict):
-        return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
-    return replace(spec, dtype=str(returned.dtype))
+def _frames(env: Any, params: Any, states: list[Any]) -> Iterator[np.ndarray]:
+    """Render each state with gymnax, uint8 `[height, width, 3]`."""
+    visualize = require("gymnax.visualize.visualizer", "gymnax")
+    if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
+        return _classic_frames(visualize.vis_gym, env.name, params, states)
+    picture = visualize.Visualizer(env, params, states)
+
+    def init() -> None:
+        picture.init()
+        if not hasattr(picture, "im"):
+            raise TriglotError(f"gymnax cannot render {env.name}.")
+
+    return figure_frames(picture.fig, init, picture.update, len(states))
+
+
+def _classic_frames(
+    vis_gym: Any, name: str, params: Any, states: list[Any]
+) -> Iterator[np.ndarray]:
+    """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
+    without_window()
+    require("pygame", "render")
+    renderer = vis_gym.gym.make(name, render_mode="rgb_array")
+    try:
+        renderer.reset()
+        vis_gym.set_gym_params(renderer.unwrapped, name, params)
+        for state in states:
+            renderer.unwrapped.state = vis_gym.get_gym_state(state, name)
+            renderer.unwrapped.last_u = getattr(state, "last_u", None)  # Pendulum's arrow
+            yield renderer.render()
+    finally:
+        renderer.close()

@@ -1,4 +1,4 @@
-"""The other players of a game: random, a function, a trained policy, or the policy in training."""
+"""Games of several players: the agent is one of them, and the others are played for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.environment import Player, TimeStep
+from ...core.environment import Environment, Player, TimeStep
 from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
 from ...core.types import PyTree
 from ...core.wrappers.base import Wrapper
 from ...core.wrappers.games import random_player
-from ..adapting import Adapted, library_promotion, strong
-from .game import AGENT, library_game, observe
+from . import AGENT, Adapted, Players, library_promotion, strong
+from .options import check_options, check_values
 
 OPTIONS = ("opponent", "opponent_sampled", "copy_period")
 RANDOM, SELF = "random", "self"
@@ -37,7 +37,7 @@ class Against(Wrapper):
 
     @property
     def num_players(self) -> int:
-        return library_game(self._game).num_players
+        return self._players.number
 
     def against(self, player: Player) -> "Against":
         return replace(self, player=player)
@@ -56,10 +56,11 @@ class Against(Wrapper):
 
     def _others_play(self, now: TimeStep, key: jax.Array) -> TimeStep:
         """Play until it is the agent's turn or the game has ended; rewards are summed."""
+        players = self._players
 
         def waits(carry: tuple[TimeStep, jax.Array]) -> jax.Array:
             now, _ = carry
-            return (now.state.current_player != AGENT) & ~now.terminated & ~now.truncated
+            return (players.moving(now.state) != AGENT) & ~now.terminated & ~now.truncated
 
         def move(carry: tuple[TimeStep, jax.Array]) -> tuple[TimeStep, jax.Array]:
             now, key = carry
@@ -70,27 +71,31 @@ class Against(Wrapper):
 
         last, _ = jax.lax.while_loop(waits, move, (strong(now), key))
         with library_promotion():
-            return replace(last, obs=observe(self._game, last.state, AGENT))
+            return replace(last, obs=players.observe(last.state, AGENT))
 
     @property
-    def _game(self) -> str:
+    def _players(self) -> Players:
         game: Any = self.env
-        return game.env_id
+        return game.adapter.players
 
 
-def against(game: Adapted, options: Mapping[str, Any]) -> Against:
-    """Let an opponent play the other players of a game.
+def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
+    """Let an opponent play the other players of a game; one of a single player stays as it is.
 
     Args:
       game: its players are all moved by the caller.
-      options: `opponent`: `random` (the default); `self`, the policy in training, of which a copy
-        is made every `copy_period` updates (10) and samples its actions, while evaluations are
-        against `random`; or a hashable `Player`, which `make_env` also takes by name,
-        `my_file:play`, or as the folder of a run, whose policy is greedy unless `opponent_sampled`.
+      options: of a game of several players. `opponent`: `random` (the default); `self`, the policy
+        in training, of which a copy is made every `copy_period` updates (10) and samples its
+        actions, while evaluations are against `random`; or a hashable `Player`, which `make_env`
+        also takes by name, `my_file:play`, or as the folder of a run, whose policy is greedy unless
+        `opponent_sampled`.
 
     Raises:
       TriglotError: if there is no such opponent, or an option does not go with it.
     """
+    check_options(game.name, options, OPTIONS if game.adapter.players else [])
+    if game.adapter.players is None:
+        return game
     given: dict[str, Any] = {"opponent": RANDOM, **options}
     opponent: Any = given.pop("opponent")
     period = COPY_PERIOD if opponent == SELF else None
@@ -100,10 +105,7 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Against:
     sampling: Any = getattr(opponent, "sampling", None)  # of a run's policy
     if sampling is not None and "opponent_sampled" in given:
         sampled = given.pop("opponent_sampled")
-        if not isinstance(sampled, bool):
-            raise TriglotError(
-                f"opponent_sampled of {game.name} must be True or False, got {sampled!r}."
-            )
+        check_values(game.name, {"opponent_sampled": sampled}, {"opponent_sampled": True})
         opponent = sampling(sampled)
     for name in given:
         needed = {"copy_period": "opponent=self", "opponent_sampled": "opponent=FOLDER, of a run"}

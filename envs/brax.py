@@ -5,23 +5,20 @@ Simulation", https://github.com/google/brax, version 0.14.
 """
 
 import contextlib
-import inspect
 import io
-import warnings
 from collections.abc import Hashable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ...core.environment import TimeStep, first_step
-from ...core.errors import require, unknown, user_error_context
-from ...core.hyper import check_count
-from ...core.specs import Box
-from ...core.types import PyTree
-from .. import adapting
-from ..adapting import Adapted, Adapter, check_options, check_values
-from .viewer import write_page
+from ..core.errors import check_known, require, user_error_context
+from ..core.hyper import check_count
+from ..core.specs import Box
+from . import adapting
+from .adapting import Adapted, Adapter
+from .adapting.importing import without_warning
+from .adapting.options import arguments, check_given
+from .adapting.viewer import write_page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
 # Unsupported environments, with the reason.
@@ -29,8 +26,6 @@ _EXCLUDED = {
     "fast": "it has no physics and exists for tests of brax's trainers",
     "swimmer": "it calls `jax.numpy.clip(a_min=...)`, which JAX has removed",
 }
-# Key of the step count in brax's `State.info`.
-_STEPS = "triglot_steps"
 
 
 def names() -> list[str]:
@@ -60,8 +55,7 @@ def make(
         or the environment does not run on this backend.
     """
     adapting.check_name("brax", env_name, names(), _EXCLUDED)
-    if backend not in BACKENDS:
-        raise unknown("brax backend", str(backend), BACKENDS)
+    check_known("brax backend", str(backend), BACKENDS)
     check_count(f"episode_length of brax:{env_name}", episode_length)
     given = {"backend": backend, "episode_length": episode_length, **options}
     return adapting.adapted("brax", env_name, given, _build)
@@ -70,33 +64,16 @@ def make(
 def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     backend, episode_length = options.pop("backend"), options.pop("episode_length")
     name, envs = f"brax:{env_name}", _brax_envs()
-    known = inspect.signature(envs._envs[env_name]).parameters
-    check_options(name, options, known.keys() - {"backend", "kwargs"})
-    check_values(name, options, {p.name: p.default for p in known.values()})
-    with warnings.catch_warnings():
-        # brax recommends another library at every construction.
-        warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
+    known = arguments(envs._envs[env_name])
+    known.pop("backend", None)
+    check_given(name, options, known)
+    with without_warning("Brax System"):  # it recommends another library at every construction
         given = f"on the backend {backend!r} with {options}"
         with user_error_context(f"{name} cannot be built {given}"):
             env = envs.get_environment(env_name, backend=backend, **options)
             started = jax.eval_shape(env.reset, jax.random.key(0))
 
-    def reset(key: jax.Array) -> TimeStep:
-        state = _strong(env.reset(key))
-        state = state.replace(info={**state.info, _STEPS: jnp.zeros((), jnp.int32)})
-        return first_step(state, state.obs)
-
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        steps = state.info[_STEPS] + 1
-        # brax mutates the dictionaries of its argument.
-        state = _strong(env.step(jax.tree.map(lambda leaf: leaf, state), action))
-        return TimeStep(
-            state=state.replace(info={**state.info, _STEPS: steps}),
-            obs=state.obs,
-            reward=state.reward,
-            terminated=state.done > 0.5,
-            truncated=steps >= episode_length,
-        )
+    reset, step = adapting.brax_functions(env, episode_length)
 
     def draw(states: list[Any], path: str) -> None:
         bodies = [(state.pipeline_state.x.pos, state.pipeline_state.x.rot) for state in states]
@@ -109,10 +86,3 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
 def _brax_envs() -> Any:
     with contextlib.redirect_stdout(io.StringIO()):  # mujoco prints its missing dependencies
         return require("brax.envs", "brax")
-
-
-def _strong(state: PyTree) -> PyTree:
-    # Some rewards and flags are Python numbers, with another dtype than those of `reset`.
-    state = adapting.strong(state)
-    reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
-    return state.replace(reward=reward, done=done)
