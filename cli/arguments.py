@@ -98,6 +98,29 @@ def join_repeated(words: Sequence[str], names: Collection[str]) -> list[str]:
     return [word for group in groups for word in group]
 
 
+def spell_out(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """Give options that may be True, False or None a value where they stand alone.
+
+    Args:
+      words: after the command.
+      names: of such options.
+
+    >>> spell_out(["--normalize-obs", "--no-scale-rewards"], ["--normalize-obs", "--scale-rewards"])
+    ['--normalize-obs', 'True', '--scale-rewards', 'False']
+    """
+    spelled: list[str] = []
+    for word, following in itertools.pairwise([*words, "--"]):
+        name = word.replace("_", "-")
+        positive = name.replace("--no-", "--", 1)
+        if name in names and following not in ("True", "False", "None"):
+            spelled += [word, "True"]
+        elif positive in names and positive != name:
+            spelled += [positive, "False"]
+        else:
+            spelled.append(word)
+    return spelled
+
+
 def check_path(option: str, path: str) -> None:
     """Reject a path with a name that is longer than file systems allow.
 

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_args, get_type_hints
@@ -18,8 +18,9 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..core.errors import TriglotError, shown
 from ..registry.arg import OTHER_NAMES, flag, marked, split_hint
+from ..registry.overrides import type_hints, type_members
 from ..terminal.wrapping import COLOR, terminal_width, wrapped
-from .arguments import check_contradictions, check_path, check_values, join_repeated
+from .arguments import check_contradictions, check_path, check_values, join_repeated, spell_out
 from .examples import examples_of
 from .options import GROUPS, OPTIONS, NoOptions, groups_of
 
@@ -58,6 +59,7 @@ def parse(
     nested = {"config": NoOptions, "hyper": NoOptions}
     if algorithm:
         nested = {"config": algorithm.Config, "hyper": algorithm.Hyperparams}
+    arguments = spell_out(arguments, [*map(flag, _three_valued(nested.values()))])
     stdout, stderr = _Captured(sys.stdout), io.StringIO()
     try:
         with (
@@ -211,6 +213,16 @@ def _lists(options: type) -> list[str]:
     """List the options that take one or more words."""
     hints = get_type_hints(options)
     return [flag(name) for name in _names(options) if hints[name] == tuple[str, ...]]
+
+
+def _three_valued(owners: Iterable[type]) -> list[str]:
+    """Name the fields that may be True, False or None."""
+    return [
+        name
+        for owner in owners
+        for name, hint in type_hints(owner).items()
+        if set(type_members(hint)) == {bool, type(None)}
+    ]
 
 
 def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:

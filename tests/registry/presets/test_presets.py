@@ -56,6 +56,30 @@ def test_a_preset_can_be_trained(one: Preset) -> None:
     assert (agent.config, agent.hyper) == (built.config, built.hyper)
 
 
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("--normalize-obs", True),
+        ("--normalize-obs --seed 3", True),
+        ("--no-normalize-obs", False),
+        ("--no_normalize_obs --seed 3", False),
+        ("--normalize-obs False", False),
+        ("--normalize-obs=True", True),
+        ("--normalize-obs None", None),
+        ("--config own.toml", True),
+        ("--seed 3", None),
+    ],
+)
+def test_an_option_of_three_values_is_a_flag_too(
+    words: str, value: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text("normalize_obs = true")
+    given = options(f"ppo gymnax:CartPole-v1 --no-preset {words}")
+    assert given.config.normalize_obs is value
+    assert given.seed == (3 if "seed" in words else 0)
+
+
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_says_what_it_reached(one: Preset) -> None:
     (path,) = [path for path in FOLDER.glob("*.toml") if path.stem == _stem(one)]
