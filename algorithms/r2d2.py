@@ -199,10 +199,16 @@ class R2D2(rl.ReplayedQ):
     def _next_q(self, variables: nn.Variables, steps: rl.Trajectory, carry: Any) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
         fixed = jax.lax.stop_gradient(variables)
-        _, after = nn.carries(self.network, fixed, steps.obs, steps.first, carry)
-        rows = jax.tree.map(rl.flatten, (steps.next_obs, after))
-        outputs, _ = self.network.apply(fixed, rows)
-        return nn.merge_heads(outputs[0])["q"].reshape(*steps.reward.shape, -1)
+        outputs, after = nn.outputs_and_carries(self.network, fixed, steps.obs, steps.first, carry)
+        # Where a run on the host was resumed, the next step begins another episode.
+        cut = steps.truncated | jnp.append(steps.first[1:], steps.first[:1] & False, axis=0)
+        return rl.successor_values(
+            lambda rows: nn.merge_heads(self.network.apply(fixed, rows)[0][0])["q"],
+            nn.merge_heads(outputs)["q"],
+            (steps.next_obs, after),
+            steps.terminated,
+            cut,
+        )
 
 
 def _n_step_returns(

@@ -39,7 +39,7 @@ from .core.networks.heads import (
     require_parts,
     require_single_steps,
 )
-from .core.networks.unroll import apply_step, carries, unroll
+from .core.networks.unroll import apply_step, carries, outputs_and_carries, unroll
 
 __all__ = [
     # Descriptions
@@ -53,5 +53,5 @@ __all__ = [
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks
-    "apply_step", "unroll", "carries",
+    "apply_step", "unroll", "carries", "outputs_and_carries",
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """Scans of recurrent networks over time, with a reset of the carry at each episode's start."""
 
+from collections.abc import Callable
+
 import jax
 
 from ..errors import TriglotError
@@ -62,15 +64,39 @@ def carries(
     The carry before a step that starts an episode is the initial one. Arguments and errors are
     those of `unroll`.
     """
+    return _scan(
+        network, variables, inputs, first, carry, lambda before, outputs, after: (before, after)
+    )
+
+
+def outputs_and_carries(
+    network: Network, variables: Variables, inputs: PyTree, first: jax.Array, carry: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Compute the outputs of each of `T` steps and the carry after it, `[T, N, ...]` each.
+
+    Arguments and errors are those of `unroll`.
+    """
+    return _scan(
+        network, variables, inputs, first, carry, lambda before, outputs, after: (outputs, after)
+    )
+
+
+def _scan(
+    network: Network,
+    variables: Variables,
+    inputs: PyTree,
+    first: jax.Array,
+    carry: PyTree,
+    keep: Callable[[PyTree, PyTree, PyTree], PyTree],
+) -> PyTree:
+    """Scan without training; `keep` chooses of the carry before a step, outputs, carry after."""
     initial = _initial(network, variables, first.shape[1])
 
-    def step(
-        carry: PyTree, given: tuple[PyTree, jax.Array]
-    ) -> tuple[PyTree, tuple[PyTree, PyTree]]:
+    def step(carry: PyTree, given: tuple[PyTree, jax.Array]) -> tuple[PyTree, PyTree]:
         step_inputs, starts = given
         before = where_rows(starts, initial, carry)
-        (_, after), _ = network.apply(variables, (step_inputs, before))
-        return after, (before, after)
+        (outputs, after), _ = network.apply(variables, (step_inputs, before))
+        return after, keep(before, outputs, after)
 
     return scan_batched(step, carry, (inputs, first))[1]
 

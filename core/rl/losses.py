@@ -135,25 +135,25 @@ def vtrace(
 
 def successor_values(
     value_of: Callable[[PyTree], Array],
-    value: Float[Array, "T N"],
+    value: Float[Array, "T N *more"],
     successors: TreeOf[Shaped[Array, "T N ..."]],
     terminated: Bool[Array, "T N"],
     truncated: Bool[Array, "T N"],
-) -> Float[Array, "T N"]:
-    """Estimate V of the true successors of a rollout, from before any reset.
+) -> Float[Array, "T N *more"]:
+    """Estimate V, or Q of all actions, of a rollout's true successors, from before any reset.
 
     The successor of a step is the next step's observation, whose value is known. The network is
     applied only where it is not: after the last step, and where a time limit ended an episode.
 
     Args:
-      value_of: estimates V, float `[N]`, of observations `[N, ...]`.
+      value_of: estimates V, float `[N]`, or Q, `[N, num_actions]`, of observations `[N, ...]`.
       value: V of each step's observation.
       successors: the true successors' observations.
       terminated: steps after which there is no bootstrap; their entries are not meaningful.
       truncated: steps after which a time limit ended the episode.
 
     Returns:
-      float `[T, N]`.
+      float, of the shape of `value`.
     """
     steps = jnp.arange(len(value))
     unknown = (truncated | (steps == steps[-1])[:, None]) & ~terminated
@@ -170,7 +170,8 @@ def successor_values(
 
         found = value_of(jax.tree.map(pick, successors))
         here = unknown & (steps[:, None] == index)
-        return unknown & ~here, jnp.where(here, found, values)
+        rows = here.reshape(here.shape + (1,) * (values.ndim - 2))
+        return unknown & ~here, jnp.where(rows, found, values)
 
     known = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])])
     start = (unknown, known)

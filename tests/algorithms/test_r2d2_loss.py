@@ -196,15 +196,20 @@ def test_it_is_the_loss_of_the_paper_on_random_sequences(burn_in: int, n_step: i
     ended = draws.random(shape)
     mask = draws.random((*shape, 2)) < 0.7
     mask[..., 0] |= ~mask.any(-1)
+    obs, first = draws.normal(size=(*shape, 1)), draws.random(shape) < 0.2
+    # An episode goes on with the next step, unless it ended or that one begins another.
+    goes_on = (ended[:-1] >= 0.1) & (ended[:-1] <= 0.9) & ~first[1:]
+    next_obs = draws.normal(size=(*shape, 1))
+    next_obs[:-1] = np.where(goes_on[..., None], obs[1:], next_obs[:-1])
     given = Trajectory(
-        obs=jnp.asarray(draws.normal(size=(*shape, 1)), jnp.float32),
-        first=jnp.asarray(draws.random(shape) < 0.2),
+        obs=jnp.asarray(obs, jnp.float32),
+        first=jnp.asarray(first),
         action_mask=jnp.ones((*shape, 2), bool),
         action=jnp.asarray(draws.integers(0, 2, shape), jnp.int32),
         reward=jnp.asarray(draws.normal(size=shape), jnp.float32),
         terminated=jnp.asarray(ended < 0.1),
         truncated=jnp.asarray(ended > 0.9),
-        next_obs=jnp.asarray(draws.normal(size=(*shape, 1)), jnp.float32),
+        next_obs=jnp.asarray(next_obs, jnp.float32),
         next_action_mask=jnp.asarray(mask),
         extras={},
         carry=jnp.asarray(draws.normal(size=16), jnp.float32),
