@@ -4,6 +4,7 @@ python -m benchmarks.brax_es --num-seeds 5
 """
 
 import functools
+from typing import Any
 
 import jax
 import tyro
@@ -25,7 +26,7 @@ def main(env: str = "inverted_pendulum", total_steps: int = 1_000_000, num_seeds
       total_steps: environment steps as brax counts them: those of a member's first episode.
       num_seeds: independent trainings, one after the other.
     """
-    network = functools.partial(networks.make_es_networks, hidden_layer_sizes=(16,))
+    network: Any = functools.partial(networks.make_es_networks, hidden_layer_sizes=(16,))
     for seed in range(num_seeds):
         _, _, metrics = train.train(
             environment=envs.get_environment(env),

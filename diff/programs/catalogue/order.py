@@ -108,8 +108,8 @@ def _same_repeated(one: View, a: int, other: View, b: int) -> bool:
     first, second = (np.ravel(view.arrays[value]) for view, value in ((one, a), (other, b)))
     if "c" in (first.dtype.kind, second.dtype.kind):
         return False
-    sides = (np.sort(side.astype(np.float64)) for side in (first, second))
-    return close(*sides, one.tolerance)
+    first, second = (np.sort(side.astype(np.float64)) for side in (first, second))
+    return close(first, second, one.tolerance)
 
 
 def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:
