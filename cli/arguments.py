@@ -112,7 +112,7 @@ def spell_out(words: Sequence[str], names: Collection[str]) -> list[str]:
     for word, following in itertools.pairwise([*words, "--"]):
         name = word.replace("_", "-")
         positive = name.replace("--no-", "--", 1)
-        if name in names and following not in ("True", "False", "None"):
+        if name in names and following.startswith("--"):
             spelled += [word, "True"]
         elif positive in names and positive != name:
             spelled += [positive, "False"]
