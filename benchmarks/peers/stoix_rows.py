@@ -114,8 +114,8 @@ STOIX_ROWS: Mapping[str, Row] = {
         },
         differences=(
             *C51.differences,
-            "triglot applies both networks to the true successors too, Stoix takes the next steps' "
-            "values; it sums the errors of a sequence, triglot averages them",
+            "where an episode or sequence is cut, triglot values the true successor, and Stoix takes "
+            "the next step's value; it sums the errors of a sequence, triglot averages them",
         ),
     ),
     "reinforce": replace(
