@@ -201,7 +201,7 @@ class R2D2(rl.ReplayedQ):
         fixed = jax.lax.stop_gradient(variables)
         outputs, after = nn.outputs_and_carries(self.network, fixed, steps.obs, steps.first, carry)
         # Where a run on the host was resumed, the next step begins another episode.
-        cut = steps.truncated | jnp.append(steps.first[1:], steps.first[:1] & False, axis=0)
+        cut = steps.truncated | jnp.append(steps.first[1:], jnp.zeros_like(steps.first[:1]), axis=0)
         return rl.successor_values(
             lambda rows: nn.merge_heads(self.network.apply(fixed, rows)[0][0])["q"],
             nn.merge_heads(outputs)["q"],

@@ -6,16 +6,13 @@ python -m benchmarks.brax_es --num-seeds 5
 import functools
 from typing import Any
 
-import jax
 import tyro
 from brax import envs
 from brax.training.agents.es import networks, train
 
-from .peers.contender import overridden
-from .peers.suites import replicated
+from .peers.suites import give_replication
 
-# JAX has no `device_put_replicated` any more.
-train.jax = overridden(jax, device_put_replicated=replicated)
+give_replication(train)
 
 
 def main(env: str = "inverted_pendulum", total_steps: int = 1_000_000, num_seeds: int = 5) -> None:

@@ -56,14 +56,12 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         return output.action, output.carry
 
     def greedy(state: Any, obs: jax.Array) -> jax.Array:
-        if getattr(
-            agent, "plans", False
-        ):  # by its network, since gymnax's states are not the model's
+        if plans:  # by its network, since gymnax's states are not the model's
             heads, _ = nn.apply_heads(agent.network, state.learner.variables, obs)
             return jax.numpy.argmax(heads["logits"], axis=-1)
         return act(state, obs, agent.initial_carry(state, len(obs)))[0]
 
-    recurrent = agent.network.recurrent
+    recurrent, plans = agent.network.recurrent, getattr(agent, "plans", False)
     return Contender(
         compile=compile,
         act=act if recurrent else greedy,

@@ -49,6 +49,15 @@ C51 = Row(
     differences=(TIME_LIMITS, METRICS, f"{BEFORE}; {WARM_UP}"),
 )
 ACTOR_CRITIC = {"num_envs": 16, "rollout_length": 32}
+SEARCH = {
+    "num_envs": 16,
+    "rollout_length": 16,
+    "num_gradient_steps": 16,
+    "buffer_size": 4096,
+    "learning_starts": 512,
+    "num_simulations": 16,
+    "gumbel": False,
+}
 CLIPPED = "triglot clips the norm of all gradients together, Stoix that of each network"
 STOIX_ROWS: Mapping[str, Row] = {
     "c51": C51,
@@ -114,7 +123,7 @@ STOIX_ROWS: Mapping[str, Row] = {
         },
         differences=(
             *C51.differences,
-            "where an episode or sequence is cut, triglot values the true successor, and Stoix takes "
+            "where an episode or sequence is cut, triglot values the true successor, Stoix takes "
             "the next step's value; it sums the errors of a sequence, triglot averages them",
         ),
     ),
@@ -215,14 +224,8 @@ STOIX_ROWS: Mapping[str, Row] = {
         algorithm="alphazero",
         total_steps=81_920,
         config={
-            "num_envs": 16,
-            "rollout_length": 16,
-            "num_gradient_steps": 16,
+            **SEARCH,
             "batch_size": 128,
-            "buffer_size": 4096,
-            "learning_starts": 512,
-            "num_simulations": 16,
-            "gumbel": False,
             "hidden_sizes": (64, 64),
         },
         hyper={
@@ -248,14 +251,8 @@ STOIX_ROWS: Mapping[str, Row] = {
         algorithm="muzero",
         total_steps=40_960,
         config={
-            "num_envs": 16,
-            "rollout_length": 16,
-            "num_gradient_steps": 16,
+            **SEARCH,
             "batch_size": 32,
-            "buffer_size": 4096,
-            "learning_starts": 512,
-            "num_simulations": 16,
-            "gumbel": False,
             "hidden_sizes": (64,),
             "unroll_steps": 5,
             "latent_size": 64,

@@ -148,7 +148,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
         from mujoco_playground._src import wrapper  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install 'triglot[playground]'") from error
-    train.jax = overridden(jax, device_putreplicated=replicated)
+    give_replication(train)
     env: Any = registry.load(row.env_id, config_overrides={"impl": "jax"})
     defaults: Any = registry.get_default_config(row.env_id)
     setting, sizes = row.setting, row.setting["hidden_sizes"]
@@ -191,7 +191,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
         version=importlib.metadata.version("brax"),
         patches=(
             "rounds continue one training: its compiled program is inside of `train`",
-            "jax.device_putreplicated given: removed from JAX",
+            "jax.device_put_replicated given: removed from JAX",
         ),
     )
 
@@ -226,7 +226,12 @@ class Epochs:
             self._done.put(error)
 
 
-def replicated(tree: Any, devices: Sequence[Any]) -> Any:
+def give_replication(train: Any) -> None:
+    """Give a training module of brax `jax.device_put_replicated`, which JAX has no more."""
+    train.jax = overridden(jax, device_put_replicated=_replicated)
+
+
+def _replicated(tree: Any, devices: Sequence[Any]) -> Any:
     return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)
 
 
