@@ -1,13 +1,13 @@
-"""AlphaZero for one agent; choose it for an exact model: the environment in which it plans.
+"""AlphaZero; choose it for an exact model: the environment in which it plans, or a game.
 
 Source: Silver et al. 2018, https://doi.org/10.1126/science.aar6404, equation 1 (and Silver et al.
 2017, https://doi.org/10.1038/nature24270, equation 1 and section "Methods"), with the search as
 Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265, appendix B, extend it to rewards.
 Option: the search of Danihelka et al. 2022, https://openreview.net/forum?id=bERaNdoegnO.
-Differences: one agent with rewards in place of two players with an outcome, so the value's target
-is a lambda-return of the searches' values, computed when the steps are collected, and a truncated
-episode bootstraps from its true last observation; Adam without a penalty on the weights
-(`--optimizer adamw` has one); one temperature for all moves.
+Differences: rewards in place of an outcome, so the value's target is a lambda-return of the
+searches' values, computed when the steps are collected, and a truncated episode bootstraps from its
+true last observation; in a game with `opponent=self` it moves for both players, elsewhere for one;
+Adam without a penalty on the weights (`--optimizer adamw` has one); one temperature for all moves.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,8 @@ class AlphaZero(rl.TreeSearch):
 
         def expand(before: rl.TimeStep, action: jax.Array, key: jax.Array) -> rl.Node:
             after = rl.step_model(self.model, before, action, key)
-            discount = jnp.where(after.terminated, 0.0, state.hyper.discount)
+            turned = rl.turn(self.model, before.state, after.state) * state.hyper.discount
+            discount = jnp.where(after.terminated, 0.0, turned)
             # The value of a truncated state holds for all that is tried after it.
             return node_of(after, jnp.where(before.truncated, 1.0, discount))
 

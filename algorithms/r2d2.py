@@ -6,7 +6,8 @@ each environment: Horgan et al. 2018, https://arxiv.org/abs/1803.00933, section 
 Differences: one process collects and learns in turns; sequences start where rollouts do, and go on
 through the ends of episodes, at which the carry starts anew; a truncated episode bootstraps from
 its true last observation, and the n-step return of a sequence's last steps from its last one; the
-network sees observations alone, not the last action and reward.
+network sees observations alone, not the last action and reward; the online network chooses the next
+actions by the outputs of the pass that learns.
 """
 
 from dataclasses import dataclass, replace
@@ -171,13 +172,10 @@ class R2D2(rl.ReplayedQ):
         config, hyper, given = self.config, batch.hyper, batch.sample.steps
         cut = config.burn_in_length
         steps = jax.tree.map(lambda leaf: leaf[cut:], replace(given, carry=()))
-        start = self._burn_in(variables, given)
-        outputs, _, new_state = nn.unroll(
-            self.network, variables, steps.obs, steps.first, start, key=key, train=True
-        )
-        q = nn.merge_heads(outputs)["q"]
-        value = self._next_q(batch.target, steps, self._burn_in(batch.target, given))
-        chooser = self._next_q(variables, steps, start) if config.double else value
+        q, after, new_state = self._unroll(variables, given, key=key, train=True)
+        target_q, target_after, _ = self._unroll(batch.target, given)
+        value = self._next_q(batch.target, steps, target_q, target_after)
+        chooser = self._next_q(variables, steps, q, after) if config.double else value
         best = rl.greedy(chooser, steps.next_action_mask)
 
         pair = rlax.SIGNED_HYPERBOLIC_PAIR if config.rescale_values else rlax.IDENTITY_PAIR
@@ -187,24 +185,32 @@ class R2D2(rl.ReplayedQ):
         priority = rl.sequence_priority(errors, hyper.priority_eta)
         return loss, ({"td_errors": priority, "q": q.mean()}, new_state)
 
-    def _burn_in(self, variables: nn.Variables, steps: rl.Trajectory) -> Any:
-        """Compute the carry after the burn-in, from the stored one, without gradient."""
-        cut = self.config.burn_in_length
-        if not cut:
-            return steps.carry
-        obs, first = jax.tree.map(lambda leaf: leaf[:cut], (steps.obs, steps.first))
-        fixed = jax.lax.stop_gradient(variables)
-        return nn.unroll(self.network, fixed, obs, first, steps.carry)[1]
+    def _unroll(
+        self, variables: nn.Variables, steps: rl.Trajectory, **options: Any
+    ) -> tuple[jax.Array, Any, Any]:
+        """Compute Q `[L, B, A]` and the carries after the burn-in, which has no gradient."""
+        cut, carry = self.config.burn_in_length, steps.carry
+        obs, first = steps.obs, steps.first
+        if cut:
+            early_obs, early_first = jax.tree.map(lambda leaf: leaf[:cut], (obs, first))
+            fixed = jax.lax.stop_gradient(variables)
+            carry = nn.unroll(self.network, fixed, early_obs, early_first, carry)[1]
+            obs, first = jax.tree.map(lambda leaf: leaf[cut:], (obs, first))
+        outputs, after, new_state = nn.outputs_and_carries(
+            self.network, variables, obs, first, carry, **options
+        )
+        return nn.merge_heads(outputs)["q"], after, new_state
 
-    def _next_q(self, variables: nn.Variables, steps: rl.Trajectory, carry: Any) -> jax.Array:
+    def _next_q(
+        self, variables: nn.Variables, steps: rl.Trajectory, q: jax.Array, after: Any
+    ) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
-        fixed = jax.lax.stop_gradient(variables)
-        outputs, after = nn.outputs_and_carries(self.network, fixed, steps.obs, steps.first, carry)
+        fixed, q, after = jax.lax.stop_gradient((variables, q, after))
         # Where a run on the host was resumed, the next step begins another episode.
         cut = steps.truncated | jnp.append(steps.first[1:], jnp.zeros_like(steps.first[:1]), axis=0)
         return rl.successor_values(
             lambda rows: nn.merge_heads(self.network.apply(fixed, rows)[0][0])["q"],
-            nn.merge_heads(outputs)["q"],
+            q,
             (steps.next_obs, after),
             steps.terminated,
             cut,

@@ -169,3 +169,24 @@ class Game(Environment, Protocol):
     def against(self, player: Player) -> "Game":
         """Let `player` play the others; it may hold tracers, so the result need not be hashable."""
         ...
+
+
+@runtime_checkable
+class TwoPlayerGame(Game, Protocol):
+    """A zero-sum game of two players, in which an agent that plans can play itself."""
+
+    def for_both(self) -> "BothPlayers":
+        """Return the same game, in which the caller moves for both players; states are equal."""
+        ...
+
+
+@runtime_checkable
+class BothPlayers(Environment, Protocol):
+    """A zero-sum game in which the caller moves for whichever of two players has the turn.
+
+    Observations and action masks are of the player who moves next, a reward of the one who moved.
+    """
+
+    def moving(self, state: PyTree) -> jax.Array:
+        """Return the number of the player who moves in a state, int32 `[]`."""
+        ...

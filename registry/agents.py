@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
-from ..core.rl.planning import check_model
+from ..core.rl.planning import check_model, model_in
 from .algorithms import find_algorithm
 from .loading import load
 from .overrides import from_overrides
@@ -67,7 +67,7 @@ def make_agent(
     try:
         if getattr(found, "plans", False):
             check_model(found, env)
-            given["model"] = env
+            given["model"] = model_in(env)
         if networks is not None and not isinstance(networks, Mapping):
             whole = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(whole, arithmetic or "native")

@@ -8,7 +8,15 @@ from .core.agent import (
     PolicyOutput,
     Trajectory,
 )
-from .core.environment import Curriculum, Environment, Game, TimeStep, first_step
+from .core.environment import (
+    BothPlayers,
+    Curriculum,
+    Environment,
+    Game,
+    TimeStep,
+    TwoPlayerGame,
+    first_step,
+)
 from .core.errors import TriglotError
 from .core.families.action_values import (
     ReplayedBatch,
@@ -112,7 +120,7 @@ from .core.rl.normalize import (
     require_normalizable,
 )
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, radam, rmsprop, sgd
-from .core.rl.planning import Planner, require_model, root_of, step_model
+from .core.rl.planning import Planner, require_model, root_of, step_model, turn
 from .core.rl.priorities import importance_weights
 from .core.rl.replay import (
     PrioritizedReplayConfig,
@@ -201,10 +209,10 @@ __all__ = [
     # Planning
     "search", "Node", "Found", "SearchConfig", "SearchHyperparams",
     "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "require_model",
-    "root_of", "step_model",
+    "root_of", "step_model", "turn",
     # Environments
     "Environment", "TimeStep", "first_step", "VectorEnvironment", "Curriculum",
-    "Game",
+    "Game", "TwoPlayerGame", "BothPlayers",
     "Wrapper", "TimeLimit", "StickyActions", "ActionRepeat", "ScaleReward", "ClipReward",
     "FlattenObservation", "SelectEntries", "AbsorbingStates", "FrameStack", "Levels", "held_out",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",

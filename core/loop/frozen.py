@@ -147,6 +147,15 @@ def check_plays(agent: Agent, game: Environment, what: str) -> None:
             f"{what} cannot play: {kind}'s network is recurrent, and a player keeps no carry. "
             "Train a network without one."
         )
+    check_same_specs(agent, game, what)
+
+
+def check_same_specs(agent: Agent, game: Environment, what: str) -> None:
+    """Reject a policy that observes or does something else than the players of a game.
+
+    Raises:
+      TriglotError: saying what `what`, the policy, has.
+    """
     for name, own, games in (
         ("observations", agent.obs_spec, game.obs_spec),
         ("actions", agent.action_spec, game.action_spec),

@@ -1,4 +1,7 @@
-"""Self-play: a copy of the policy in training plays the other players of a game."""
+"""Self-play: a copy of the policy in training plays the other players of a game.
+
+An agent that plans needs no copy: it moves for both players, whose turn it is.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -8,34 +11,55 @@ import jax
 import jax.numpy as jnp
 
 from ..agent import Agent
-from ..environment import Environment
+from ..environment import Environment, TwoPlayerGame
+from ..errors import TriglotError
 from ..types import PyTree
-from ..wrappers.games import against, game_in
-from .frozen import FrozenPolicy, check_plays, num_masked
+from ..wrappers.games import against, for_both, game_in
+from .frozen import FrozenPolicy, check_plays, check_same_specs, num_masked
 from .state import RunnerState
 from .vectorize import VectorEnvironment
 
+NUM_PLAYERS = 2  # of whom what one wins, the other loses
 
-def copy_period(env: Environment) -> int | None:
+
+def copy_period(agent: Agent, env: Environment) -> int | None:
     """Count the updates between two copies of the policy; None if no copy of it plays."""
     game = game_in(env)
-    return None if game is None else game.copy_period
+    return None if game is None or _plans(agent) else game.copy_period
 
 
 def check_self_play(agent: Agent, env: Environment) -> None:
-    """Reject an agent whose copy cannot play the others, where it should.
+    """Reject an agent that cannot play the others, where it or its copy should.
 
     Raises:
-      TriglotError: as `check_plays`.
+      TriglotError: as `check_plays`; or if the agent plans, and the game is not one of two players
+        in which it can move for both.
     """
     game = game_in(env)
-    if game is not None and game.copy_period is not None:
+    if game is None or game.copy_period is None:
+        return
+    if not _plans(agent):
         check_plays(agent, game, "a copy of the policy")
+        return
+    kind = type(agent).__name__
+    if game.num_players != NUM_PLAYERS or not isinstance(game, TwoPlayerGame):
+        raise TriglotError(
+            f"{kind} plays itself in games of {NUM_PLAYERS} players, since it plans for both; "
+            f"{game.name} has {game.num_players}: choose another opponent."
+        )
+    check_same_specs(agent, game, kind)
+
+
+def in_training(agent: Agent, env: VectorEnvironment) -> VectorEnvironment:
+    """Return the environments to train in: those in which a planner that plays itself moves."""
+    game = game_in(env.env)
+    both = _plans(agent) and game is not None and game.copy_period is not None
+    return replace(env, env=for_both(env.env)) if both else env
 
 
 def copied(agent: Agent, env: Environment, agent_state: Any) -> PyTree:
     """Copy the arrays that the policy of one seed reads; None if no copy of it plays."""
-    return None if copy_period(env) is None else _policy(agent, env, agent_state).arrays
+    return None if copy_period(agent, env) is None else _policy(agent, env, agent_state).arrays
 
 
 def renewed(
@@ -46,13 +70,17 @@ def renewed(
     Returns:
       The environments in which the copy plays, for use in this trace; and the copy.
     """
-    period, opponent = copy_period(env.env), runner_state.opponent
+    period, opponent = copy_period(agent, env.env), runner_state.opponent
     if period is None:
-        return env, opponent
+        return in_training(agent, env), opponent
     policy = _policy(agent, env.env, runner_state.agent)
     is_due = runner_state.num_updates % period == 0
     opponent = jax.tree.map(partial(jnp.where, is_due), policy.arrays, opponent)
     return replace(env, env=against(env.env, partial(policy.play, opponent))), opponent
+
+
+def _plans(agent: Agent) -> bool:
+    return getattr(agent, "plans", False)
 
 
 def _policy(agent: Agent, env: Environment, agent_state: Any) -> FrozenPolicy:

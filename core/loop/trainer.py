@@ -21,7 +21,7 @@ from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .population import Member, Population, end_chunk
 from .rollout import online_rollout, rollout
-from .self_play import check_self_play, copied, renewed
+from .self_play import check_self_play, copied, in_training, renewed
 from .sharding import Sharding, gathered, on_host
 from .state import RunnerState, Updated, UpdateKeys, first_state, scheduled, update_keys
 from .vectorize import VectorEnvironment
@@ -85,7 +85,8 @@ class Trainer:
         """Initialize the agent and reset the environments."""
         if self.population is not None:
             hyper = self.population.draw(key, self.agent.hyper if hyper is None else hyper)
-        state = first_state(self.agent, self.env.num_envs, self.env.reset, key, hyper)
+        reset = in_training(self.agent, self.env).reset
+        state = first_state(self.agent, self.env.num_envs, reset, key, hyper)
         member = () if self.population is None else Member.start()
         opponent = copied(self.agent, self.single_env, state.agent)
         return replace(state, member=member, opponent=opponent)

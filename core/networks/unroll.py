@@ -38,22 +38,16 @@ def unroll(
     Raises:
       TriglotError: if the network is not recurrent.
     """
-    num_steps, num_envs = first.shape
-    initial = _initial(network, variables, num_envs)
-    keys = None if key is None else jax.random.split(key, num_steps)
-
-    def step(
-        before: tuple[PyTree, PyTree], given: tuple[PyTree, jax.Array, jax.Array | None]
-    ) -> tuple[tuple[PyTree, PyTree], PyTree]:
-        carry, state = before
-        step_inputs, starts, step_key = given
-        own = Variables(params=variables.params, state=state)
-        both = (step_inputs, where_rows(starts, initial, carry))
-        (outputs, carry), state = network.apply(own, both, key=step_key, train=train)
-        return (carry, state), outputs
-
-    (carry, state), outputs = scan_batched(step, (carry, variables.state), (inputs, first, keys))
-    return outputs, carry, state
+    return _scan(
+        network,
+        variables,
+        inputs,
+        first,
+        carry,
+        lambda before, outputs, after: outputs,
+        key=key,
+        train=train,
+    )
 
 
 def carries(
@@ -66,19 +60,37 @@ def carries(
     """
     return _scan(
         network, variables, inputs, first, carry, lambda before, outputs, after: (before, after)
-    )
+    )[0]
 
 
 def outputs_and_carries(
-    network: Network, variables: Variables, inputs: PyTree, first: jax.Array, carry: PyTree
-) -> tuple[PyTree, PyTree]:
+    network: Network,
+    variables: Variables,
+    inputs: PyTree,
+    first: jax.Array,
+    carry: PyTree,
+    *,
+    key: Key | None = None,
+    train: bool = False,
+) -> tuple[PyTree, PyTree, PyTree]:
     """Compute the outputs of each of `T` steps and the carry after it, `[T, N, ...]` each.
 
     Arguments and errors are those of `unroll`.
+
+    Returns:
+      The outputs, the carries, and the network's new state.
     """
-    return _scan(
-        network, variables, inputs, first, carry, lambda before, outputs, after: (outputs, after)
+    kept, _, state = _scan(
+        network,
+        variables,
+        inputs,
+        first,
+        carry,
+        lambda before, outputs, after: (outputs, after),
+        key=key,
+        train=train,
     )
+    return *kept, state
 
 
 def _scan(
@@ -88,17 +100,33 @@ def _scan(
     first: jax.Array,
     carry: PyTree,
     keep: Callable[[PyTree, PyTree, PyTree], PyTree],
-) -> PyTree:
-    """Scan without training; `keep` chooses of the carry before a step, outputs, carry after."""
-    initial = _initial(network, variables, first.shape[1])
+    *,
+    key: Key | None = None,
+    train: bool = False,
+) -> tuple[PyTree, PyTree, PyTree]:
+    """Scan as `unroll` does; `keep` chooses of the carry before a step, outputs, carry after.
 
-    def step(carry: PyTree, given: tuple[PyTree, jax.Array]) -> tuple[PyTree, PyTree]:
-        step_inputs, starts = given
+    Returns:
+      What is kept `[T, ...]`, the carry after the last step, and the network's new state.
+    """
+    num_steps, num_envs = first.shape
+    initial = _initial(network, variables, num_envs)
+    keys = None if key is None else jax.random.split(key, num_steps)
+
+    def step(
+        loop: tuple[PyTree, PyTree], given: tuple[PyTree, jax.Array, jax.Array | None]
+    ) -> tuple[tuple[PyTree, PyTree], PyTree]:
+        carry, state = loop
+        step_inputs, starts, step_key = given
+        own = Variables(params=variables.params, state=state)
         before = where_rows(starts, initial, carry)
-        (outputs, after), _ = network.apply(variables, (step_inputs, before))
-        return after, keep(before, outputs, after)
+        (outputs, after), state = network.apply(
+            own, (step_inputs, before), key=step_key, train=train
+        )
+        return (after, state), keep(before, outputs, after)
 
-    return scan_batched(step, carry, (inputs, first))[1]
+    (carry, state), kept = scan_batched(step, (carry, variables.state), (inputs, first, keys))
+    return kept, carry, state
 
 
 def _initial(network: Network, variables: Variables, num_envs: int) -> PyTree:

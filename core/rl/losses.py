@@ -34,7 +34,7 @@ def gae(
       truncated: bool `[T, N]`; the sum stops and bootstraps on V of the true successor.
       value: float `[T, N]`, V(s_t).
       next_value: float `[T, N]`, V(s'_t) of the true successor, from before any reset.
-      discount: float `[]` within [0, 1].
+      discount: float `[]` or `[T, N]` within [0, 1]; negative where V(s'_t) is an opponent's.
       gae_lambda: float `[]` within [0, 1].
 
     Returns:
@@ -67,7 +67,7 @@ def lambda_returns(
       reward: float `[T, N]`.
       terminated, truncated: bool `[T, N]`.
       next_value: float `[T, N]`, V(s'_t) of the true successor, from before any reset.
-      discount: float `[]` within [0, 1].
+      discount: float `[]` or `[T, N]` within [0, 1]; negative where V(s'_t) is an opponent's.
       trace_decay: float `[]` within [0, 1], lambda.
 
     Returns:

@@ -16,7 +16,8 @@ from ..environment import Environment, TimeStep
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..numerics import where_rows
-from ..types import type_differences
+from ..types import PyTree, type_differences
+from ..wrappers.games import for_both, game_in, moving
 
 
 @runtime_checkable
@@ -67,6 +68,22 @@ def step_model(model: Environment, node: TimeStep, action: jax.Array, key: jax.A
     after = jax.vmap(model.step)(node.state, action, jax.random.split(key, num_nodes))
     ended = node.terminated | node.truncated
     return where_rows(ended, replace(node, reward=jnp.zeros_like(node.reward)), after)
+
+
+def model_in(env: Environment) -> Environment:
+    """Return the model of a planner that acts in `env`: in self-play it moves for both players."""
+    game = game_in(env)
+    return env if game is None or game.copy_period is None else for_both(env)
+
+
+def turn(model: Environment, before: PyTree, after: PyTree) -> jax.Array | float:
+    """Return the sign of a later state's value for the player who moves before, float32 `[N]`.
+
+    It is 1 where the same player moves in both states `[N, ...]`, and -1 where the other does: what
+    one wins, the other loses. Where a planner moves for one player only, it is 1.0.
+    """
+    first, second = moving(model, before), moving(model, after)
+    return 1.0 if first is None else jnp.where(first == second, 1.0, -1.0)
 
 
 def require_model(owner: str, model: Any) -> None:

@@ -68,7 +68,8 @@ class Node:
       value: float32 `[N]`, estimated.
       action_mask: bool `[N, num_actions]`, or None where all actions are allowed.
       reward: float32 `[N]`, of the step that led here.
-      discount: float32 `[N]`, of `value`, seen from before that step; 0 after a termination.
+      discount: float32 `[N]`, of `value`, seen from before that step; 0 after a termination,
+        negative where `value` is the other player's.
     """
 
     state: PyTree
@@ -88,16 +89,18 @@ class Found:
       probs: float32 `[N, num_actions]`, the improved policy: the visits by PUCT, and by Gumbel
         softmax(logits + sigma(completed Q)) (Danihelka et al. 2022, equation 11).
       value: float32 `[N]`, of the root after the search.
+      turn: float32 `[N]`, -1 where the other player moves after the action, else 1.
     """
 
     action: jax.Array
     probs: jax.Array
     value: jax.Array
+    turn: jax.Array
 
     @property
     def extras(self) -> dict[str, jax.Array]:
         """What learning needs of it, for `PolicyOutput.extras`."""
-        return {"probs": self.probs, "value": self.value}
+        return {"probs": self.probs, "value": self.value, "turn": self.turn}
 
 
 def search(
@@ -174,7 +177,12 @@ def search(
     probs, action = output.action_weights, output.action
     if not explore and not config.gumbel:
         action = jnp.argmax(probs, axis=-1)
-    return Found(action=action.astype(jnp.int32), probs=probs, value=value)
+    action = action.astype(jnp.int32)
+    # Every action that is chosen was tried. Where it ended the game, nothing follows.
+    discounts = output.search_tree.children_discounts[:, output.search_tree.ROOT_INDEX]
+    chosen = jnp.take_along_axis(discounts, action[:, None], axis=-1)[:, 0]
+    turn = jnp.where(chosen < 0.0, -1.0, 1.0)
+    return Found(action=action, probs=probs, value=value, turn=turn)
 
 
 def search_targets_like(action_spec: Spec, num_envs: int) -> dict[str, jax.Array]:
@@ -203,7 +211,8 @@ def with_search_targets(
     """
     value, ended = trajectory.extras["value"], (trajectory.terminated, trajectory.truncated)
     successors = successor_values(value_of, value, trajectory.next_obs, *ended)
-    _, target = gae(trajectory.reward, *ended, value, successors, discount, td_lambda)
+    turned = discount * trajectory.extras["turn"]
+    _, target = gae(trajectory.reward, *ended, value, successors, turned, td_lambda)
     return replace(trajectory, extras={"probs": trajectory.extras["probs"], "target": target})
 
 

@@ -1,11 +1,11 @@
-"""Games inside of wrappers: find one, and replace the opponent."""
+"""Games inside of wrappers: find one, replace the opponent, or let the caller move for both."""
 
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 
-from ..environment import Environment, Game, Player
+from ..environment import BothPlayers, Environment, Game, Player, TwoPlayerGame
 from ..types import PyTree
 from .base import Wrapper
 
@@ -29,3 +29,21 @@ def against(env: Environment, player: Player) -> Environment:
     if not isinstance(env, Wrapper):
         return env
     return replace(env, env=against(env.env, player))
+
+
+def for_both(env: Environment) -> Environment:
+    """Let the caller move for both players of the game inside of `env`; see `TwoPlayerGame`."""
+    if isinstance(env, TwoPlayerGame):
+        return env.for_both()
+    if not isinstance(env, Wrapper):
+        return env
+    return replace(env, env=for_both(env.env))
+
+
+def moving(env: Environment, states: PyTree) -> jax.Array | None:
+    """Return who moves in states `[N, ...]`; None if the caller moves for one player only."""
+    while not isinstance(env, BothPlayers):
+        if not isinstance(env, Wrapper):
+            return None
+        env, states = env.env, env.inner(states)
+    return jax.vmap(env.moving)(states)

@@ -42,6 +42,9 @@ class Against(Wrapper):
     def against(self, player: Player) -> "Against":
         return replace(self, player=player)
 
+    def for_both(self) -> "Both":
+        return Both(self.env)
+
     def inner(self, states: PyTree) -> PyTree:
         return states
 
@@ -79,6 +82,25 @@ class Against(Wrapper):
         return game.adapter.players
 
 
+@dataclass(frozen=True)
+class Both(Wrapper):
+    """A zero-sum game of two players as the one who has the turn sees it; see `BothPlayers`."""
+
+    def moving(self, state: PyTree) -> jax.Array:
+        game: Any = self.env
+        with library_promotion():
+            return game.adapter.players.moving(state)
+
+    def inner(self, states: PyTree) -> PyTree:
+        return states
+
+    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+        after = self.env.step(state, action, key)
+        return replace(
+            after, reward=jnp.where(self.moving(state) == AGENT, after.reward, -after.reward)
+        )
+
+
 def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
     """Let an opponent play the other players of a game; one of a single player stays as it is.
 
@@ -86,7 +108,8 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
       game: its players are all moved by the caller.
       options: of a game of several players. `opponent`: `random` (the default); `self`, the policy
         in training, of which a copy is made every `copy_period` updates (10) and samples its
-        actions, while evaluations are against `random`; or a hashable `Player`, which `make_env`
+        actions, while evaluations are against `random`; an agent that plans moves for both players
+        instead, without a copy; or a hashable `Player`, which `make_env`
         also takes by name, `my_file:play`, or as the folder of a run, whose policy is greedy unless
         `opponent_sampled`.
 

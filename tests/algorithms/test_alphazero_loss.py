@@ -90,7 +90,11 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not() -> None:
         next_obs=jnp.array([[1], [1], [0]]),
         terminated=column.at[2].set(True),
         truncated=column.at[1].set(True),
-        extras={"probs": jnp.ones((3, 1, 2)), "value": jnp.array([[10.0], [20.0], [30.0]])},
+        extras={
+            "probs": jnp.ones((3, 1, 2)),
+            "value": jnp.array([[10.0], [20.0], [30.0]]),
+            "turn": jnp.ones((3, 1)),
+        },
     )
     stored = with_search_targets(given, lambda obs: 100.0 + obs.astype(jnp.float32), 0.5, 0.5)
     # The last step terminated: 4. The second was cut, and its successor 1 has the value 101:
@@ -99,3 +103,22 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not() -> None:
     first = 1.0 + 0.5 * (0.5 * 20.0 + 0.5 * second)
     np.testing.assert_allclose(stored.extras["target"][:, 0], [first, second, 4.0])
     assert set(stored.extras) == {"probs", "target"}
+
+
+def test_what_one_player_wins_the_other_loses() -> None:
+    # Two players in turn, of whom the second moves twice and then wins with the last move.
+    given = steps(
+        reward=jnp.array([[0.0], [0.0], [1.0]]),
+        terminated=jnp.array([[False], [False], [True]]),
+        truncated=jnp.zeros((3, 1), bool),
+        next_obs=jnp.arange(3)[:, None],
+        extras={
+            "probs": jnp.ones((3, 1, 2)),
+            "value": jnp.array([[10.0], [20.0], [30.0]]),
+            "turn": jnp.array([[-1.0], [1.0], [-1.0]]),
+        },
+    )
+    stored = with_search_targets(given, lambda obs: jnp.zeros(obs.shape), 0.5, 0.5)
+    second = 0.5 * (0.5 * 30.0 + 0.5 * 1.0)
+    first = -0.5 * (0.5 * 20.0 + 0.5 * second)
+    np.testing.assert_allclose(stored.extras["target"][:, 0], [first, second, 1.0])

@@ -21,7 +21,9 @@ from tests.extras import is_missing
 from triglot.checks.environment.check import check_environment
 from triglot.cli import main as cli
 from triglot.core import specs
+from triglot.core.environment import BothPlayers, TwoPlayerGame
 from triglot.core.errors import TriglotError
+from triglot.core.wrappers.games import for_both
 from triglot.registry.environments import load_suite
 
 ROOT = Path(__file__).parents[2]
@@ -204,6 +206,23 @@ def test_a_step_holds_the_opponents_move(name: str) -> None:
     # Whoever plays elsewhere loses: the opponent's fourth piece stands in the first column.
     lost = walk(env, [6, 5, 6, 5], begins)
     assert float(lost[-1].reward) == -1 and bool(lost[-1].terminated)
+
+
+@pytest.mark.parametrize("name", [case("pgx:connect_four,opponent=self")])
+def test_a_planner_moves_for_both_players_of_a_game(name: str) -> None:
+    game = triglot.make_env(name)
+    env = for_both(game)
+    assert isinstance(game, TwoPlayerGame) and isinstance(env, BothPlayers)
+    columns = [0, 1, 0, 1, 0, 1, 0]  # who begins fills the first column
+    for seed in range(4):
+        begins = int(env.moving(walk(env, [], seed)[0].state))
+        steps = walk(env, columns, seed)
+        movers = [int(env.moving(step.state)) for step in steps[:-1]]
+        assert movers == [begins, 1 - begins] * 3 + [begins]
+        assert [float(step.reward) for step in steps] == [0] * 7 + [1]  # of either player
+        assert bool(steps[-1].terminated)
+        own, other = (steps[1].obs[..., plane].sum() for plane in (0, 1))
+        assert (float(own), float(other)) == (0, 1)  # as the player who moves sees it
 
 
 @pytest.fixture

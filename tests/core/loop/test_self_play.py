@@ -13,8 +13,9 @@ from triglot.core.environment import Player, TimeStep, first_step
 from triglot.core.errors import TriglotError
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.rl.planning import model_in, turn
 from triglot.core.specs import Box, Discrete
-from triglot.core.wrappers.games import against, game_in
+from triglot.core.wrappers.games import against, game_in, moving
 from triglot.core.wrappers.observations import FrameStack
 from triglot.core.wrappers.rewards import ScaleReward
 
@@ -45,6 +46,59 @@ class Echo:
         other = self.player(jnp.ones((1,)), None, key)
         start = self.reset(key)
         return replace(start, reward=other.astype(jnp.float32), terminated=jnp.ones((), bool))
+
+
+@dataclass(frozen=True)
+class Nim:
+    """Take one or two of five sticks in turn; who takes the last one wins.
+
+    The state is the sticks that are left and the number of the player who moves.
+    """
+
+    player: Player = always_one
+    copy_period: int | None = 1
+
+    name = "nim"
+    obs_spec = Box((6,), "float32", 0.0, 1.0)
+    action_spec = Discrete(2)
+    num_players = 2
+
+    def against(self, player: Player) -> "Nim":
+        return replace(self, player=player)
+
+    def for_both(self) -> "NimForBoth":
+        return NimForBoth()
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return first_step(jnp.array([5, 0]), one_hot(5))
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        mine = taken(state, action)
+        theirs = taken(mine.state, self.player(mine.obs, None, key))
+        after = jax.tree.map(lambda a, b: jnp.where(mine.terminated, a, b), mine, theirs)
+        return replace(after, reward=mine.reward - jnp.where(mine.terminated, 0.0, theirs.reward))
+
+
+@dataclass(frozen=True)
+class NimForBoth:
+    name, obs_spec, action_spec, reset = Nim.name, Nim.obs_spec, Nim.action_spec, Nim.reset
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        return taken(state, action)
+
+    def moving(self, state: jax.Array) -> jax.Array:
+        return state[1]
+
+
+def one_hot(left: Any) -> jax.Array:
+    return (jnp.arange(6) == left).astype(jnp.float32)
+
+
+def taken(state: jax.Array, action: jax.Array) -> TimeStep:
+    left = jnp.maximum(state[0] - action - 1, 0)
+    over = left == 0
+    start = first_step(jnp.stack([left, 1 - state[1]]), one_hot(left))
+    return replace(start, reward=over.astype(jnp.float32), terminated=over)
 
 
 def trainer_of(env: Any, algorithm: str = "ppo", **config: Any) -> Trainer:
@@ -101,7 +155,8 @@ def test_a_game_is_found_and_played_inside_of_wrappers() -> None:
     [
         (Echo(copy_period=1), "ppo", {"cell": "gru"}, "recurrent"),
         (FrameStack(Echo(copy_period=1), 2), "ppo", {}, "Leave wrappers that change them out"),
-        (Echo(copy_period=1), "alphazero", {}, "plans with the environment's state"),
+        (Echo(copy_period=1), "alphazero", {}, "AlphaZero plays itself in games of 2 players"),
+        (FrameStack(Nim(), 2), "alphazero", {}, "Leave wrappers that change them out"),
     ],
 )
 def test_a_policy_that_cannot_play_is_refused(
@@ -117,3 +172,28 @@ def test_other_algorithms_play_themselves(algorithm: str) -> None:
     shapes = jax.eval_shape(trainer.init, jax.random.key(0))
     after, _ = jax.eval_shape(trainer.update, shapes)
     assert jax.tree.structure(after) == jax.tree.structure(shapes)
+
+
+def test_a_planner_moves_for_both_players_and_learns_to_win() -> None:
+    config = {"num_simulations": 8, "gumbel": True, "learning_starts": 32, "batch_size": 32}
+    trainer = trainer_of(Nim(), "alphazero", num_envs=8, rollout_length=8, **config)
+    state = trainer.init(jax.random.key(0))
+    assert state.opponent is None
+    state, metrics = jax.jit(trainer.train_chunk)(state, 12)
+    np.testing.assert_array_equal(metrics["episode_return"][:12], 1.0)  # the last to move wins
+    # Whoever leaves three sticks wins: with 5, 4, 2 and 1 left the mover can, with 3 not.
+    left = jnp.array([5, 4, 2, 1, 3])
+    value = trainer.agent.value(state.agent.learner.variables, jax.vmap(one_hot)(left))
+    np.testing.assert_array_equal(jnp.sign(value), [1, 1, 1, 1, -1])
+    options = {"num_episodes": 4, "max_steps": 9, "explore": False}
+    played = trainer.evaluate(state.agent, jax.random.key(0), **options)
+    np.testing.assert_array_equal(played.returns, np.ones(4))
+
+
+def test_turns_are_seen_through_wrappers() -> None:
+    model, states = model_in(ScaleReward(Nim(), 5.0)), jnp.array([[5, 0], [5, 1]])
+    np.testing.assert_array_equal(moving(model, states), [0, 1])
+    np.testing.assert_array_equal(turn(model, states, states[::-1]), [-1.0, -1.0])
+    np.testing.assert_array_equal(turn(model, states, states), [1.0, 1.0])
+    assert turn(ScaleReward(Nim(), 5.0), states, states[::-1]) == 1.0
+    assert model_in(Nim(copy_period=None)) == Nim(copy_period=None)
