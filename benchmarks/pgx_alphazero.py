@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import mctx
 import pgx
 import tyro
 
-from triglot import load_run, nn
+from triglot import load_run, nn, rl
 
 Net: TypeAlias = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]
 """Gives the logits `[N, num_actions]` and the value `[N]` of observations, from variables."""
@@ -40,8 +39,8 @@ MOVES_PER_ITERATION = SETTING["selfplay_batch_size"] * SETTING["max_num_steps"]
 
 
 def main(
-    script: Path,
-    runs: Path,
+    script: tyro.conf.Positional[Path],
+    runs: tyro.conf.Positional[Path],
     out: Path = Path("runs/pgx_alphazero"),
     num_moves: int = 262_144,
     num_seeds: int = 5,
@@ -67,9 +66,9 @@ def main(
         ours = net_of_run(runs, seed)
         key = jax.random.key(seed)
         results = {
-            "triglot against pgx's": played(*ours, *theirs, key, num_games, noise=1.0),
-            "triglot against random": played(*ours, random_net, (), key, num_games, noise=0.0),
-            "pgx's against random": played(*theirs, random_net, (), key, num_games, noise=0.0),
+            "triglot against pgx's": played(*ours, *theirs, key, num_games, noise=True),
+            "triglot against random": played(*ours, random_net, (), key, num_games, noise=False),
+            "pgx's against random": played(*theirs, random_net, (), key, num_games, noise=False),
         }
         shown = (f"{name} {won} won, {lost} lost" for name, (won, lost) in results.items())
         print(f"seed {seed}, of {num_games} games: {'; '.join(shown)}", flush=True)
@@ -130,7 +129,7 @@ def net_of_run(runs: Path, seed: int) -> tuple[Net, Any]:
     return apply, learned
 
 
-@functools.partial(jax.jit, static_argnames=("one", "other", "num_games"))
+@functools.partial(jax.jit, static_argnames=("one", "other", "num_games", "noise"))
 def played(
     one: Net,
     ours: Any,
@@ -139,7 +138,7 @@ def played(
     key: jax.Array,
     num_games: int,
     *,
-    noise: jax.typing.ArrayLike,
+    noise: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Count the games that the first player won and lost; who begins is drawn.
 
@@ -162,34 +161,25 @@ def played(
     return (score > 0).sum(), (score < 0).sum()
 
 
-def searched(env: Any, net: Net, model: Any, states: Any, key: jax.Array, noise: Any) -> jax.Array:
+def searched(env: Any, net: Net, model: Any, states: Any, key: jax.Array, noise: bool) -> jax.Array:
     """Choose the moves of the players whose turn it is."""
     if net is random_net:
         return jax.random.categorical(key, jnp.where(states.legal_action_mask, 0.0, -jnp.inf))
 
-    def expand(model: Any, key: jax.Array, action: jax.Array, states: Any) -> Any:
+    def node_of(states: Any, **rest: Any) -> rl.Node:
+        logits, value = net(model, states.observation)
+        mask = states.legal_action_mask
+        return rl.Node(state=states, logits=logits, value=value, action_mask=mask, **rest)
+
+    def expand(states: Any, action: jax.Array, key: jax.Array) -> rl.Node:
         del key
         after = jax.vmap(env.step)(states, action)
-        logits, value = net(model, after.observation)
-        output = mctx.RecurrentFnOutput(
-            reward=after.rewards[jnp.arange(len(action)), states.current_player],
-            discount=jnp.where(after.terminated, 0.0, -1.0),
-            prior_logits=jnp.where(after.legal_action_mask, logits, -1e9),
-            value=jnp.where(after.terminated, 0.0, value),
-        )
-        return output, after
+        reward = after.rewards[jnp.arange(len(action)), states.current_player]
+        return node_of(after, reward=reward, discount=jnp.where(after.terminated, 0.0, -1.0))
 
-    logits, value = net(model, states.observation)
-    found = mctx.gumbel_muzero_policy(
-        model,
-        key,
-        mctx.RootFnOutput(prior_logits=logits, value=value, embedding=states),
-        expand,
-        NUM_SIMULATIONS,
-        invalid_actions=~states.legal_action_mask,
-        gumbel_scale=noise,
-    )
-    return found.action
+    config = rl.SearchConfig(num_simulations=NUM_SIMULATIONS, gumbel=True)
+    hyper = rl.SearchHyperparams(value_scale=0.1)  # pgx's
+    return rl.search(node_of(states), expand, key, config, hyper, explore=noise).action
 
 
 if __name__ == "__main__":

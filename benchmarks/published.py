@@ -256,6 +256,15 @@ TASKS: Mapping[str, Task] = {
         "steps is not said. pgx's own models, against which its AlphaZero is measured, could not "
         "be downloaded.",
     ),
+    "alphazero-connect-four": Task(
+        algorithm="alphazero",
+        env="pgx:connect_four,opponent=self",
+        published="PGX",
+        counts="greedy",
+        source="pgx's own AlphaZero script, run here with `python -m benchmarks.pgx_alphazero`, at "
+        "the same number of moves, of searches in each, and of seeds.",
+        differences="DIFF",
+    ),
     "es-inverted-pendulum": Task(
         algorithm="openai_es",
         env="brax:inverted_pendulum",

@@ -176,7 +176,7 @@ def test_other_algorithms_play_themselves(algorithm: str) -> None:
 
 def test_a_planner_moves_for_both_players_and_learns_to_win() -> None:
     config = {"num_simulations": 8, "gumbel": True, "learning_starts": 32, "batch_size": 32}
-    trainer = trainer_of(Nim(), "alphazero", num_envs=8, rollout_length=8, **config)
+    trainer: Any = trainer_of(Nim(), "alphazero", num_envs=8, rollout_length=8, **config)
     state = trainer.init(jax.random.key(0))
     assert state.opponent is None
     state, metrics = jax.jit(trainer.train_chunk)(state, 12)
