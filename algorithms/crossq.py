@@ -80,7 +80,7 @@ class CrossQ(rl.ActorCritic):
         described = nn.soft_actor_critic(obs_spec, unit, config)
         described["critic"] = nn.soft_actor_critic(obs_spec, unit, wide)["critic"]
         return {
-            name: spec.normalized("batch", inputs=True)
+            name: spec.normalized("batch", inputs=True, after_activation=True)
             if isinstance(spec, nn.NetworkSpec)
             else spec
             for name, spec in described.items()

@@ -40,6 +40,7 @@ class MLP:
         https://arxiv.org/abs/1607.06450), or `batch` (Ioffe and Szegedy 2015,
         https://arxiv.org/abs/1502.03167), by running statistics except in training.
       normalize_inputs: whether the inputs are normalized alike.
+      normalize_after_activation: normalize what the activations return, not what they read.
     """
 
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -47,6 +48,7 @@ class MLP:
     scale: float | None = SQRT_2
     normalization: str = "none"
     normalize_inputs: bool = False
+    normalize_after_activation: bool = False
 
     # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
@@ -64,7 +66,8 @@ class CNN:
     Attributes:
       channels: of the convolutions, one number each.
       kernel_size, stride: one number for all convolutions, or one each.
-      hidden_sizes, activation, scale, normalization, normalize_inputs: as those of an MLP.
+      hidden_sizes, activation, scale, normalization, normalize_inputs,
+        normalize_after_activation: as those of an MLP.
     """
 
     channels: tuple[int, ...] = (3,)
@@ -75,6 +78,7 @@ class CNN:
     stride: PerLayer = 1
     normalization: str = "none"
     normalize_inputs: bool = False
+    normalize_after_activation: bool = False
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -244,6 +248,11 @@ class NetworkSpec:
                     "inputs are normalized as the layers are: choose the normalization layer or "
                     "batch."
                 )
+            if torso.normalize_after_activation and torso.normalization == "none":
+                raise TriglotError(
+                    "nothing is normalized after the activations: choose the normalization layer "
+                    "or batch."
+                )
         if isinstance(torso, MLP | CNN) and not self.plain.inputs:
             raise TriglotError(f"a network reads numbers, and there are none in {spec}.")
         if isinstance(torso, CNN):
@@ -305,12 +314,19 @@ class NetworkSpec:
                 heads[name] = value + rows - rows.mean(axis=1, keepdims=True)
         return heads
 
-    def normalized(self, normalization: str, *, inputs: bool = False) -> "NetworkSpec":
+    def normalized(
+        self, normalization: str, *, inputs: bool = False, after_activation: bool = False
+    ) -> "NetworkSpec":
         """Normalize the outputs of its layers, and its `inputs`; a table has none."""
         if isinstance(self.torso, Table):
             return self
-        how = {"normalization": normalization, "normalize_inputs": inputs}
-        return replace(self, torso=replace(self.torso, **how))
+        torso = replace(
+            self.torso,
+            normalization=normalization,
+            normalize_inputs=inputs,
+            normalize_after_activation=after_activation,
+        )
+        return replace(self, torso=torso)
 
     @property
     def layers(self) -> Layers:
