@@ -79,12 +79,10 @@ class CrossQ(rl.ActorCritic):
         wide = replace(config, hidden_sizes=config.critic_hidden_sizes)
         described = nn.soft_actor_critic(obs_spec, unit, config)
         described["critic"] = nn.soft_actor_critic(obs_spec, unit, wide)["critic"]
-        return {
-            name: spec.normalized("batch", inputs=True, after_activation=True)
-            if isinstance(spec, nn.NetworkSpec)
-            else spec
-            for name, spec in described.items()
-        }
+        for name in ("actor", "critic"):
+            spec = described[name].normalized("batch", inputs=True, after_activation=True)
+            described[name] = replace(spec, lecun_normal=True)
+        return described
 
     def followed(self, variables: dict[str, nn.Variables]) -> dict[str, nn.Variables]:
         """Follow nothing: there are no target networks."""

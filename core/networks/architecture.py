@@ -1,7 +1,7 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -12,7 +12,18 @@ from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, only_for
 from ..specs import Discrete, Spec
 from ..types import PyTree
-from .inputs import Convolution, Path, images, is_image, joined, paths, plain, plain_specs
+from .inputs import (
+    Convolution,
+    Path,
+    check_sizes,
+    images,
+    is_image,
+    joined,
+    listed,
+    paths,
+    plain,
+    plain_specs,
+)
 
 SQRT_2 = 2.0**0.5
 
@@ -96,8 +107,8 @@ class CNN:
         values = given if isinstance(given, tuple) else (given,)
         if len(values) not in (1, number):
             raise TriglotError(
-                f"{number} convolutions (channels {_listed(self.channels)}) take one {name} for "
-                f"all or {number}, got {len(values)}: {_listed(values)}."
+                f"{number} convolutions (channels {listed(self.channels)}) take one {name} for "
+                f"all or {number}, got {len(values)}: {listed(values)}."
             )
         return values if len(values) == number else values * number
 
@@ -211,6 +222,7 @@ class NetworkSpec:
       ensemble_size: members of an ensemble (`ensemble`), such as 2 for twin critics; 1 for none.
       noise: if given, all dense layers are noisy (`core.networks.noise`), and this is their noise
         at the start, such as 0.5.
+      lecun_normal: draw kernels as Flax does, from a truncated normal of variance 1 / inputs.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -219,6 +231,7 @@ class NetworkSpec:
     cell: RecurrentCell | None = None
     ensemble_size: int = 1
     noise: float | None = None
+    lecun_normal: bool = False
 
     def check(self) -> None:
         """Reject a torso that cannot read such observations; called when the network is built.
@@ -259,8 +272,8 @@ class NetworkSpec:
             self._check_images(torso)
 
     def _check_images(self, torso: CNN) -> None:
-        found = [pair for spec in self.inputs for pair in images(spec).items()]
-        if not found:
+        found = [images(spec) for spec in self.inputs]
+        if not any(found):
             raise TriglotError(f"a CNN reads [H, W, C] images, got {self.obs_spec}; use an MLP.")
         if torso.normalize_inputs and len(self.plain.paths) > 1:
             raise TriglotError(
@@ -268,23 +281,14 @@ class NetworkSpec:
                 f"{self.obs_spec}: use an algorithm that does not normalize them, or a custom "
                 "network."
             )
-        least = 1
-        for _, size, stride in reversed(torso.convolutions):
-            least = (least - 1) * stride + size
-        for name, image in found:
-            if min(image.shape[:2]) < least:
-                sizes = _listed(one.size for one in torso.convolutions)
-                strides = _listed(one.stride for one in torso.convolutions)
-                raise TriglotError(
-                    f"convolutions of size {sizes} and stride {strides} need images larger than "
-                    f"{least - 1}x{least - 1}, got {image.shape[:2]}{f' of {name!r}' * bool(name)}."
-                )
+        for image in found:
+            check_sizes(image, torso.convolutions)
 
     def with_library_initializers(self) -> "NetworkSpec":
         """Leave all layers' initializers to the library; a table and a `log_std` keep theirs."""
         torso = self.torso if isinstance(self.torso, Table) else replace(self.torso, scale=None)
         heads = tuple((name, replace(head, scale=None)) for name, head in self.heads)
-        return replace(self, torso=torso, heads=heads)
+        return replace(self, torso=torso, heads=heads, lecun_normal=False)
 
     def flat(self) -> "NetworkSpec":
         """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
@@ -454,10 +458,6 @@ class NetworkSpec:
         if not isinstance(self.obs_spec, Discrete):
             raise TriglotError(f"{self.obs_spec} cannot index a table.")
         return self.obs_spec.num_values
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 @dataclass(frozen=True, kw_only=True)
