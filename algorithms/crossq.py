@@ -79,10 +79,14 @@ class CrossQ(rl.ActorCritic):
         wide = replace(config, hidden_sizes=config.critic_hidden_sizes)
         described = nn.soft_actor_critic(obs_spec, unit, config)
         described["critic"] = nn.soft_actor_critic(obs_spec, unit, wide)["critic"]
-        for name in ("actor", "critic"):
-            spec = described[name].normalized("batch", inputs=True, after_activation=True)
-            described[name] = replace(spec, lecun_normal=True)
-        return described
+        normed = {
+            name: replace(
+                spec.normalized("batch", inputs=True, after_activation=True), lecun_normal=True
+            )
+            for name, spec in described.items()
+            if isinstance(spec, nn.NetworkSpec)
+        }
+        return described | normed
 
     def followed(self, variables: dict[str, nn.Variables]) -> dict[str, nn.Variables]:
         """Follow nothing: there are no target networks."""
