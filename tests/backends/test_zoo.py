@@ -146,6 +146,28 @@ def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
         jax.tree.map(np.testing.assert_array_equal, expected, found)
 
 
+def test_lecun_normal_draws_the_same_kernels_in_all_libraries() -> None:
+    specs = {
+        "mlp": NetworkSpec(Box((50,)), MLP((200,)), HEADS, noise=0.5, lecun_normal=True),
+        "cnn": NetworkSpec(Box((4, 4, 5)), CNN((200,), 3), HEADS, lecun_normal=True),
+    }
+    drawn = []
+    for backend in BACKENDS:
+        own = build(backend, specs)
+        assert own.codec is not None
+        drawn.append(own.codec.encode(own.init(KEY).params))
+        jax.tree.map(np.testing.assert_array_equal, drawn[0], drawn[-1])
+    for name, shape in {"mlp/torso/0/mu": (50, 200), "cnn/torso/0": (3, 3, 5, 200)}.items():
+        kernel, bias = (np.asarray(drawn[0][f"{name}/{leaf}"]) for leaf in ("kernel", "bias"))
+        assert kernel.shape == shape and not bias.any()
+        assert kernel.var() == pytest.approx(1.0 / np.prod(shape[:-1]), rel=0.05)
+        assert abs(kernel).max() * np.prod(shape[:-1]) ** 0.5 < 2.3  # truncated at two deviations
+    sigma = np.asarray(drawn[0]["mlp/torso/0/sigma/kernel"])
+    np.testing.assert_allclose(sigma, 0.5 / 50**0.5, rtol=1e-6)
+    own = build("linen", {"q": specs["cnn"].with_library_initializers()}).init(KEY).params
+    assert not np.array_equal(own["q"]["torso_0"]["kernel"], drawn[0]["cnn/torso/0/kernel"])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_noisy_layer_is_that_of_the_paper(backend: str) -> None:
     spec = NetworkSpec(Box((3,)), MLP(()), (("v", q_head(2)),), noise=0.5)
