@@ -108,7 +108,7 @@ def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> Non
     named = network.codec.encode(variables.params)
     p = {name.removeprefix("critic/"): np.asarray(array) for name, array in named.items()}
     inputs = jax.random.normal(KEY, (8, 2)), jax.random.uniform(KEY, (8, 1), minval=-1.0)
-    found, _ = network.apply(variables, {"critic": inputs}, train=True)
+    found, _ = network.apply(variables, inputs, train=True)
 
     def normalized(x: np.ndarray) -> np.ndarray:  # its scale is 1 and its bias 0 at the start
         return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3)
