@@ -77,8 +77,8 @@ class CNN:
     Attributes:
       channels: of the convolutions, one number each.
       kernel_size, stride: one number for all convolutions, or one each.
-      hidden_sizes, activation, scale, normalization, normalize_inputs,
-        normalize_after_activation: as those of an MLP.
+      hidden_sizes, activation, scale, normalization: as those of an MLP.
+      normalize_inputs, normalize_after_activation: likewise.
     """
 
     channels: tuple[int, ...] = (3,)
