@@ -2,9 +2,11 @@
 
 Source: Bhatt et al. 2024, "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater
 Sample Efficiency and Simplicity", https://arxiv.org/abs/1902.05605, section 3.
-Differences: batch normalization, as in the paper's text, where the authors' code renormalizes; it
-comes before the activations, with a momentum of 0.9902; a truncated episode bootstraps from its
-true last observation.
+Differences: plain batch normalization, which the authors' code has for its first 100,000 gradient
+steps and renormalizes afterwards; its momentum is 0.9902 instead of 0.99; Adam's decay is 0.5 for
+the temperature too, whose loss draws actions from the actor that has moved, by its running
+statistics; learning starts after 1,000 steps instead of 5,000, and each update takes 3 environment
+steps before its 3 gradient steps; a truncated episode bootstraps from its true last observation.
 """
 
 from dataclasses import dataclass, replace
@@ -61,7 +63,8 @@ class CrossQConfig(rl.ActorCriticConfig):
 class CrossQ(rl.ActorCritic):
     """The agent, for a bounded `Box` of float actions; it combines three networks.
 
-    They are those of `SAC`; `actor` and `critic` normalize their inputs and each layer by batches.
+    They are those of `SAC`; `actor` and `critic` normalize their inputs, and what each activation
+    returns, by batches; their kernels start as Flax draws them.
     """
 
     config: CrossQConfig = CrossQConfig()
@@ -79,12 +82,14 @@ class CrossQ(rl.ActorCritic):
         wide = replace(config, hidden_sizes=config.critic_hidden_sizes)
         described = nn.soft_actor_critic(obs_spec, unit, config)
         described["critic"] = nn.soft_actor_critic(obs_spec, unit, wide)["critic"]
-        return {
-            name: spec.normalized("batch", inputs=True)
-            if isinstance(spec, nn.NetworkSpec)
-            else spec
+        normed = {
+            name: replace(
+                spec.normalized("batch", inputs=True, after_activation=True), lecun_normal=True
+            )
             for name, spec in described.items()
+            if isinstance(spec, nn.NetworkSpec)
         }
+        return described | normed
 
     def followed(self, variables: dict[str, nn.Variables]) -> dict[str, nn.Variables]:
         """Follow nothing: there are no target networks."""

@@ -33,6 +33,7 @@ def build(
     from ..core.networks.architecture import Table
     from ..core.networks.combinators import combine, ensemble, transform_inputs, transform_outputs
     from .canonical import with_arithmetic
+    from .zoo.initializers import with_lecun_normal
 
     adapter = find(backend).load_adapter()
 
@@ -48,6 +49,7 @@ def build(
                 f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
                 f"{type(network).__name__}."
             )
+        network = with_lecun_normal(network) if plain.lecun_normal else network
         network = with_arithmetic(network, arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)

@@ -10,12 +10,12 @@ The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefi
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 
-from ..core.network import Network, Variables
+from ..core.network import Network
+from .zoo.initializers import redrawn
 
 LSTM = "an LSTM"
 SIMPLE_CELL = "a simple recurrent cell"
@@ -41,18 +41,7 @@ def match_initializers(network: Network) -> Network:
     https://proceedings.mlr.press/v37/jozefowicz15.html). Haiku's LSTM adds that 1 in its forward
     pass.
     """
-    codec = network.require_codec("cell cannot be initialized")
-
-    def init(key: jax.Array) -> Variables:
-        own_key, cell_key = jax.random.split(key)
-        variables = network.init(own_key)
-        named = codec.encode(variables.params)
-        names = [name for name in sorted(named) if name.startswith("cell/")]
-        keys = jax.random.split(cell_key, len(names))
-        drawn = {n: _draw(n, named[n], k) for n, k in zip(names, keys, strict=True)}
-        return Variables(params=codec.decode({**named, **drawn}), state=variables.state)
-
-    return replace(network, init=init)
+    return redrawn(network, lambda name: name.startswith("cell/"), _draw)
 
 
 def _draw(name: str, array: jax.Array, key: jax.Array) -> jax.Array:

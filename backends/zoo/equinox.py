@@ -158,9 +158,11 @@ class TorsoAndHeads(eqx.Module):
         return outputs if state is None else (outputs, moved)
 
     def _activated(self, features: jax.Array, index: int, state: Any) -> tuple[jax.Array, Any]:
+        is_last = self.spec.layers.normalize_after_activation
+        features = self.activation(features) if is_last else features
         if self.norm:
             features, state = _normalized(self.norm[index], features, state)
-        return self.activation(features), state
+        return features if is_last else self.activation(features), state
 
 
 def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import haiku as hk
@@ -19,7 +20,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
-from .lifting import values_of
+from .lifting import activated, values_of
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
@@ -73,7 +74,6 @@ class _Layers:
 
     def torso(self, parts: Sequence[jax.Array]) -> jax.Array:
         torso = self.spec.layers
-        activation = getattr(jax.nn, torso.activation)
         init = _initializer(torso.scale)
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
@@ -83,16 +83,21 @@ class _Layers:
                 convolution = hk.Conv2D(
                     width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
                 )
-                features = activation(self._norm(convolution(features), index))
+                features = self._activated(convolution(features), index)
             flat.append(hk.Flatten()(features))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}")
-            features = activation(self._norm(features, index))
+            features = self._activated(features, index)
         return features
 
     def heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
+
+    def _activated(self, features: jax.Array, index: int) -> jax.Array:
+        torso = self.spec.layers
+        activation = getattr(jax.nn, torso.activation)
+        return activated(torso, features, activation, partial(self._norm, place=index))
 
     def _norm(self, features: jax.Array, place: int | str) -> jax.Array:
         kind, name = self.spec.layers.normalization, f"norm_{place}"

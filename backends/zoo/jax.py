@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -26,7 +27,7 @@ from ..layers import listed
 from ..layers.rules import DENSE
 from ..naming import normalize_separators
 from .initializers import kernel_initializer
-from .lifting import inputs_of, values_of
+from .lifting import activated, inputs_of, values_of
 
 Arrays: TypeAlias = dict[str, jax.Array]
 Read: TypeAlias = Callable[[str, tuple[int, ...], Initializer], jax.Array]
@@ -131,19 +132,18 @@ class _Layers:
 
     def _torso(self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array]) -> jax.Array:
         torso = self.spec.layers
-        activation = getattr(jax.nn, torso.activation)
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
                 features = self._norm(features, "norm/input")
             for index, one in enumerate(path.convolutions, path.first):
                 features = self._convolution(features, one, torso.scale, f"torso_{index}")
-                features = activation(self._norm(features, f"norm/{index}"))
+                features = self._activated(features, index)
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
-            features = activation(self._norm(features, f"norm/{index}"))
+            features = self._activated(features, index)
         return features
 
     def _convolution(
@@ -179,6 +179,11 @@ class _Layers:
         before, after = of_layer(noise, name, features.shape[-1])
         mean = self._linear(features, size, init, zeros, f"{name}/mu")
         return mean + after * self._linear(before * features, size, sigma, sigma, f"{name}/sigma")
+
+    def _activated(self, features: jax.Array, index: int) -> jax.Array:
+        torso = self.spec.layers
+        activation = getattr(jax.nn, torso.activation)
+        return activated(torso, features, activation, partial(self._norm, name=f"norm/{index}"))
 
     def _norm(self, features: jax.Array, name: str) -> jax.Array:
         kind, shape = self.spec.layers.normalization, (features.shape[-1],)

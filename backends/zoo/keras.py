@@ -1,6 +1,7 @@
 """Keras's zoo: networks built from a `NetworkSpec`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -20,6 +21,7 @@ from ...core.networks.architecture import (
 from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from ..calling import arguments
+from .lifting import activated
 
 # What a user may have set otherwise for all layers.
 HOW: Any = {"dtype": "float32"}
@@ -80,8 +82,10 @@ class TorsoAndHeads(keras.Layer):
         return self._heads(features, noise), carry
 
     def _activated(self, features: Any, index: int, training: bool) -> Any:
-        features = self.norm[index](features, training=training) if self.norm else features
-        return self.activation(features)
+        if not self.norm:
+            return self.activation(features)
+        norm = partial(self.norm[index], training=training)
+        return activated(self.spec.layers, features, self.activation, norm)
 
     def _heads(self, features: Any, noise: Mapping[str, jax.Array]) -> dict[str, Any]:
         def value(name: str, head: Head) -> Any:

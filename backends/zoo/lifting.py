@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.network import Network, Statistics, Variables
-from ...core.networks.architecture import Head, NetworkSpec
+from ...core.networks.architecture import Head, Layers, NetworkSpec
 from ...core.networks.noise import draw_noise
 from ...core.specs import Box, Dict
 from ..calling import Inputs, arguments
@@ -36,6 +36,15 @@ def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
         return dense(head.size)
     advantage = dense(head.size, "_advantage")
     return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+def activated(
+    torso: Layers, features: Any, activation: Callable[[Any], Any], norm: Callable[[Any], Any]
+) -> Any:
+    """Apply a layer's activation and its normalization, in the torso's order."""
+    if torso.normalize_after_activation:
+        return norm(activation(features))
+    return activation(norm(features))
 
 
 def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:

@@ -1,6 +1,7 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -20,7 +21,7 @@ from ...core.networks.architecture import (
 from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
-from .lifting import values_of
+from .lifting import activated, values_of
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -61,7 +62,6 @@ class TorsoAndHeads(nn.Module):
         self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array], train: bool
     ) -> jax.Array:
         torso = self.spec.layers
-        activation = getattr(nn, torso.activation)
         init = kernel_initializer(torso.scale, default_kernel_init)
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
@@ -76,13 +76,18 @@ class TorsoAndHeads(nn.Module):
                     kernel_init=init,
                     name=f"torso_{index}",
                 )
-                features = activation(self._norm(convolution(features), index, train))
+                features = self._activated(convolution(features), index, train)
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
-            features = activation(self._norm(features, index, train))
+            features = self._activated(features, index, train)
         return features
+
+    def _activated(self, features: jax.Array, index: int, train: bool) -> jax.Array:
+        torso = self.spec.layers
+        activation, norm = getattr(nn, torso.activation), partial(self._norm, place=index)
+        return activated(torso, features, activation, partial(norm, train=train))
 
     def _norm(self, features: jax.Array, place: int | str, train: bool) -> jax.Array:
         kind, name = self.spec.layers.normalization, f"norm_{place}"

@@ -21,6 +21,7 @@ from ...core.networks.architecture import (
 from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
+from .lifting import activated
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -86,7 +87,9 @@ class TorsoAndHeads(nnx.Module):
         return self._heads(features, noise), carry
 
     def _activated(self, features: jax.Array, index: int) -> jax.Array:
-        return self.activation(self.norm[index](features) if self.norm else features)
+        if not self.norm:
+            return self.activation(features)
+        return activated(self.spec.layers, features, self.activation, self.norm[index])
 
     def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         outputs = {

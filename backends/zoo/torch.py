@@ -22,7 +22,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.noise import of_layer, sigma_start
-from .lifting import values_of
+from .lifting import activated, values_of
 
 Noise = Mapping[str, Any]
 
@@ -134,18 +134,20 @@ class TorsoAndHeads(nn.Module):
             for index in path.indices:
                 convolution = self.get_submodule(f"torso_{index}")
                 features = convolution(features.movedim(-1, 1)).movedim(1, -1)
-                features = self.activation(self._normalized(features, index))
+                features = self._activated(features, index)
             flat.append(features.flatten(1))
         features = flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
         for index, _ in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._apply_dense(f"torso_{index}", features, noise)
-            features = self.activation(self._normalized(features, index))
+            features = self._activated(features, index)
         return features
 
-    def _normalized(self, features: Any, index: int) -> Any:
-        if self.spec.layers.normalization == "none":
-            return features
-        return self.get_submodule(f"norm_{index}")(features)
+    def _activated(self, features: Any, index: int) -> Any:
+        torso = self.spec.layers
+        if torso.normalization == "none":
+            return self.activation(features)
+        norm = self.get_submodule(f"norm_{index}")
+        return activated(torso, features, self.activation, norm)
 
     def _apply_dense(self, name: str, features: Any, noise: Noise) -> Any:
         layer = self.get_submodule(name)

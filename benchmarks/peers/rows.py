@@ -303,7 +303,8 @@ ROWS: Mapping[str, Row] = {
         },
         peers=("SBX",),
         differences=(
-            "SBX normalizes after the activations and renormalizes, triglot normalizes before them",
+            "the temperature's Adam averages with 0.5 in triglot, with 0.9 in SBX; its loss draws "
+            "actions again in triglot, SBX takes those of the actor's loss",
             "SBX takes its first 306 steps before the clock starts, which are counted for both",
         ),
     ),

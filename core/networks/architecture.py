@@ -1,7 +1,7 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -12,7 +12,18 @@ from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, only_for
 from ..specs import Discrete, Spec
 from ..types import PyTree
-from .inputs import Convolution, Path, images, is_image, joined, paths, plain, plain_specs
+from .inputs import (
+    Convolution,
+    Path,
+    check_sizes,
+    images,
+    is_image,
+    joined,
+    listed,
+    paths,
+    plain,
+    plain_specs,
+)
 
 SQRT_2 = 2.0**0.5
 
@@ -40,6 +51,7 @@ class MLP:
         https://arxiv.org/abs/1607.06450), or `batch` (Ioffe and Szegedy 2015,
         https://arxiv.org/abs/1502.03167), by running statistics except in training.
       normalize_inputs: whether the inputs are normalized alike.
+      normalize_after_activation: normalize what the activations return, not what they read.
     """
 
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -47,6 +59,7 @@ class MLP:
     scale: float | None = SQRT_2
     normalization: str = "none"
     normalize_inputs: bool = False
+    normalize_after_activation: bool = False
 
     # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
@@ -64,7 +77,8 @@ class CNN:
     Attributes:
       channels: of the convolutions, one number each.
       kernel_size, stride: one number for all convolutions, or one each.
-      hidden_sizes, activation, scale, normalization, normalize_inputs: as those of an MLP.
+      hidden_sizes, activation, scale, normalization: as those of an MLP.
+      normalize_inputs, normalize_after_activation: likewise.
     """
 
     channels: tuple[int, ...] = (3,)
@@ -75,6 +89,7 @@ class CNN:
     stride: PerLayer = 1
     normalization: str = "none"
     normalize_inputs: bool = False
+    normalize_after_activation: bool = False
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -92,8 +107,8 @@ class CNN:
         values = given if isinstance(given, tuple) else (given,)
         if len(values) not in (1, number):
             raise TriglotError(
-                f"{number} convolutions (channels {_listed(self.channels)}) take one {name} for "
-                f"all or {number}, got {len(values)}: {_listed(values)}."
+                f"{number} convolutions (channels {listed(self.channels)}) take one {name} for "
+                f"all or {number}, got {len(values)}: {listed(values)}."
             )
         return values if len(values) == number else values * number
 
@@ -207,6 +222,7 @@ class NetworkSpec:
       ensemble_size: members of an ensemble (`ensemble`), such as 2 for twin critics; 1 for none.
       noise: if given, all dense layers are noisy (`core.networks.noise`), and this is their noise
         at the start, such as 0.5.
+      lecun_normal: draw kernels as Flax does, from a truncated normal of variance 1 / inputs.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -215,6 +231,7 @@ class NetworkSpec:
     cell: RecurrentCell | None = None
     ensemble_size: int = 1
     noise: float | None = None
+    lecun_normal: bool = False
 
     def check(self) -> None:
         """Reject a torso that cannot read such observations; called when the network is built.
@@ -244,14 +261,19 @@ class NetworkSpec:
                     "inputs are normalized as the layers are: choose the normalization layer or "
                     "batch."
                 )
+            if torso.normalize_after_activation and torso.normalization == "none":
+                raise TriglotError(
+                    "nothing is normalized after the activations: choose the normalization layer "
+                    "or batch."
+                )
         if isinstance(torso, MLP | CNN) and not self.plain.inputs:
             raise TriglotError(f"a network reads numbers, and there are none in {spec}.")
         if isinstance(torso, CNN):
             self._check_images(torso)
 
     def _check_images(self, torso: CNN) -> None:
-        found = [pair for spec in self.inputs for pair in images(spec).items()]
-        if not found:
+        found = [images(spec) for spec in self.inputs]
+        if not any(found):
             raise TriglotError(f"a CNN reads [H, W, C] images, got {self.obs_spec}; use an MLP.")
         if torso.normalize_inputs and len(self.plain.paths) > 1:
             raise TriglotError(
@@ -259,23 +281,14 @@ class NetworkSpec:
                 f"{self.obs_spec}: use an algorithm that does not normalize them, or a custom "
                 "network."
             )
-        least = 1
-        for _, size, stride in reversed(torso.convolutions):
-            least = (least - 1) * stride + size
-        for name, image in found:
-            if min(image.shape[:2]) < least:
-                sizes = _listed(one.size for one in torso.convolutions)
-                strides = _listed(one.stride for one in torso.convolutions)
-                raise TriglotError(
-                    f"convolutions of size {sizes} and stride {strides} need images larger than "
-                    f"{least - 1}x{least - 1}, got {image.shape[:2]}{f' of {name!r}' * bool(name)}."
-                )
+        for image in found:
+            check_sizes(image, torso.convolutions)
 
     def with_library_initializers(self) -> "NetworkSpec":
         """Leave all layers' initializers to the library; a table and a `log_std` keep theirs."""
         torso = self.torso if isinstance(self.torso, Table) else replace(self.torso, scale=None)
         heads = tuple((name, replace(head, scale=None)) for name, head in self.heads)
-        return replace(self, torso=torso, heads=heads)
+        return replace(self, torso=torso, heads=heads, lecun_normal=False)
 
     def flat(self) -> "NetworkSpec":
         """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
@@ -305,12 +318,19 @@ class NetworkSpec:
                 heads[name] = value + rows - rows.mean(axis=1, keepdims=True)
         return heads
 
-    def normalized(self, normalization: str, *, inputs: bool = False) -> "NetworkSpec":
+    def normalized(
+        self, normalization: str, *, inputs: bool = False, after_activation: bool = False
+    ) -> "NetworkSpec":
         """Normalize the outputs of its layers, and its `inputs`; a table has none."""
         if isinstance(self.torso, Table):
             return self
-        how = {"normalization": normalization, "normalize_inputs": inputs}
-        return replace(self, torso=replace(self.torso, **how))
+        torso = replace(
+            self.torso,
+            normalization=normalization,
+            normalize_inputs=inputs,
+            normalize_after_activation=after_activation,
+        )
+        return replace(self, torso=torso)
 
     @property
     def layers(self) -> Layers:
@@ -438,10 +458,6 @@ class NetworkSpec:
         if not isinstance(self.obs_spec, Discrete):
             raise TriglotError(f"{self.obs_spec} cannot index a table.")
         return self.obs_spec.num_values
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What the default networks read: arrays, of which images are read by convolutions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -118,6 +118,30 @@ def plain(spec: Spec, value: Any, *, with_images: bool) -> Iterator[jax.Array]:
             rest.append(vector(leaf, array))
     if rest:
         yield concatenated(rest)
+
+
+def check_sizes(found: Mapping[str, Box], convolutions: Sequence[Convolution]) -> None:
+    """Check that images are large enough for convolutions without padding.
+
+    Raises:
+      TriglotError: if one is not.
+    """
+    least = 1
+    for _, size, stride in reversed(convolutions):
+        least = (least - 1) * stride + size
+    for name, image in found.items():
+        if min(image.shape[:2]) < least:
+            sizes = listed(one.size for one in convolutions)
+            strides = listed(one.stride for one in convolutions)
+            raise TriglotError(
+                f"convolutions of size {sizes} and stride {strides} need images larger than "
+                f"{least - 1}x{least - 1}, got {image.shape[:2]}{f' of {name!r}' * bool(name)}."
+            )
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Join numbers for a message."""
+    return ", ".join(map(str, numbers))
 
 
 def concatenated(arrays: Sequence[jax.Array]) -> jax.Array:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.algorithms.toy_actor_critics import (
     ACTIONS,
@@ -96,6 +97,43 @@ def test_the_actor_reads_critics_by_their_running_statistics() -> None:
     expected = np.mean(TEMPERATURE * log_prob - np.min([w * seen for w in WEIGHTS], axis=0))
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(metrics["entropy"], -np.mean(log_prob), rtol=1e-5)
+
+
+def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> None:
+    config = CrossQConfig(critic_hidden_sizes=(6, 5))
+    described = CrossQ.networks(Box((2,)), ACTIONS, config)
+    network = build("linen", {"critic": described["critic"]})
+    variables = network.init(jax.random.key(0))
+    assert network.codec is not None
+    named = network.codec.encode(variables.params)
+    p = {name.removeprefix("critic/"): np.asarray(array) for name, array in named.items()}
+    inputs = jax.random.normal(KEY, (8, 2)), jax.random.uniform(KEY, (8, 1), minval=-1.0)
+    found, _ = network.apply(variables, inputs, train=True)
+
+    def normalized(x: np.ndarray) -> np.ndarray:  # its scale is 1 and its bias 0 at the start
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3)
+
+    for member in range(2):
+        x = normalized(np.concatenate(inputs, axis=-1))
+        for layer in ("torso/0", "torso/1"):
+            x = x @ p[f"{layer}/kernel"][member] + p[f"{layer}/bias"][member]
+            x = normalized(np.maximum(x, 0.0))
+        expected = (x @ p["head/q/kernel"][member] + p["head/q/bias"][member])[:, 0]
+        np.testing.assert_allclose(found["critic"]["q"][member], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_kernels_start_as_in_the_authors_code() -> None:
+    """Flax's initializer of dense layers, which the authors leave as it is, in every layer."""
+    config = CrossQConfig(hidden_sizes=(400, 300), critic_hidden_sizes=(400, 300))
+    network = build("linen", CrossQ.networks(Box((20,)), ACTIONS, config))
+    assert network.codec is not None
+    named = network.codec.encode(network.init(jax.random.key(0)).params)
+    for part, own, heads in (("actor", 20, ("mean", "log/std")), ("critic", 21, ("q",))):
+        inputs = {"torso/0": own, "torso/1": 400, **{f"head/{head}": 300 for head in heads}}
+        for layer, number in inputs.items():
+            kernel = np.asarray(named[f"{part}/{layer}/kernel"])
+            assert kernel.shape[-2] == number
+            assert kernel.std() == pytest.approx(number**-0.5, rel=0.15), layer
 
 
 def test_one_update_moves_the_statistics_of_all_networks_and_has_no_targets() -> None:

@@ -97,10 +97,18 @@ def test_a_network_is_built_without_compiling(backend: str) -> None:
     assert len(compiled) == 1
 
 
+TORSOS = {"mlp": MLP_LAYERS, "cnn": CNN_LAYERS}
 LAYERS = {
     f"{kind} {name}": (torso if kind == "noisy" else normed(torso, kind), noise)
     for kind, noise in (("layer", None), ("batch", None), ("noisy", 0.5))
-    for name, torso in (("mlp", MLP_LAYERS), ("cnn", CNN_LAYERS))
+    for name, torso in TORSOS.items()
+} | {
+    f"{kind} after activations, {name}": (
+        replace(normed(torso, kind), normalize_after_activation=True),
+        None,
+    )
+    for kind in ("layer", "batch")
+    for name, torso in TORSOS.items()
 }
 
 
@@ -138,6 +146,28 @@ def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
         jax.tree.map(np.testing.assert_array_equal, expected, found)
 
 
+def test_lecun_normal_draws_the_same_kernels_in_all_libraries() -> None:
+    specs = {
+        "mlp": NetworkSpec(Box((50,)), MLP((200,)), HEADS, noise=0.5, lecun_normal=True),
+        "cnn": NetworkSpec(Box((4, 4, 5)), CNN((200,), 3), HEADS, lecun_normal=True),
+    }
+    drawn = []
+    for backend in BACKENDS:
+        own = build(backend, specs)
+        assert own.codec is not None
+        drawn.append(own.codec.encode(own.init(KEY).params))
+        jax.tree.map(np.testing.assert_array_equal, drawn[0], drawn[-1])
+    for name, shape in {"mlp/torso/0/mu": (50, 200), "cnn/torso/0": (3, 3, 5, 200)}.items():
+        kernel, bias = (np.asarray(drawn[0][f"{name}/{leaf}"]) for leaf in ("kernel", "bias"))
+        assert kernel.shape == shape and not bias.any()
+        assert kernel.var() == pytest.approx(1.0 / np.prod(shape[:-1]), rel=0.05)
+        assert abs(kernel).max() * np.prod(shape[:-1]) ** 0.5 < 2.3  # truncated at two deviations
+    sigma = np.asarray(drawn[0]["mlp/torso/0/sigma/kernel"])
+    np.testing.assert_allclose(sigma, 0.5 / 50**0.5, rtol=1e-6)
+    own = build("linen", {"q": specs["cnn"].with_library_initializers()}).init(KEY).params
+    assert not np.array_equal(own["q"]["torso_0"]["kernel"], drawn[0]["cnn/torso/0/kernel"])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_noisy_layer_is_that_of_the_paper(backend: str) -> None:
     spec = NetworkSpec(Box((3,)), MLP(()), (("v", q_head(2)),), noise=0.5)
@@ -170,8 +200,9 @@ def test_noise_has_the_signed_root_of_a_normal_number() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_layer_normalization_by_hand(backend: str) -> None:
-    torso = MLP((4,), "relu", normalization="layer")
+@pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
+def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:
+    torso = MLP((4,), "relu", normalization="layer", normalize_after_activation=is_last)
     spec = NetworkSpec(Box((3,)), torso, (("v", q_head(2)),))
     own = build(backend, {"q": spec})
     variables, obs = perturbed(own), np.asarray(observations(torso))
@@ -179,9 +210,13 @@ def test_layer_normalization_by_hand(backend: str) -> None:
     named = {
         n.removeprefix("q/"): np.asarray(a) for n, a in own.codec.encode(variables.params).items()
     }
+
+    def normalized(x: np.ndarray) -> np.ndarray:
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + LAYER_NORM_EPSILON)
+        return x * named["norm/0/scale"] + named["norm/0/bias"]
+
     x = obs @ named["torso/0/kernel"] + named["torso/0/bias"]
-    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + LAYER_NORM_EPSILON)
-    x = np.maximum(x * named["norm/0/scale"] + named["norm/0/bias"], 0.0)
+    x = normalized(np.maximum(x, 0.0)) if is_last else np.maximum(normalized(x), 0.0)
     expected = x @ named["head/v/kernel"] + named["head/v/bias"]
     found = own.apply(variables, jnp.asarray(obs))[0]["q"]["v"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -254,6 +289,10 @@ def test_ensembles_and_frozen_networks_keep_statistics() -> None:
         (
             NetworkSpec(Box((3,)), MLP(normalize_inputs=True), HEADS),
             "inputs are normalized as the layers are",
+        ),
+        (
+            NetworkSpec(Box((3,)), MLP(normalize_after_activation=True), HEADS),
+            "nothing is normalized after the activations: choose the normalization layer or batch",
         ),
         (NetworkSpec(Discrete(3), Table(), HEADS, noise=0.5), "noisy layers are dense ones"),
         (
