@@ -12,10 +12,11 @@ import jax
 import numpy as np
 from jax.custom_batching import sequential_vmap
 
-from ..core.errors import require, user_error_context
+from ..core.errors import require
 from ..core.specs import Box, Discrete
 from . import adapting
-from .adapting import Adapted, Adapter
+from .adapting import NEVER, Adapted, Adapter
+from .adapting.options import building
 
 _NAMES = (
     "Craftax-Symbolic-v1",
@@ -23,7 +24,6 @@ _NAMES = (
     "Craftax-Classic-Symbolic-v1",
     "Craftax-Classic-Pixels-v1",
 )
-_NEVER = 2**31 - 1  # steps
 
 
 def names() -> list[str]:
@@ -60,8 +60,8 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         name, options, env.default_params, env.default_static_params()
     )
     limit = params.max_timesteps
-    params = replace(params, max_timesteps=_NEVER)  # so that Craftax's end is the task's end
-    with user_error_context(f"{name} cannot be built with {options}"):
+    params = replace(params, max_timesteps=NEVER)  # so that Craftax's end is the task's end
+    with building(name, options):
         env = type(env)(static)
         obs, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
 

@@ -3,19 +3,18 @@
 Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import TriglotError, require, user_error_context
+from ..core.errors import TriglotError, require
 from ..core.host_environment import Arrays
-from ..core.specs import Dict
+from .adapting import NEVER
 from .adapting.host import GymnasiumVector, HostAdapted, replaced
 from .adapting.importing import without_warning
-from .adapting.options import check_given, check_name
-from .adapting.spaces import as_declared, channels_last, map_leaves, spec_from_space
+from .adapting.options import building, check_given, check_name
+from .adapting.spaces import as_declared, channels_last, spec_from_space
 
 # Supported families of tasks. The others are for several players, have spaces without a spec, or
 # end episodes at a time limit that EnvPool does not report.
@@ -34,7 +33,6 @@ _REASON = (
     f"by themselves; supported are {', '.join(_FAMILIES)}"
 )
 _PRECISION = ".*precision lowered"  # Gymnasium's warning about bounds
-_UNLIMITED = 2**31 - 1
 
 
 def names() -> list[str]:
@@ -55,22 +53,17 @@ def make(name: str, **options: Any) -> "EnvPool":
       TriglotError: if the task or an option is unknown, or a file or library is missing.
     """
     full_name, registry = f"envpool:{name}", _registry()
-    families = {task: _family(task) for task in registry.specs}
-    reasons = {task: _REASON.format(of) for task, of in families.items() if of not in _FAMILIES}
+    others = registry.specs.keys() - set(names())
+    reasons = {task: _REASON.format(_family(task)) for task in others}
     check_name("envpool", name, names(), reasons)
-    given = f" with {options}" if options else ""
-    with without_warning(_PRECISION), user_error_context(f"{full_name} cannot be built{given}"):
+    with without_warning(_PRECISION), building(full_name, options):
         default = registry.make_spec(name).config
         known = {key: getattr(default, key) for key in default._fields if key not in _RESERVED}
         pairs = check_given(full_name, options, known)
         spec = registry.make_spec(name, **options)
-        obs_spec, action_spec = (
-            map_leaves(channels_last, spec_from_space(space), into=Dict)
-            for space in (spec.gymnasium_observation_space, spec.gymnasium_action_space)
-        )
-    limit = spec.config.max_episode_steps
-    time_limit = limit if 0 < limit < _UNLIMITED else None
-    return EnvPool(name, pairs, obs_spec, action_spec, time_limit)
+        obs_spec = channels_last(spec_from_space(spec.gymnasium_observation_space))
+        action_spec = spec_from_space(spec.gymnasium_action_space)
+    return EnvPool("envpool", name, pairs, obs_spec, action_spec, spec.config.max_episode_steps)
 
 
 @dataclass(frozen=True)
@@ -80,11 +73,10 @@ class EnvPool(HostAdapted):
     Images have their channels last, and stay bytes. Stacked frames are channels.
 
     Attributes:
-      time_limit: steps after which an episode is truncated; None if there is no limit.
+      time_limit: steps after which an episode is truncated; 0 if EnvPool has none or an own one.
     """
 
-    suite = "envpool"
-    time_limit: int | None
+    time_limit: int
     milliseconds = 60  # of a frame: about an Atari game's, whose frames are skipped by 4
 
     def open(self, num_envs: int) -> "EnvPoolVector":
@@ -123,40 +115,36 @@ class EnvPoolVector(GymnasiumVector):
         """
         super().__init__(env, None, resets=resets)
         self._options = {**dict(env.options), **options, "num_envs": num_envs}
-        self._limit = math.inf if env.time_limit is None else env.time_limit
-        if env.time_limit is not None:
+        self._limit = env.time_limit
+        if self._limit > 0:
             # EnvPool calls a termination at the limit a truncation. One step more, and its flag
             # is that of the task alone; `advance` counts the steps.
-            self._options["max_episode_steps"] = env.time_limit + 1
+            self._options["max_episode_steps"] = min(self._limit + 1, NEVER)
         self._steps = np.zeros(num_envs, np.int64)
 
     def reset(self, seed: int) -> Arrays:
-        words = np.random.SeedSequence(seed).generate_state(len(self._steps))
-        seeds = (words >> 1).tolist()  # EnvPool's are int32
+        # EnvPool's seeds are int32.
+        seeds = np.random.SeedSequence(seed).generate_state(len(self._steps)) >> 1
         self._steps[:] = 0
         with without_warning(_PRECISION):
-            make = _registry().make
-            self._vector = make(self._env.env_id, env_type="gymnasium", seed=seeds, **self._options)
+            self._vector = _registry().make_gymnasium(self._env.env_id, seed=seeds, **self._options)
             return self.read(self._vector.reset()[0])
 
     def advance(self, action: np.ndarray) -> tuple[Any, ...]:
         """Take a step of EnvPool, and truncate at the time limit."""
         obs, reward, terminated, truncated, info = self._vector.step(action)
         self._steps += 1
-        return obs, reward, terminated, truncated | (self._steps >= self._limit), info
+        return obs, reward, terminated, truncated | (self._steps == self._limit), info
 
     def read(self, obs: Any) -> Arrays:
         """Convert observations to the spec's dtypes, and images to channels last."""
-        return map_leaves(as_declared, self._env.obs_spec, obs)
+        return as_declared(self._env.obs_spec, obs)
 
     def renew(self, obs: Arrays, done: np.ndarray, info: Any) -> tuple[Arrays, Arrays]:
         """Reset ended environments by their ids."""
         self._steps[done] = 0
         starts, info = self._vector.reset(np.flatnonzero(done).astype(np.int32))
         return obs, replaced(obs, info["env_id"], self.read(starts))
-
-    def close(self) -> None:
-        self._vector = None  # its threads end with it
 
 
 def _registry() -> Any:

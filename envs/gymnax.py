@@ -16,7 +16,7 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Spec
 from . import adapting
 from .adapting import Adapted, Adapter
-from .adapting.options import arguments, check_given
+from .adapting.options import arguments, building, check_given
 from .adapting.spaces import as_returned, spec_from_space
 from .gif import figure_frames, without_window, write_gif
 
@@ -62,7 +62,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     of_class, of_params = arguments(type(env)), vars(defaults)
     check_given(name, given, of_class | of_params)
     of_constructor = {n: given[n] for n in given.keys() & of_class.keys()}
-    with user_error_context(f"{name} cannot be built with {of_constructor}"):
+    with building(name, of_constructor):
         env, defaults = gymnax.make(env_id, **of_constructor)
     changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & of_params.keys()}
     params = defaults.replace(**changed)

@@ -13,10 +13,11 @@ import jax
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import check_known, require, user_error_context
+from ..core.errors import check_known, require
 from ..core.specs import Box, Discrete
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
+from .adapting.options import building
 
 SIZES = (11, 6, 4)  # kinds of objects, colours, states
 PLANES = {"planes": "symbolic", "planes_first_person": "symbolic_first_person"}
@@ -104,7 +105,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         image = np.asarray(navix.observations.rgb(timestep.state.replace(cache=cache)))
         return image.repeat(4, axis=0).repeat(4, axis=1)
 
-    with user_error_context(f"{name} cannot be built with {options}"):
+    with building(name, options):
         returned = jax.eval_shape(env.reset, jax.random.key(0)).observation
     plain = Box(returned.shape, str(returned.dtype), 0, 255)
     return Adapter(

@@ -5,17 +5,18 @@ https://github.com/google-deepmind/mujoco_playground, version 0.2.
 """
 
 import subprocess
-import warnings
 from collections.abc import Hashable
 from types import ModuleType
 from typing import Any
 
 import jax
 
-from ..core.errors import TriglotError, check_known, require, user_error_context
+from ..core.errors import TriglotError, check_known, require
 from ..core.specs import Box
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
+from .adapting.importing import without_warning
+from .adapting.options import building
 from .adapting.viewer import write_page
 
 # What an agent may read where there are several observations; the others are for critics.
@@ -60,7 +61,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     check_values(name, options, numbers)
     check_known(f"impl of {name}", str(options["impl"]), ("jax", "warp"))
     try:
-        with user_error_context(f"{name} cannot be built with {options}"):
+        with building(name, options):
             env = registry.load(env_name, config_overrides=options)
             started = jax.eval_shape(env.reset, jax.random.key(0))
     except subprocess.CalledProcessError:
@@ -78,7 +79,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
 
     def draw(states: list[Any], path: str) -> None:
         load_model = require("brax.io.mjcf", "playground").load_model
-        with warnings.catch_warnings(action="ignore"):  # brax recommends Playground
+        with without_warning():  # brax recommends Playground
             system = load_model(env.mj_model)
         bodies = [(state.data.xpos[1:], state.data.xquat[1:]) for state in states]
         write_page(path, name, system, bodies, float(env.dt))

@@ -19,6 +19,7 @@ from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
 from . import adapting
 from .adapting import Adapted, Adapter
+from .adapting.options import building
 
 OBSERVATIONS = ("planes", "symbolic")
 SIZES = (13, 12)  # tiles and colours
@@ -89,7 +90,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
 
     types = require("xminigrid.types", "xminigrid")
     render = require("xminigrid.rendering.rgb_render", "xminigrid").render
-    with user_error_context(f"{name} cannot be built with {options}"):
+    with building(name, options):
         shape = env.observation_shape(params)
         jax.eval_shape(reset, jax.random.key(0))
     symbolic = Box(shape, "uint8", 0, max(SIZES) - 1)

@@ -21,6 +21,7 @@ from .trees import as_numpy, strong, unstacked
 
 __all__ = [
     "AGENT",
+    "NEVER",
     "STEPS",
     "Adapted",
     "Adapter",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 AGENT = 0  # the number of the agent's player in a game of several
+NEVER = 2**31 - 1  # steps, of a library's time limit that is not to be reached
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,13 +21,14 @@ class HostAdapted:
     """An environment of a library that is stepped in Python; a suite's class opens it.
 
     Attributes:
+      suite: the suite's name.
       env_id: the environment's name in the suite.
       options: of the suite's `make`, as sorted pairs.
       obs_spec: spec of one environment's observation, with JAX's dtypes.
       action_spec: spec of one environment's action, with JAX's dtypes.
     """
 
-    suite: ClassVar[str]
+    suite: str
     env_id: str
     options: Options
     obs_spec: Spec
@@ -82,7 +83,9 @@ class GymnasiumVector:
         return HostStep.of(reward, terminated, truncated, next_obs, obs)
 
     def close(self) -> None:
-        self._vector.close()
+        vector, self._vector = self._vector, None  # a library's threads may end with its object
+        if vector is not None:
+            vector.close()
 
     def frame(self) -> np.ndarray:
         try:

@@ -28,8 +28,8 @@ def unused(*modules: str) -> Iterator[None]:
 
 
 @contextmanager
-def without_warning(message: str) -> Iterator[None]:
-    """Hide a library's warnings that begin with a message, a regular expression."""
+def without_warning(message: str = "") -> Iterator[None]:
+    """Hide a library's warnings that begin with a message, a regular expression; or all."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message)
         yield

@@ -9,13 +9,20 @@ the same distribution, but another key gives each of them.
 import jax
 import jax.numpy as jnp
 
+from ...core.hyper import check_count
+
 
 def divide(key: jax.Array, num_rows: int, num_cols: int) -> jax.Array:
     """Draw the walls of a maze, bool `[num_rows, num_cols]`.
 
     Chambers are divided until each is one cell wide or high. A wall crosses the longer side at an
     odd distance from the chamber's corner and has one passage at an even distance.
+
+    Raises:
+      TriglotError: if a side is shorter than 2.
     """
+    for name, size in (("num_rows", num_rows), ("num_cols", num_cols)):
+        check_count(f"{name} of a maze", size, 2)
     rows, cols = jnp.arange(num_rows)[:, None], jnp.arange(num_cols)[None, :]
     # A division replaces one chamber by two with a shorter side, which bounds the stack.
     slots = jnp.arange(num_rows + num_cols)[:, None]

@@ -3,14 +3,15 @@
 import difflib
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 
-from ...core.errors import TriglotError, UnknownOption, shown, unknown
+from ...core.errors import TriglotError, UnknownOption, shown, unknown, user_error_context
 from ...core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
@@ -142,6 +143,27 @@ def check_given(environment: str, given: Mapping[str, Any], examples: Mapping[st
     check_options(environment, given, examples)
     check_values(environment, given, examples)
     return pairs
+
+
+@contextmanager
+def building(environment: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Report in one sentence that a library cannot build an environment from these options.
+
+    Args:
+      environment: the environment's name, for the message.
+      options: values by name, which the message shows if there are any.
+
+    Raises:
+      TriglotError: in place of any other exception.
+
+    >>> with building("navix:Empty", {"size": "big"}):
+    ...     int("big")
+    Traceback (most recent call last):
+    triglot.core.errors.TriglotError: navix:Empty cannot be built with {'size': 'big'}: Value...
+    """
+    given = f" with {dict(options)}" if options else ""
+    with user_error_context(f"{environment} cannot be built{given}"):
+        yield
 
 
 def _numbers(value: Any) -> list[float]:

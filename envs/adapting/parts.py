@@ -58,7 +58,6 @@ class Actions:
 def actions_of(
     name: str,
     spec: Spec,
-    shape: tuple[int, ...],
     mask_shape: tuple[int, ...] | None,
     joint: bool | None = None,
 ) -> Actions:
@@ -68,7 +67,6 @@ def actions_of(
       name: the environment's name, for errors.
       spec: describes the library's action, with its dtype: a `Discrete`, a `MultiDiscrete`, a `Box`
         of floats, or a `Box` of integers, each with the values that the mask has.
-      shape: of the library's action.
       mask_shape: shape of the library's action mask, or None if there is none.
       joint: whether an action of several parts is one `Discrete` over all combinations, instead of
         a `MultiDiscrete`; None: where these are at most `MAX_ACTIONS`.
@@ -78,7 +76,7 @@ def actions_of(
         mask allows combinations, which no `MultiDiscrete` can express.
     """
     assert not isinstance(spec, Dict)
-    dtype = spec.dtype
+    shape, dtype = spec.shape, spec.dtype
     if isinstance(spec, Box) and np.issubdtype(dtype, np.floating):
         if joint is not None:
             raise TriglotError(f"{name} has continuous actions: leave out joint_actions.")

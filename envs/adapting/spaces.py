@@ -22,7 +22,8 @@ def map_leaves(function: Callable[..., Any], spec: Spec, *values: Any, into: typ
     Args:
       function: called with a leaf, and one part of each value.
       spec: of the values.
-      values: dictionaries or tuples with the structure of `spec`, such as observations or spaces.
+      values: dictionaries, tuples or objects with the structure of `spec`, such as observations or
+        spaces.
       into: `Dict` if the function returns specs.
 
     Returns:
@@ -39,8 +40,10 @@ def map_leaves(function: Callable[..., Any], spec: Spec, *values: Any, into: typ
 
 
 def part(whole: Any, name: str) -> Any:
-    """Return a part of a dictionary; those of a tuple have numbers as names."""
-    return whole[name] if isinstance(whole, Mapping) else whole[int(name)]
+    """Return a part of a dictionary, a tuple, whose parts have numbers as names, or an object."""
+    if isinstance(whole, Mapping):
+        return whole[name]
+    return whole[int(name)] if name.isdecimal() else getattr(whole, name)
 
 
 def as_returned(spec: Spec, returned: Any) -> Spec:
@@ -52,19 +55,27 @@ def as_returned(spec: Spec, returned: Any) -> Spec:
     return map_leaves(corrected, spec, returned, into=Dict)
 
 
-def channels_last(leaf: Leaf) -> Leaf:
-    """Move the channels of an image to the end: its first axis, if shorter than the others."""
-    is_image = leaf.dtype == "uint8" and len(leaf.shape) == 3
-    if not isinstance(leaf, Box) or not is_image or leaf.shape[0] >= min(leaf.shape[1:]):
-        return leaf
-    return replace(leaf, shape=(*leaf.shape[1:], leaf.shape[0]))
+def channels_last(spec: Spec) -> Spec:
+    """Move the channels of images to the end: their first axis, if shorter than the others."""
+
+    def moved(leaf: Leaf) -> Leaf:
+        is_image = leaf.dtype == "uint8" and len(leaf.shape) == 3
+        if not isinstance(leaf, Box) or not is_image or leaf.shape[0] >= min(leaf.shape[1:]):
+            return leaf
+        return replace(leaf, shape=(*leaf.shape[1:], leaf.shape[0]))
+
+    return map_leaves(moved, spec, into=Dict)
 
 
-def as_declared(leaf: Leaf, values: np.ndarray) -> np.ndarray:
-    """Copy a batch to the dtype of a spec, and images to channels last where the spec has them."""
-    if values.shape[1:] != leaf.shape and len(leaf.shape) == 3:
-        values = np.moveaxis(values, 1, -1)
-    return np.array(values, leaf.dtype, order="C")
+def as_declared(spec: Spec, batch: Any) -> Any:
+    """Copy a batch to the dtypes of a spec, and images to channels last where the spec has them."""
+
+    def copied(leaf: Leaf, values: np.ndarray) -> np.ndarray:
+        if values.shape[1:] != leaf.shape and len(leaf.shape) == 3:
+            values = np.moveaxis(values, 1, -1)
+        return np.array(values, leaf.dtype, order="C")
+
+    return map_leaves(copied, spec, batch)
 
 
 def observed(space: Any) -> Any:
@@ -111,8 +122,8 @@ def spec_from_space(space: Any) -> Spec:
     """Convert a Gymnasium space to a spec with JAX's dtype.
 
     Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones. A bound equal to the dtype's largest
-    float, which several libraries use for "unbounded", becomes infinite, and so does a lower bound
-    equal to the smallest positive float, which is C++'s `numeric_limits::min()`.
+    float or signed integer, which several libraries use for "unbounded", becomes infinite, and so
+    does a lower bound equal to the smallest positive float, C++'s `numeric_limits::min()`.
 
     Args:
       space: a `gymnasium.Space`: a `Discrete` or `MultiDiscrete` that starts at 0, a `MultiBinary`,
@@ -205,8 +216,8 @@ def _jax_dtype(dtype: np.dtype) -> str:
 
 def _bound(array: np.ndarray, none: Sequence[float] = ()) -> Bound:
     values = array.astype(np.float64)
-    if np.issubdtype(array.dtype, np.floating):
-        unbounded = np.abs(values) >= np.finfo(array.dtype).max
-        values = np.where(unbounded, np.copysign(np.inf, values), values)
-        values = np.where(np.isin(values, none), -np.inf, values)
+    if array.dtype.kind in "fi":
+        info = np.finfo(array.dtype) if array.dtype.kind == "f" else np.iinfo(array.dtype)
+        values = np.where((values <= info.min) | np.isin(values, none), -np.inf, values)
+        values = np.where(values >= info.max, np.inf, values)
     return bound_of(values)

@@ -239,6 +239,13 @@ def test_the_largest_float_means_unbounded() -> None:
     assert spec == Box((2,), "float32", (-1.0, -inf), (1.0, inf))
 
 
+def test_all_integers_mean_unbounded_but_bytes_have_bounds() -> None:
+    whole = np.iinfo(np.int32)
+    spec = spec_from_space(spaces.Box(whole.min, whole.max, (2,), np.int32))
+    assert spec == Box((2,), "int32")
+    assert spec_from_space(spaces.Box(0, 255, (2,), np.uint8)) == Box((2,), "uint8", 0.0, 255.0)
+
+
 def test_gymnasium_environments_convert() -> None:
     env = gymnasium.make("Pendulum-v1")
     assert spec_from_space(env.action_space) == Box((1,), "float32", -2.0, 2.0)

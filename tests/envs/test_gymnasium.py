@@ -179,6 +179,11 @@ def test_frozen_lake_has_no_vector_that_serves() -> None:
         ("triglot/Hands-v0", {"action_scale": "big"}, "action_scale of .* must be a number"),
         ("CartPole-v1", {"lenght": 3}, "cannot be built with {'lenght': 3}"),
         ("CartPole-v1", {"vectorization_mode": "snyc"}, "did you mean 'sync'"),
+        (
+            "CartPole-v1",
+            {"vectorization_mode": "vector_entry_point", "max_episode_steps": -1},
+            "choose vectorization_mode='sync'",
+        ),
         ("CartPole-v1", {"render_mode": ["human"]}, "can be hashed"),
     ],
 )
@@ -194,6 +199,17 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gymnasium, "make", make_none)
     with pytest.raises(TriglotError, match="LunarLander-v3 needs a further package: Box2D"):
         make("LunarLander-v3")
+
+
+def test_a_package_that_is_missing_is_named_where_a_render_mode_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load_none(_: str) -> None:
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.setattr("gymnasium.envs.registration.load_env_creator", load_none)
+    with pytest.raises(TriglotError, match="LunarLander-v3 needs a further package: Box2D"):
+        make("LunarLander-v3", render_mode="rgb_array")
 
 
 def test_an_observation_that_changes_its_shape_is_told() -> None:

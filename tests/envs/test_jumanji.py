@@ -24,7 +24,8 @@ from triglot.envs import adapting, jumanji
 from triglot.envs.adapting import Adapted
 from triglot.envs.adapting import mazes as generator
 from triglot.envs.adapting.parts import Actions, actions_of
-from triglot.envs.jumanji.observations import spec_of, to_dict
+from triglot.envs.adapting.spaces import map_leaves
+from triglot.envs.jumanji import spec_of
 
 PROMOTES = pytest.mark.library_promotion("jumanji's own `step` mixes dtypes")
 slow = pytest.mark.slow
@@ -61,8 +62,7 @@ def library_actions(library: Any) -> Actions:
     _, step = jax.eval_shape(library.reset, jax.random.key(0))
     mask = getattr(step.observation, "action_mask", None)
     shape = None if mask is None else mask.shape
-    spec = library.action_spec
-    return actions_of("jumanji", spec_of(spec), spec.shape, shape, None)
+    return actions_of("jumanji", spec_of(library.action_spec), shape, None)
 
 
 def every() -> list[Any]:
@@ -207,7 +207,7 @@ def test_it_agrees_with_jumanji_from_the_same_state(env_id: str, num_steps: int)
     step = env.reset(jax.random.key(3))
     for key in jax.random.split(jax.random.key(4), num_steps):
         step, (state, theirs) = compare(step, key)
-        theirs_obs = to_dict(library.observation_spec, theirs.observation)
+        theirs_obs = map_leaves(lambda _, values: values, env.obs_spec, theirs.observation)
         jax.tree.map(
             np.testing.assert_array_equal,
             (replace(step.state, key=None), step.obs),

@@ -44,12 +44,9 @@ LISTS = {"algorithms"}  # one file each, found by name
 MAX_ADAPTER = 80  # code lines
 # Adapters that need more, and what for; what another one needs too belongs in envs/adapting.
 LARGER_ADAPTERS = {
-    # Options of generators, observations as vectors in its order, a faster generator of mazes.
-    "jumanji": 185,
-    # Which vectors reset in the same step, a reset for CartPole's, what rendering needs.
-    "gymnasium": 98,
-    # Resets by ids, time limits that its flags confuse, which tasks are supported.
-    "envpool": 92,
+    # Options of generators, observations as images, dictionaries and vectors in its order, a faster
+    # generator of mazes.
+    "jumanji": 132,
 }
 
 
