@@ -28,7 +28,13 @@ class AlphaZeroHyperparams(rl.TreeSearchHyperparams):
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaZeroConfig(rl.TreeSearchConfig):
-    """Static configuration of AlphaZero."""
+    """Static configuration of AlphaZero.
+
+    Attributes:
+      normalization: `none`, `layer` or `batch`, of the layers' outputs before the activations.
+    """
+
+    normalization: str = rl.only_for("networks", rl.one_of(*nn.NORMALIZATIONS))
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class AlphaZero(rl.TreeSearch):
         torso = nn.default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
         logits = nn.policy_head(nn.num_actions(action_spec, algorithm="AlphaZero"))
         heads = (("logits", logits), ("value", nn.value_head()))
-        return {"network": nn.NetworkSpec(obs_spec, torso, heads)}
+        spec = nn.NetworkSpec(obs_spec, torso, heads)
+        return {"network": spec.normalized(config.normalization)}
 
     def act(
         self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool

@@ -189,15 +189,14 @@ class R2D2(rl.ReplayedQ):
         self, variables: nn.Variables, steps: rl.Trajectory, **options: Any
     ) -> tuple[jax.Array, Any, Any]:
         """Compute Q `[L, B, A]` and the carries after the burn-in, which has no gradient."""
-        cut, carry = self.config.burn_in_length, steps.carry
-        obs, first = steps.obs, steps.first
+        cut, carry, seen = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
         if cut:
-            early_obs, early_first = jax.tree.map(lambda leaf: leaf[:cut], (obs, first))
+            early = jax.tree.map(lambda leaf: leaf[:cut], seen)
+            seen = jax.tree.map(lambda leaf: leaf[cut:], seen)
             fixed = jax.lax.stop_gradient(variables)
-            carry = nn.unroll(self.network, fixed, early_obs, early_first, carry)[1]
-            obs, first = jax.tree.map(lambda leaf: leaf[cut:], (obs, first))
+            carry = nn.unroll(self.network, fixed, *early, carry)[1]
         outputs, after, new_state = nn.outputs_and_carries(
-            self.network, variables, obs, first, carry, **options
+            self.network, variables, *seen, carry, **options
         )
         return nn.merge_heads(outputs)["q"], after, new_state
 

@@ -1,14 +1,17 @@
-"""pgx's own AlphaZero and triglot's, at the same number of moves, against each other.
+"""pgx's own AlphaZero and triglot's, on pgx's network, at the same number of moves.
 
-The script is that of pgx's repository, `examples/alphazero`; triglot's runs are those of
-`python -m benchmarks.published`. A seed that is trained is read from `--out`.
+The script is that of pgx's repository, in `examples/alphazero`. What is trained already is read
+from `--out`. An hour and a half on one core.
 
-python -m benchmarks.pgx_alphazero pgx/examples/alphazero runs/published/alphazero-connect-four
+python -m benchmarks.pgx_alphazero pgx/examples/alphazero
 """
 
 import functools
+import importlib
+import os
 import pickle
 import runpy
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -20,7 +23,9 @@ import jax.numpy as jnp
 import pgx
 import tyro
 
-from triglot import load_run, nn, rl
+from triglot import from_haiku, load_run, nn, rl
+
+from .published import finished
 
 Net: TypeAlias = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]
 """Gives the logits `[N, num_actions]` and the value `[N]` of observations, from variables."""
@@ -35,35 +40,28 @@ SETTING = {
     "max_num_steps": 64,
     "training_batch_size": 256,
 }
+NUM_MOVES = 262_144  # of both players: triglot's preset's environment steps
 MOVES_PER_ITERATION = SETTING["selfplay_batch_size"] * SETTING["max_num_steps"]
 
 
 def main(
     script: tyro.conf.Positional[Path],
-    runs: tyro.conf.Positional[Path],
     out: Path = Path("runs/pgx_alphazero"),
-    num_moves: int = 262_144,
     num_seeds: int = 5,
     num_games: int = 512,
 ) -> None:
-    """Train pgx's seeds, and let each play triglot's of the same number.
+    """Train both from each seed, and let them play each other.
 
     Args:
       script: the folder of pgx's script.
-      runs: the folder of triglot's run.
-      out: where pgx's parameters are kept.
-      num_moves: of both players, which each seed is trained for.
-      num_seeds: independent trainings, one after the other.
+      out: the folder of what is trained.
+      num_seeds: independent trainings of each, one after the other.
       num_games: of each match; both players search.
     """
     names = load(script)
-    out.mkdir(parents=True, exist_ok=True)
     for seed in range(num_seeds):
-        file = out / f"{seed}.pickle"
-        if not file.exists():
-            file.write_bytes(pickle.dumps(trained(names, seed, num_moves // MOVES_PER_ITERATION)))
-        theirs = functools.partial(apply_pgx, names["forward"]), pickle.loads(file.read_bytes())
-        ours = net_of_run(runs, seed)
+        ours = net_of_run(trained_here(seed, script, out / f"triglot-{seed}"))
+        theirs = functools.partial(apply_pgx, names["forward"]), trained(names, seed, out)
         key = jax.random.key(seed)
         results = {
             "triglot against pgx's": played(*ours, *theirs, key, num_games, noise=True),
@@ -72,6 +70,19 @@ def main(
         }
         shown = (f"{name} {won} won, {lost} lost" for name, (won, lost) in results.items())
         print(f"seed {seed}, of {num_games} games: {'; '.join(shown)}", flush=True)
+
+
+def trained_here(seed: int, script: Path, run: Path) -> Path:
+    """Train triglot's AlphaZero by its preset, on pgx's network, or continue the run."""
+    if not finished(run):
+        words = ["resume", str(run)]
+        if not (run / "config.json").exists():
+            words = ["train", "alphazero", f"pgx:{GAME},opponent=self", "--seed", str(seed)]
+            words += ["--network", "benchmarks.pgx_alphazero:network", "--out", str(run)]
+        path = os.pathsep.join([str(script), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-m", "triglot", *words]
+        subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path})
+    return run
 
 
 def load(script: Path) -> dict[str, Any]:
@@ -84,12 +95,16 @@ def load(script: Path) -> dict[str, Any]:
     return runpy.run_path(str(script / "train.py"), run_name="script")
 
 
-def trained(names: dict[str, Any], seed: int, num_iterations: int) -> Any:
+def trained(names: dict[str, Any], seed: int, out: Path) -> Any:
     """Train by the functions of pgx's script, as its main part does.
 
     Returns:
       The parameters and the state of its network.
     """
+    file = out / f"pgx-{seed}.pickle"
+    if file.exists():
+        return pickle.loads(file.read_bytes())
+    num_iterations = NUM_MOVES // MOVES_PER_ITERATION
     env, batch_size = names["env"], SETTING["training_batch_size"]
     init_key, key = jax.random.split(jax.random.PRNGKey(seed))
     states = jax.vmap(env.init)(jax.random.split(init_key, 2))
@@ -103,7 +118,22 @@ def trained(names: dict[str, Any], seed: int, num_iterations: int) -> Any:
         for rows in order:
             batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], samples)
             model, opt_state, *_ = names["train"](model, opt_state, batch)
-    return jax.tree.map(lambda leaf: jax.device_get(leaf)[0], model)
+    learned = jax.tree.map(lambda leaf: jax.device_get(leaf)[0], model)
+    file.write_bytes(pickle.dumps(learned))
+    return learned
+
+
+def network(obs_spec: Any, action_spec: Any) -> nn.Network:
+    """Make pgx's network for triglot; pgx's folder must be on the path."""
+    module: Any = importlib.import_module("network")
+    size = {"num_channels": SETTING["num_channels"], "num_blocks": SETTING["num_layers"]}
+
+    def heads(obs: jax.Array, train: bool = False) -> dict[str, jax.Array]:
+        net = module.AZNet(action_spec.num_values, **size)
+        logits, value = net(obs, train, test_local_stats=False)
+        return {"logits": logits, "value": value}
+
+    return from_haiku(heads, obs_spec, name="pgx")
 
 
 def apply_pgx(forward: Any, model: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -116,11 +146,11 @@ def random_net(model: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.zeros((len(obs), pgx.make(GAME).num_actions)), jnp.zeros(len(obs))
 
 
-def net_of_run(runs: Path, seed: int) -> tuple[Net, Any]:
-    """Read the network of one seed of triglot's AlphaZero."""
-    run = load_run(runs)
+def net_of_run(folder: Path) -> tuple[Net, Any]:
+    """Read the network of triglot's AlphaZero from its run."""
+    run = load_run(folder)
     network = run.agent.network
-    learned = jax.tree.map(lambda leaf: leaf[seed], run.agent_states.learner.variables)
+    learned = jax.tree.map(lambda leaf: leaf[0], run.agent_states.learner.variables)
 
     def apply(variables: nn.Variables, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         heads, _ = nn.apply_heads(network, variables, obs.astype(jnp.float32))
