@@ -253,17 +253,19 @@ TASKS: Mapping[str, Task] = {
         source="LightZero's Gumbel MuZero on CartPole-v0, one run, in [its repository of models]"
         "(https://huggingface.co/OpenDILabCommunity/CartPole-v0-GumbelMuZero). 200 is the most.",
         differences="LightZero's has 25 simulations per step and a larger network; its number of "
-        "steps is not said. pgx's own models, against which its AlphaZero is measured, could not "
-        "be downloaded.",
+        "steps is not said.",
     ),
     "alphazero-connect-four": Task(
         algorithm="alphazero",
         env="pgx:connect_four,opponent=self",
-        published="PGX",
+        published="0.937 [0.906, 0.968]",
         counts="greedy",
         source="pgx's own AlphaZero script, run here with `python -m benchmarks.pgx_alphazero`, at "
-        "the same number of moves, of searches in each, and of seeds.",
-        differences="DIFF",
+        "the same number of moves, of steps of each search, and of seeds: 512 games of each seed "
+        "against a random player. 1 is the most.",
+        differences="The preset has two convolutions, pgx's script a small residual network. On "
+        "that network, by the same command, triglot's has 0.947 [0.921, 0.973], and wins 57 % "
+        "[49 %, 65 %] of the games against pgx's of the same seed, a draw being half a win.",
     ),
     "es-inverted-pendulum": Task(
         algorithm="openai_es",
