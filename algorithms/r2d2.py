@@ -194,9 +194,9 @@ class R2D2(rl.ReplayedQ):
             early = jax.tree.map(lambda leaf: leaf[:cut], seen)
             seen = jax.tree.map(lambda leaf: leaf[cut:], seen)
             fixed = jax.lax.stop_gradient(variables)
-            carry = nn.unroll(self.network, fixed, *early, carry)[1]
+            carry = nn.unroll(self.network, fixed, *early, carry=carry)[1]
         outputs, after, new_state = nn.outputs_and_carries(
-            self.network, variables, *seen, carry, **options
+            self.network, variables, *seen, carry=carry, **options
         )
         return nn.merge_heads(outputs)["q"], after, new_state
 

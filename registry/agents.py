@@ -67,7 +67,8 @@ def make_agent(
     try:
         if getattr(found, "plans", False):
             check_model(found, env)
-            given["model"] = model_in(env)
+            plannable: Any = env  # none that is stepped in Python: that is refused
+            given["model"] = model_in(plannable)
         if networks is not None and not isinstance(networks, Mapping):
             whole = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(whole, arithmetic or "native")
