@@ -10,9 +10,6 @@ import functools
 import importlib
 import os
 import pickle
-import runpy
-import subprocess
-import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +21,10 @@ import pgx
 import tyro
 
 from triglot import from_haiku, load_run, nn, rl
+from triglot.core.wrappers.games import random_player
 
-from .published import finished
+from .peers.contender import import_files
+from .published import finished, train
 
 Net: TypeAlias = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]
 """Gives the logits `[N, num_actions]` and the value `[N]` of observations, from variables."""
@@ -58,44 +57,38 @@ def main(
       num_seeds: independent trainings of each, one after the other.
       num_games: of each match; both players search.
     """
-    names = load(script)
+    module = load(script)
+    path = os.pathsep.join([str(script), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = path  # of the commands that train triglot's, which import `network`
     for seed in range(num_seeds):
-        ours = net_of_run(trained_here(seed, script, out / f"triglot-{seed}"))
-        theirs = functools.partial(apply_pgx, names["forward"]), trained(names, seed, out)
+        ours = net_of_run(trained_here(seed, out / f"triglot-{seed}"))
+        theirs = functools.partial(apply_pgx, module.forward), trained(module, seed, out)
         key = jax.random.key(seed)
         results = {
             "triglot against pgx's": played(*ours, *theirs, key, num_games, noise=True),
-            "triglot against random": played(*ours, random_net, (), key, num_games, noise=False),
-            "pgx's against random": played(*theirs, random_net, (), key, num_games, noise=False),
+            "triglot against random": played(*ours, None, (), key, num_games, noise=False),
+            "pgx's against random": played(*theirs, None, (), key, num_games, noise=False),
         }
         shown = (f"{name} {won} won, {lost} lost" for name, (won, lost) in results.items())
         print(f"seed {seed}, of {num_games} games: {'; '.join(shown)}", flush=True)
 
 
-def trained_here(seed: int, script: Path, run: Path) -> Path:
+def trained_here(seed: int, run: Path) -> Path:
     """Train triglot's AlphaZero by its preset, on pgx's network, or continue the run."""
     if not finished(run):
-        words = ["resume", str(run)]
-        if not (run / "config.json").exists():
-            words = ["train", "alphazero", f"pgx:{GAME},opponent=self", "--seed", str(seed)]
-            words += ["--network", "benchmarks.pgx_alphazero:network", "--out", str(run)]
-        path = os.pathsep.join([str(script), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "triglot", *words]
-        subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path})
+        words = ("alphazero", f"pgx:{GAME},opponent=self", "--seed", str(seed))
+        train(run, *words, "--network", "benchmarks.pgx_alphazero:network")
     return run
 
 
-def load(script: Path) -> dict[str, Any]:
-    """Run pgx's script up to its training; it is configured by its command line alone."""
-    command: Any = types.ModuleType("omegaconf")
-    command.OmegaConf = types.SimpleNamespace(from_cli=lambda: SETTING)
-    sys.modules |= {"omegaconf": command, "wandb": types.ModuleType("wandb")}
-    sys.path.insert(0, str(script))
+def load(script: Path) -> Any:
+    """Import pgx's script without its training; it is configured by its command line alone."""
+    command = types.SimpleNamespace(from_cli=lambda: SETTING)
     pgx.make_baseline_model = lambda name: None  # downloaded, and only for its evaluations
-    return runpy.run_path(str(script / "train.py"), run_name="script")
+    return import_files(script, {"wandb": (), "omegaconf": {"OmegaConf": command}}, "train")[0]
 
 
-def trained(names: dict[str, Any], seed: int, out: Path) -> Any:
+def trained(script: Any, seed: int, out: Path) -> Any:
     """Train by the functions of pgx's script, as its main part does.
 
     Returns:
@@ -105,19 +98,19 @@ def trained(names: dict[str, Any], seed: int, out: Path) -> Any:
     if file.exists():
         return pickle.loads(file.read_bytes())
     num_iterations = NUM_MOVES // MOVES_PER_ITERATION
-    env, batch_size = names["env"], SETTING["training_batch_size"]
+    env, batch_size = script.env, SETTING["training_batch_size"]
     init_key, key = jax.random.split(jax.random.PRNGKey(seed))
     states = jax.vmap(env.init)(jax.random.split(init_key, 2))
-    model = names["forward"].init(init_key, states.observation)
-    start = model, names["optimizer"].init(model[0])
+    model = script.forward.init(init_key, states.observation)
+    start = model, script.optimizer.init(model[0])
     model, opt_state = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], start)  # of one device
     for keys in jax.random.split(key, (num_iterations, 2)):
-        samples = names["compute_loss_input"](names["selfplay"](model, keys[:1]))
+        samples = script.compute_loss_input(script.selfplay(model, keys[:1]))
         samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:]), samples)
         order = jax.random.permutation(keys[1], len(samples.mask)).reshape(-1, 1, batch_size)
         for rows in order:
             batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], samples)
-            model, opt_state, *_ = names["train"](model, opt_state, batch)
+            model, opt_state, *_ = script.train(model, opt_state, batch)
     learned = jax.tree.map(lambda leaf: jax.device_get(leaf)[0], model)
     file.write_bytes(pickle.dumps(learned))
     return learned
@@ -140,12 +133,6 @@ def apply_pgx(forward: Any, model: Any, obs: jax.Array) -> tuple[jax.Array, jax.
     return forward.apply(*model, obs, is_eval=True)[0]
 
 
-def random_net(model: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Know nothing; a player with this network moves at random."""
-    del model
-    return jnp.zeros((len(obs), pgx.make(GAME).num_actions)), jnp.zeros(len(obs))
-
-
 def net_of_run(folder: Path) -> tuple[Net, Any]:
     """Read the network of triglot's AlphaZero from its run."""
     run = load_run(folder)
@@ -163,7 +150,7 @@ def net_of_run(folder: Path) -> tuple[Net, Any]:
 def played(
     one: Net,
     ours: Any,
-    other: Net,
+    other: Net | None,
     theirs: Any,
     key: jax.Array,
     num_games: int,
@@ -172,7 +159,8 @@ def played(
 ) -> tuple[jax.Array, jax.Array]:
     """Count the games that the first player won and lost; who begins is drawn.
 
-    Both search by Gumbel AlphaZero; without `noise` two searching players would repeat one game.
+    Both search by Gumbel AlphaZero, or move at random where the network is None. Without `noise`
+    two searching players would repeat one game.
     """
     env = pgx.make(GAME)
     reset_key, key = jax.random.split(key)
@@ -191,10 +179,12 @@ def played(
     return (score > 0).sum(), (score < 0).sum()
 
 
-def searched(env: Any, net: Net, model: Any, states: Any, key: jax.Array, noise: bool) -> jax.Array:
+def searched(
+    env: Any, net: Net | None, model: Any, states: Any, key: jax.Array, noise: bool
+) -> jax.Array:
     """Choose the moves of the players whose turn it is."""
-    if net is random_net:
-        return jax.random.categorical(key, jnp.where(states.legal_action_mask, 0.0, -jnp.inf))
+    if net is None:
+        return random_player(states.observation, states.legal_action_mask, key)
 
     def node_of(states: Any, **rest: Any) -> rl.Node:
         logits, value = net(model, states.observation)

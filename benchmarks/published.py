@@ -325,10 +325,10 @@ TASKS: Mapping[str, Task] = {
 
 
 def train(run: Path, *words: str) -> None:
-    """Train with the command's words over `NUM_SEEDS`, or continue an interrupted run."""
+    """Train with the command's words, or continue an interrupted run."""
     given = ["resume", str(run)]
     if not (run / "config.json").exists():
-        given = ["train", *words, "--num-seeds", str(NUM_SEEDS), "--out", str(run)]
+        given = ["train", *words, "--out", str(run)]
     print(f"{run.name}: triglot {' '.join(given)}", flush=True)
     subprocess.run([sys.executable, "-m", "triglot", *given], check=True)
 
@@ -415,7 +415,8 @@ def main(
     for name in only or TASKS:
         if not finished(runs / name):
             task = TASKS[name]
-            train(runs / name, task.algorithm, task.env, *task.words)
+            seeds = ("--num-seeds", str(NUM_SEEDS))
+            train(runs / name, task.algorithm, task.env, *task.words, *seeds)
         if finished(runs / name):  # not after Ctrl-C
             measured[name] = {**measured.get(name, {}), **returns_of(runs / name)}
             harness.write_json(out, measured)

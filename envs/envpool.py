@@ -52,10 +52,10 @@ def make(name: str, **options: Any) -> "EnvPool":
       MissingExtra: if EnvPool is not installed.
       TriglotError: if the task or an option is unknown, or a file or library is missing.
     """
-    full_name, registry = f"envpool:{name}", _registry()
-    others = registry.specs.keys() - set(names())
+    full_name, registry, tasks = f"envpool:{name}", _registry(), names()
+    others = registry.specs.keys() - set(tasks)
     reasons = {task: _REASON.format(_family(task)) for task in others}
-    check_name("envpool", name, names(), reasons)
+    check_name("envpool", name, tasks, reasons)
     with without_warning(_PRECISION), building(full_name, options):
         default = registry.make_spec(name).config
         known = {key: getattr(default, key) for key in default._fields if key not in _RESERVED}

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from ..agent import Agent
 from ..environment import Environment, TwoPlayerGame
 from ..errors import TriglotError
+from ..rl.planning import model_in
 from ..types import PyTree
-from ..wrappers.games import against, for_both, game_in
+from ..wrappers.games import against, game_in
 from .frozen import FrozenPolicy, check_plays, check_same_specs, num_masked
 from .state import RunnerState
 from .vectorize import VectorEnvironment
@@ -51,10 +52,8 @@ def check_self_play(agent: Agent, env: Environment) -> None:
 
 
 def in_training(agent: Agent, env: VectorEnvironment) -> VectorEnvironment:
-    """Return the environments to train in: those in which a planner that plays itself moves."""
-    game = game_in(env.env)
-    both = _plans(agent) and game is not None and game.copy_period is not None
-    return replace(env, env=for_both(env.env)) if both else env
+    """Return the environments to train in: for an agent that plans, those of its model."""
+    return replace(env, env=model_in(env.env)) if _plans(agent) else env
 
 
 def copied(agent: Agent, env: Environment, agent_state: Any) -> PyTree:

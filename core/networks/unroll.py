@@ -38,16 +38,8 @@ def unroll(
     Raises:
       TriglotError: if the network is not recurrent.
     """
-    return _scan(
-        network,
-        variables,
-        inputs,
-        first,
-        carry,
-        lambda before, outputs, after: outputs,
-        key=key,
-        train=train,
-    )
+    given = (network, variables, inputs, first, carry, key, train)
+    return _scan(lambda before, outputs, after: outputs, *given)
 
 
 def carries(
@@ -58,9 +50,8 @@ def carries(
     The carry before a step that starts an episode is the initial one. Arguments and errors are
     those of `unroll`.
     """
-    return _scan(
-        network, variables, inputs, first, carry, lambda before, outputs, after: (before, after)
-    )[0]
+    given = (network, variables, inputs, first, carry)
+    return _scan(lambda before, outputs, after: (before, after), *given)[0]
 
 
 def outputs_and_carries(
@@ -80,27 +71,18 @@ def outputs_and_carries(
     Returns:
       The outputs, the carries, and the network's new state.
     """
-    kept, _, state = _scan(
-        network,
-        variables,
-        inputs,
-        first,
-        carry,
-        lambda before, outputs, after: (outputs, after),
-        key=key,
-        train=train,
-    )
+    given = (network, variables, inputs, first, carry, key, train)
+    kept, _, state = _scan(lambda before, outputs, after: (outputs, after), *given)
     return *kept, state
 
 
 def _scan(
+    keep: Callable[[PyTree, PyTree, PyTree], PyTree],
     network: Network,
     variables: Variables,
     inputs: PyTree,
     first: jax.Array,
     carry: PyTree,
-    keep: Callable[[PyTree, PyTree, PyTree], PyTree],
-    *,
     key: Key | None = None,
     train: bool = False,
 ) -> tuple[PyTree, PyTree, PyTree]:
