@@ -1,4 +1,4 @@
-"""Every algorithm on every library: equal bit for bit, seconds to compile, steps/s, code lines.
+"""Every algorithm on every library: equal bit for bit, seconds to compile, steps/s.
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
@@ -25,14 +25,12 @@ from tqdm import tqdm
 from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import MIN_CHUNKS, Session
 from triglot.core.errors import TriglotError
-from triglot.registry.algorithms import ALGORITHMS, FAMILIES, find_algorithm
+from triglot.registry.algorithms import FAMILIES, find_algorithm
 from triglot.training.identity import Trace, compare_traces
 
 from . import harness
 from .cases import CASES, LIBRARIES, Case
-from .lines import algorithm_lines, code_lines
 
-ROOT = Path(__file__).parents[1]
 CHUNK, ROUNDS = 64, 7
 MORE = ("keras", "torch", "jax")  # which the tests of all libraries leave out
 COLUMNS = (*LIBRARIES, *MORE, "table")
@@ -47,9 +45,6 @@ after each update, and all metrics ([canonical arithmetic](guide/libraries.md)).
 `python -m benchmarks.matrix` writes this page; it trains the cases of `benchmarks/cases.py`.
 
 ![Algorithms and libraries](images/matrix.svg)
-
-Code lines are those of the algorithm's file without docstrings, comments and blank lines. Its own
-are options, `act`, `update`, `loss` and what they call, without the set-up of networks and replay.
 
 {table}
 
@@ -92,10 +87,6 @@ def measure(
       that are equal among themselves, where it `first` differs, and its times.
     """
     found = find_algorithm(name)
-    source = (
-        ROOT / "algorithms" / f"{ALGORITHMS[name].split(':')[0].split('.')[-1]}.py"
-    ).read_text()
-    lines = code_lines(source)
     steps_per_update = found.Config(**case.config).steps_per_update
     traces: dict[str, Trace] = {}
     libraries: dict[str, dict[str, Any]] = {}
@@ -111,8 +102,6 @@ def measure(
     return {
         "env": case.envs[0],
         "settings": settings(case, num_updates),
-        "code_lines": len(lines),
-        "own_share": round(len(algorithm_lines(source)) / len(lines), 3),
         "libraries": with_identity(libraries, traces, steps_per_update),
     }
 
@@ -205,7 +194,7 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
             timed = "error" not in one and bool(one)
             seconds.append(f"{one['compile_cpu_seconds']:.1f}" if timed else "")
             speeds.append(harness.rounded(one["steps_per_cpu_second"]) if timed else "")
-        cells.append([f"`{name}`", row["code_lines"], f"{row['own_share']:.0%}", *marks])
+        cells.append([f"`{name}`", *marks])
         times.append([f"`{name}`", *seconds, *speeds])
     titles = [harness.TITLES[library] for library in COLUMNS]
     equal, trained = counts(rows)
@@ -217,7 +206,7 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         for library, one in row["libraries"].items()
         if not one.get("equal")
     ]
-    table = harness.table(["algorithm", "code lines", "own", *titles], cells)
+    table = harness.table(["algorithm", *titles], cells)
     units = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
     return PAGE.format(
         equal=equal,
@@ -280,9 +269,9 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
     height = sum(len(members) + 1.0 for _, members in families) + 1.4
     style: Any = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
     with pyplot.rc_context(style):
-        figure = pyplot.figure(figsize=(9.0, 0.27 * height), facecolor="white")
+        figure = pyplot.figure(figsize=(7.6, 0.27 * height), facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, 9.0), ylim=(height, 0))
+        axes.set(xlim=(0, 7.6), ylim=(height, 0))
         axes.axis("off")
 
         def write(x: float, y: float, text: str, **how: Any) -> None:
@@ -292,9 +281,6 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         centers = {library: 1.75 + 0.74 * index for index, library in enumerate(COLUMNS)}
         for library, x in centers.items():
             write(x, 0.75, harness.TITLES[library], weight="bold")
-        write(8.0, 0.75, "code lines", weight="bold")
-        write(8.0, 1.3, "dark: the algorithm's own", color=QUIET, size=7)
-        longest = max(row["code_lines"] for row in rows.values())
         y = 1.2
         for title, members in families:
             write(0.12, y + 0.65, title, ha="left", color=QUIET, size=8, style="italic")
@@ -314,11 +300,6 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
                         equal, text = one.get("equal"), mark(one)
                         color, size = (GREEN, 10) if equal else (ORANGE, 7.5)
                         write(x, y + 0.5, text, color=color, size=size)
-                width = 1.1 * row["code_lines"] / longest
-                own = width * row["own_share"]
-                axes.barh(y + 0.5, width, 0.62, left=7.45, color="#c6d9ea")
-                axes.barh(y + 0.5, own, 0.62, left=7.45, color="#74a4cb")
-                write(7.5 + width, y + 0.5, str(row["code_lines"]), ha="left", size=8)
                 y += 1.0
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = path.suffix.removeprefix(".")

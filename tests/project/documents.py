@@ -39,13 +39,6 @@ def programs(page: Path) -> list[str]:
     ]
 
 
-def tables(page: Path) -> list[list[list[str]]]:
-    """Split the tables of a page into rows of cells; the first row is the heading."""
-    blocks = re.findall(r"(?:^\|.*\n)+", FENCE.sub("", page.read_text()), re.MULTILINE)
-    rows = [[line.strip("|").split("|") for line in block.splitlines()] for block in blocks]
-    return [[[cell.strip() for cell in row] for row in (found[0], *found[2:])] for found in rows]
-
-
 # The files of all pages, as a reader has them in one folder.
 FILES = {
     Path(name).name: text

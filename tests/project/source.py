@@ -92,16 +92,6 @@ def import_graph(files: list[Path], root: Path = ROOT) -> dict[str, set[str]]:
     return graph
 
 
-def code_lines(file: Path) -> int:
-    """Count a file's lines without docstrings, comments and blank lines."""
-    text, without = file.read_text(), set[int]()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
-            without.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    lines = enumerate(map(str.strip, text.split("\n")), 1)
-    return sum(1 for at, line in lines if line and not line.startswith("#") and at not in without)
-
-
 def find_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Search breadth-first from each module; return the cycles, each set of modules once."""
     cycles: dict[frozenset[str], list[str]] = {}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import triglot
-from tests.project.test_algorithms import code_lines
 from triglot.core.agent import Trajectory
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +27,6 @@ SMALL = {
     "buffer_size": 64,
     "learning_starts": 16,
 }
-MAX_LINES = 80
 
 
 def make(env_name: str, backend: str = "linen", **options: Any) -> tuple[Any, Any]:
@@ -37,9 +35,8 @@ def make(env_name: str, backend: str = "linen", **options: Any) -> tuple[Any, An
     return triglot.make_agent(AWR, env, backend=backend, config=config, **options), env
 
 
-def test_the_example_is_short_and_imports_two_namespaces() -> None:
+def test_the_example_imports_two_namespaces() -> None:
     source = (ROOT / "examples" / "awr.py").read_text()
-    assert len(code_lines(source)) <= MAX_LINES
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     (ours,) = (node for node in imports if (node.module or "").startswith("triglot"))
     assert sorted(alias.name for alias in ours.names) == ["nn", "rl"]

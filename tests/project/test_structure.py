@@ -1,4 +1,4 @@
-"""Imports between rooms, import cycles, folder sizes, and the layout of the tests."""
+"""Imports between rooms, import cycles, and the layout of the tests."""
 
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from tests.project.source import (
     FILES,
     ROOMS,
     ROOT,
-    code_lines,
     find_cycles,
     import_graph,
     imports,
@@ -17,7 +16,6 @@ from tests.project.source import (
     room_of,
     rooms_imported,
 )
-from triglot.registry.environments import SUITES
 
 # The rooms that each room may import, besides itself. A room stands below those it imports.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -39,27 +37,12 @@ MAY_IMPORT["rating"] = MAY_IMPORT["export"] | {"export"}
 MAY_IMPORT["porting"] = {"core", "backends", "diff", "registry", "terminal"}
 MAY_IMPORT["compare"] = MAY_IMPORT["sweep"] | {"diff"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
-MAX_MODULES = 15
-LISTS = {"algorithms"}  # one file each, found by name
-MAX_ADAPTER = 80  # code lines
-# Adapters that need more, and what for; what another one needs too belongs in envs/adapting.
-LARGER_ADAPTERS = {
-    # Options of generators, observations as images, dictionaries and vectors in its order, a faster
-    # generator of mazes.
-    "jumanji": 132,
-}
 
 
 def forbidden_rooms(file: Path, root: Path = ROOT) -> set[str]:
     """Collect the rooms that a file imports although its own room may not."""
     room = room_of(file, root)
     return rooms_imported(file, root) - MAY_IMPORT[room] - {room}
-
-
-def modules_per_folder(files: list[Path]) -> dict[Path, int]:
-    """Count the modules that lie directly in each folder, without `__init__.py`."""
-    folders = [file.parent for file in files if file.name != "__init__.py"]
-    return {folder: folders.count(folder) for folder in folders}
 
 
 def subfolders(folder: Path) -> set[str]:
@@ -94,38 +77,6 @@ def test_files_import_each_other_without_cycles() -> None:
 
 def test_the_rules_are_without_circles() -> None:
     assert not find_cycles(MAY_IMPORT)
-
-
-def test_a_folder_has_few_modules() -> None:
-    crowded = {
-        str(folder.relative_to(ROOT)): number
-        for folder, number in modules_per_folder(FILES).items()
-        if number > MAX_MODULES and folder.name not in LISTS
-    }
-    assert not crowded, f"more than {MAX_MODULES} modules in a folder"
-
-
-def adapter_files(suite: str) -> list[Path]:
-    """List a suite's files: one with its name, or those of a folder."""
-    file, folder = ROOT / "envs" / f"{suite}.py", ROOT / "envs" / suite
-    return [file] if file.is_file() else sorted(folder.glob("*.py"))
-
-
-@pytest.mark.parametrize("suite", [name for name, suite in SUITES.items() if suite.library])
-def test_an_adapter_is_short(suite: str) -> None:
-    """Count all files of a suite; what it shares with others is in envs/adapting.
-
-    The suites without a library are environments themselves, and no adapters.
-    """
-    lines, limit = sum(map(code_lines, adapter_files(suite))), LARGER_ADAPTERS.get(suite, 0)
-    assert 0 < lines <= max(limit, MAX_ADAPTER), f"{suite} has {lines} code lines"
-    assert not limit or lines > limit - 10, f"{suite} has {lines} code lines: lower its limit"
-
-
-def test_code_lines_are_those_without_words(tmp_path: Path) -> None:
-    text = '"""A file.\n\nMore.\n"""\n\n# why\nx = 1\n\n\ndef f():\n    """Say."""\n    return x\n'
-    (tmp_path / "one.py").write_text(text)
-    assert code_lines(tmp_path / "one.py") == 3
 
 
 @pytest.mark.parametrize("room", ROOMS)
