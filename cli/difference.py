@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import TriglotError, shown, user_error_context
+from ..core.errors import TriglotError, masked, shown, user_error_context
 from ..porting.options import TranslateOptions
 from ..porting.recordings.reading import is_recording, read_recording
 from ..registry.loading import load
@@ -161,7 +161,7 @@ def _finish(report: "Report", options: DiffOptions) -> None:
     if options.html is not None:
         from ..report.difference import page
 
-        command = shlex.join(["triglot", *sys.argv[1:]])
+        command = masked(shlex.join(["triglot", *sys.argv[1:]]))
         write_files(options.html.parent, {options.html.name: page(content, command)})
     print(report)
 

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import logging
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -13,11 +14,17 @@ from types import ModuleType
 
 from packaging.requirements import Requirement
 
+# Control characters, separators of lines, and marks that change the direction of what follows.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PASSWORD = re.compile(r"(\w://[^\s/:@]*:)[^\s/]*@")
 MAX_SHOWN = 80  # characters of a given value in a message
 
 
 class TriglotError(ValueError):
     """Invalid input from the user; the command line prints it without a traceback."""
+
+    def __str__(self) -> str:
+        return masked(super().__str__())  # values of options stand in messages
 
 
 class UnknownOption(TriglotError):
@@ -157,6 +164,33 @@ def shown(value: object) -> str:
         return text
     length = len(value) if isinstance(value, str) else len(text)
     return f"{text[:31]}...{text[-31:]} ({length} characters)"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Escape what would move the cursor, change colors or reorder a line in a terminal.
+
+    Names come from files that another person may have written, and from folders.
+
+    Args:
+      text: a name, a cell of a table or a message.
+      keep: control characters that stay, such as a line feed.
+
+    >>> printable("run\n\x1b[2J")
+    'run\\n\\x1b[2J'
+    """
+    return _CONTROL.sub(
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
+        text,
+    )
+
+
+def masked(text: str) -> str:
+    """Hide the passwords of URLs, before a message or a file shows them.
+
+    >>> masked("--storage postgresql://ann:secret@host/db is in use")
+    '--storage postgresql://ann:***@host/db is in use'
+    """
+    return _PASSWORD.sub(r"\1***@", text)
 
 
 @contextmanager

@@ -13,12 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..machine.files import UNFINISHED, make_folder, plain, visible_files, write_json
+from ..core.folders import require_plain
+from ..machine.files import (
+    TABLE,
+    TEXT,
+    UNFINISHED,
+    check_fields,
+    make_folder,
+    plain,
+    read_record,
+    visible_files,
+    write_json,
+)
 from ..terminal.wrapping import wrapped
 from .job import Task
 
 FILE = "jobs.json"
 SCHEMA = 3
+FIELDS = {"what": TEXT, "options": TABLE, "facts": TABLE}
 JOBS = "jobs"
 RESULTS = "results"  # in an unfinished folder: what is renamed when it is complete
 RUNNING = ".running"  # in the folder of jobs: what running jobs report and print
@@ -154,19 +166,16 @@ def other_options(out: Path, what: str, name: str, before: Any, now: Any) -> Tri
 
 
 def _read(out: Path, what: str) -> Mapping[str, Any] | None:
-    path = out / FILE
-    if not path.exists():
+    path, advice = out / FILE, "Choose another --out, or delete the folder."
+    require_plain(out)
+    found = read_record(path, {}, advice)
+    if found is None:
         return None
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise TriglotError(
-            f"{path} cannot be read ({error}): choose another --out, or delete the folder."
-        ) from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if found.get("schema") != SCHEMA:
         raise TriglotError(
             f"{path} was written by another version of triglot: choose another --out."
         )
+    check_fields(path, found, FIELDS, advice)
     if found["what"] != what:
         raise TriglotError(f"{path} does not belong to a {what}: choose another --out.")
     return found

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Annotated
 
+from ..core.errors import masked
 from ..registry.arg import Arg, option_words
 
 
@@ -29,5 +30,5 @@ def continuing(command: str, options: JobOptions, names: Collection[str]) -> str
     for one in fields(options):
         value = getattr(options, one.name)
         if one.name in names and value != one.default:
-            command = f"{command} {shlex.join(option_words(one.name, value))}"
+            command = f"{command} {masked(shlex.join(option_words(one.name, value)))}"
     return command

@@ -8,23 +8,89 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from types import UnionType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..core.errors import TriglotError, shown, writing
+from ..core.errors import TriglotError, printable, shown, writing
+from ..core.folders import MAX_RECORD, read_bytes
 
 LOCK = ".lock"
 HOLDER = ".holder.json"
 UNFINISHED = ".unfinished-"  # begins the names of files that a killed program may leave
 # What a program leaves that was killed before it wrote anything of its own.
 LEFTOVERS = (LOCK, HOLDER, UNFINISHED)
-Fields: TypeAlias = Mapping[str, type | UnionType]  # the types of the fields that are read
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of JSON value, for a field of a record.
+
+    Attributes:
+      name: for the message, such as `a count`.
+      accepts: whether a value is of the kind.
+      optional: whether a record may lack the field, such as one of an earlier version.
+    """
+
+    name: str
+    accepts: Callable[[Any], bool]
+    optional: bool = False
+
+    def __or__(self, other: "Kind") -> "Kind":
+        def accepts(value: Any) -> bool:
+            return self.accepts(value) or other.accepts(value)
+
+        return Kind(f"{self.name} or {other.name}", accepts)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a finite number of float's range; a bool is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= MAX_FLOAT
+
+
+MAX_FLOAT = sys.float_info.max  # `float` raises for larger integers, which JSON may hold
+MAX_INT = 2**63 - 1
+NOTHING = Kind("null", lambda value: value is None)
+NUMBER = Kind("a number", is_number)
+COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MAX_INT)
+POSITIVE = Kind("a count of at least 1", lambda value: type(value) is int and 0 < value <= MAX_INT)
+TEXT = Kind("text", lambda value: isinstance(value, str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TABLE = Kind("an object", lambda value: isinstance(value, dict))
+ANY = Kind("a value", lambda value: True)
+Fields: TypeAlias = Mapping[str, Kind]  # the kinds of the fields that are read
+
+
+def optional(kind: Kind) -> Kind:
+    """Let a record lack a field."""
+    return replace(kind, optional=True)
+
+
+def list_of(kind: Kind) -> Kind:
+    """Describe a list of values of one kind."""
+    return Kind(
+        f"a list ({kind.name} each)",
+        lambda value: isinstance(value, list) and all(map(kind.accepts, value)),
+    )
+
+
+def table_of(name: str, fields: Fields) -> Kind:
+    """Describe an object that has these fields; it may have others."""
+
+    def accepts(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            field in value and kind.accepts(value[field]) for field, kind in fields.items()
+        )
+
+    return Kind(f"{name} ({', '.join(fields)})", accepts)
 
 
 def check_free(folder: Path) -> None:
@@ -171,30 +237,54 @@ class DamagedRecord(TriglotError):
     """A record is not what triglot wrote."""
 
 
-def read_record(path: Path, fields: Fields, advice: str = "") -> dict[str, Any] | None:
+def read_record(
+    path: Path, fields: Fields, advice: str = "", limit: int = MAX_RECORD
+) -> dict[str, Any] | None:
     """Read a record; None if there is none.
+
+    It is data of whoever wrote the folder: links are not followed, its size is limited, and names
+    in it hold no control characters, which would change what a terminal shows.
 
     Args:
       path: the file.
       fields: the fields that it must have, with their types; it may have others.
       advice: what to do if it is damaged, for the message.
+      limit: its size in bytes, at most.
 
     Raises:
       DamagedRecord: if it is not JSON, is not an object, or a field is missing or of another type.
       TriglotError: if it cannot be read, such as a folder or another user's file.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path, limit))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise TriglotError(f"{path} cannot be read: {error.strerror}.") from None
+    except TriglotError as error:
+        raise DamagedRecord(str(error)) from None
     except (ValueError, RecursionError) as error:  # also of another encoding
         raise _damaged(path, f"it is not JSON ({error})", advice) from None
     if not isinstance(content, dict):
         raise _damaged(path, f"it holds {shown(content)} and not an object", advice)
+    forged = next((text for text in _texts(content) if printable(text, keep="\n\t") != text), None)
+    if forged is not None:
+        raise _damaged(path, f"it holds control characters in {shown(forged)}", advice)
     check_fields(path, content, fields, advice)
     return content
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """List the names and texts in a JSON value."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
 
 
 def check_fields(path: Path, content: Mapping[str, Any], fields: Fields, advice: str = "") -> None:
@@ -203,13 +293,14 @@ def check_fields(path: Path, content: Mapping[str, Any], fields: Fields, advice:
     Raises:
       DamagedRecord: if a field is missing or of another type.
     """
-    missing = [name for name in fields if name not in content]
+    missing = [name for name in fields if name not in content and not fields[name].optional]
     if missing:
         raise _damaged(path, f"it has no {', '.join(missing)}", advice)
     for name, kind in fields.items():
-        if not isinstance(content[name], kind):
-            what = getattr(kind, "__name__", str(kind))
-            raise _damaged(path, f"its {name} must be {what}, got {shown(content[name])}", advice)
+        if name in content and not kind.accepts(content[name]):
+            raise _damaged(
+                path, f"its {name} must be {kind.name}, got {shown(content[name])}", advice
+            )
 
 
 def _damaged(path: Path, problem: str, advice: str) -> DamagedRecord:

@@ -1,6 +1,7 @@
 """The page of `triglot diff`: verdict, causes with code, both networks' modules side by side."""
 
 import itertools
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,9 @@ def _excerpts(first: Mapping[str, Any] | None) -> list[Markup | None]:
 def _excerpt(source: str) -> Markup | None:
     file, _, line = source.rpartition(":")
     path = Path(file)
-    if not line.isdigit() or not path.is_file():
+    # A recording may name any file of this machine, and the page is shared: only the code of this
+    # program is shown.
+    if not line.isdigit() or path.resolve() not in _imported() or not path.is_file():
         return None
     number, lines = int(line), path.read_text(errors="replace").splitlines()
     start = max(number - AROUND, 1)
@@ -109,6 +112,12 @@ def _excerpt(source: str) -> Markup | None:
         linenos="inline", linenostart=start, hl_lines=[number - start + 1], nobackground=True
     )
     return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))
+
+
+def _imported() -> set[Path]:
+    """List the files of the modules that this program has imported."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {Path(file).resolve() for file in files if isinstance(file, str)}
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..backends import libraries
+from ..core.errors import printable
 from . import numbers
 from .statistics.returns import MIN_SEEDS
 
@@ -55,7 +56,9 @@ class Table:
     @property
     def rows(self) -> list[list[str]]:
         """The cells' texts."""
-        return [[column.text(record) for column in self.columns] for record in self.records]
+        return [
+            [printable(column.text(record)) for column in self.columns] for record in self.records
+        ]
 
 
 def as_text(table: Table, width: int = TERMINAL, longest: int | None = None) -> str:

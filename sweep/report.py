@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.errors import masked
 from ..machine.files import plain, write_files
 from ..machine.version import device, versions
 from ..registry.arg import option_words
@@ -207,7 +208,7 @@ def command(options: SweepOptions) -> str:
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
             words += option_words(name, value)
-    return shlex.join([*words, "--no-preset"])
+    return masked(shlex.join([*words, "--no-preset"]))
 
 
 def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:

@@ -4,8 +4,10 @@ import re
 import shutil
 import textwrap
 
+from ..core.errors import printable
+
 KEPT = "\N{NO-BREAK SPACE}"
-COLOR = re.compile(r"\x1b\[[0-9;]*m")
+COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 WIDTHS = (40, 200)  # in columns; tyro takes minutes for far narrower help
 
 
@@ -22,7 +24,8 @@ def wrapped(text: str, width: int | None = None) -> str:
     command continues after a backslash, so that it can be copied.
 
     Args:
-      text: lines, of which those that fit are kept; colors take no width.
+      text: lines, of which those that fit are kept; colors take no width, and other control
+        characters are escaped.
       width: columns; None for the terminal's.
 
     >>> print(wrapped("  run   trains and reports", 20))
@@ -33,6 +36,9 @@ def wrapped(text: str, width: int | None = None) -> str:
         gymnax
     """
     width = width or terminal_width()
+    parts = COLOR.split(text)  # every second one is a color
+    parts[::2] = [printable(part, keep="\n\t") for part in parts[::2]]
+    text = "".join(parts)
     return "\n".join(
         line if len(COLOR.sub("", line)) <= width else _wrapped_line(line, width)
         for line in text.split("\n")

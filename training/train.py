@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.errors import CannotWrite, TriglotError, writing
+from ..core.errors import CannotWrite, TriglotError
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.chunks import Chunk, run_chunks
@@ -57,7 +57,7 @@ from .resume.restoring import (
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
-from .storage.journal import RECENT, Journal, read_metrics, recent_mean
+from .storage.journal import RECENT, Journal, MetricsChanged, read_metrics, recent_mean
 from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
 from .storage.trust import remember
 from .summary import Stopwatch, describe_summary, evaluation, next_commands, resume_notes
@@ -291,9 +291,8 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
             curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
-    with writing(plan.out):
-        path = plan.out / "values.png"
-        draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
+    path = plan.out / "values.png"
+    draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
 
 
 @contextmanager
@@ -338,6 +337,7 @@ def _train(
         try:
             for chunk in chunks:
                 state = chunk.runner_states
+                journal.check_folder()
                 before = chunk.num_updates - chunk.count
                 diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
                 played = None if diverged else state
@@ -354,6 +354,12 @@ def _train(
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)
                     saved = time.perf_counter()
+        except MetricsChanged as error:
+            _checkpoint(plan, journal, state)
+            raise TriglotError(
+                f"{error} The training is saved after {journal.num_updates:,} updates: `triglot "
+                f"resume {plan.out}` continues it, without the metrics that are gone."
+            ) from None
         except HostFailure as failure:  # the state before it can be continued
             if failure.metrics:
                 journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
@@ -375,6 +381,7 @@ def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    journal.check_folder()
     state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
+from ..folders import read_bytes, require_plain
 from ..types import by_path, is_key, on_data, path_of, type_differences
 
 State = TypeVar("State")
@@ -28,6 +29,7 @@ State = TypeVar("State")
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished-"
 DAMAGED = "damaged-"
+_NUMBER = re.compile(r"[0-9]{8,}", re.ASCII)  # `isdigit` accepts other scripts and signs too
 OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 
 
@@ -85,6 +87,7 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
 
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
+    require_plain(path)
     check_manifest(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
@@ -170,7 +173,7 @@ class Checkpoints:
             return []
         except OSError as error:
             raise TriglotError(f"{self.folder} cannot be read: {error.strerror}.") from None
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def path(self, number: int) -> Path:
         """Path of one checkpoint."""
@@ -272,10 +275,15 @@ def _cause(error: Exception) -> str:
 
 def _digests(folder: Path) -> dict[str, str]:
     return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        str(file.relative_to(folder)): _digest(file)
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name != MANIFEST
     }
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_manifest(folder: Path) -> None:
@@ -295,11 +303,11 @@ def check_manifest(path: Path) -> None:
       DamagedError: if a file is missing, was modified or was added.
     """
     try:
-        expected = json.loads((path / MANIFEST).read_text())
+        expected = json.loads(read_bytes(path / MANIFEST))
         found = _digests(path)
         if not isinstance(expected, dict):
             raise ValueError(f"{MANIFEST} is not a table of digests")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.errors import writing
 from ..charts.theme import INK, QUIET, colours
 from ..statistics.curves import finite_mean, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
-from .axes import over_steps, quiet
+from .axes import literal, over_steps, quiet, save
 
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
 MAX_POINTS = 80
@@ -81,13 +80,13 @@ def learning_curves(
         mean, low, high = mean_and_interval(values)
         seen, colour = np.isfinite(mean), palette[label]
         if not seen.any():
-            axes.plot([], [], label=f"{label}: no data")
+            axes.plot([], [], label=literal(f"{label}: no data"))
             continue
         axes.plot(
             steps[seen],
             mean[seen],
             color=colour,
-            label=label,
+            label=literal(label),
             linewidth=1.4 + min(1.5 * (len(curves) - 1 - index), 4.5),
             dashes=DASHES[index % len(DASHES)],
         )
@@ -98,8 +97,8 @@ def learning_curves(
             axes.fill_between(steps[seen], low[seen], high[seen], **around)
         elif len(values) > 1:
             axes.plot(steps[seen], values[:, seen].T, color=colour, alpha=0.4, linewidth=0.7)
-    axes.set_title(title, fontsize="medium", loc="left", color=INK)
-    axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")), color=QUIET)
+    axes.set_title(literal(title), fontsize="medium", loc="left", color=INK)
+    axes.set_ylabel(AXES.get(metric, literal(metric.replace("_", " "))), color=QUIET)
     over_steps(axes, "environment steps of each seed")
     quiet(axes)
     axes.legend(
@@ -108,8 +107,7 @@ def learning_curves(
         frameon=False,
         handlelength=4,
     )
-    with writing(path):
-        figure.savefig(path)
+    save(figure, path)
 
 
 def averaged(curve: Curve, updates_per_point: int | None) -> Curve:

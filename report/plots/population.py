@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import writing
 from ..charts.theme import INK, OTHERS, QUIET
-from .axes import over_steps, quiet
+from .axes import literal, over_steps, quiet, save
 from .learning_curves import AXES, Curve, averaged
 
 RETURN = "episode_return"
@@ -62,12 +61,11 @@ def draw_population(
         axes.plot(
             steps, line[0], color=OTHERS[0], linewidth=2.0, label="lineage of the best member"
         )
-        axes.set_ylabel(AXES.get(name, name.replace("_", " ")), color=QUIET)
+        axes.set_ylabel(AXES.get(name, literal(name.replace("_", " "))), color=QUIET)
         if name != RETURN and np.nanmin(values) > 0:
             axes.set_yscale("log")
         quiet(axes)
-    all_axes[0].set_title(title, fontsize="medium", loc="left", color=INK)
+    all_axes[0].set_title(literal(title), fontsize="medium", loc="left", color=INK)
     all_axes[0].legend(frameon=False)
     over_steps(all_axes[-1], "environment steps of each member")
-    with writing(path):
-        figure.savefig(path)
+    save(figure, path)

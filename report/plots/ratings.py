@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.errors import writing
 from ..charts.theme import INK, QUIET, colours
-from .axes import over_steps, quiet
+from .axes import literal, over_steps, quiet, save
 
 
 class RatedRun(NamedTuple):
@@ -45,16 +44,15 @@ def draw_ratings(path: Path, runs: Sequence[RatedRun], *, title: str) -> None:
             run.elo,
             yerr=around,
             color=palette[run.label],
-            label=run.label,
+            label=literal(run.label),
             marker="o",
             markersize=3.5,
             capsize=2.0,
             linewidth=1.4,
         )
-    axes.set_title(title, fontsize="medium", loc="left", color=INK)
+    axes.set_title(literal(title), fontsize="medium", loc="left", color=INK)
     axes.set_ylabel("Elo points above the random player", color=QUIET)
     over_steps(axes, "environment steps of each seed")
     quiet(axes)
     axes.legend(frameon=False, title="bars: 95% intervals", title_fontsize="small")
-    with writing(path):
-        figure.savefig(path)
+    save(figure, path)

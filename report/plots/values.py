@@ -8,10 +8,10 @@ import numpy as np
 
 from ...core.agent import ActionValues, Agent
 from ...core.environment import Environment
-from ...core.errors import writing
 from ...core.wrappers.base import without_wrappers
 from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
+from .axes import literal, save
 
 # By action (up, right, down, left); the vertical axis of the plot points down.
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
@@ -73,9 +73,8 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
     axes.text(0, 0, "goal", ha="center", va="center", color="white", fontsize="small")
     axes.set_xticks(range(width))
     axes.set_yticks(range(height))
-    axes.set_title(title, fontsize="medium")
-    with writing(path):
-        figure.savefig(path)
+    axes.set_title(literal(title), fontsize="medium")
+    save(figure, path)
 
 
 def greedy_actions(q: np.ndarray) -> np.ndarray:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from ...jobs.ledger import Ledger
-from ...machine.files import DamagedRecord, read_record, write_json
+from ...machine.files import ANY, POSITIVE, DamagedRecord, list_of, read_record, write_json
 from ..axes import Choices
 from ..plan import SweepPlan, extended
 from ..results import Outcome
 from ..settings import Settings, algorithms_of, axes_of
 
+FIELDS = {"settings": list_of(list_of(ANY)), "sizes": list_of(POSITIVE)}
 FILE = "proposals.json"
 
 
@@ -73,7 +74,7 @@ def next_round(
 
 def _read(plan: SweepPlan, ledger: Ledger, number: int) -> tuple[Settings, list[int]]:
     path = ledger.folder(name_of(number)) / FILE
-    found = read_record(path, {"settings": list, "sizes": list}) or {"settings": [], "sizes": []}
+    found = read_record(path, FIELDS) or {"settings": [], "sizes": []}
     axes = axes_of(plan.options, algorithms_of(plan.options))
     try:
         settings = [

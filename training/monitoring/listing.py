@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import TriglotError, check_known
+from ...core.folders import NotPlain
 from ...jobs.ledger import FILE
+from ...machine.files import DamagedRecord
 from ...report.statistics import format_return
 from ...report.statistics.curves import finite_mean
 from ...report.tables import Column, Record, Table, as_text
@@ -23,6 +25,7 @@ from ..storage.journal import last_metrics
 from ..storage.records import SUMMARY, recorded, state_of
 from ..storage.trust import CONFIG
 
+DAMAGED = "damaged"
 BESIDE = 30  # characters that state, age and return take; a run's name has the others
 AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 COLUMNS = (
@@ -88,12 +91,14 @@ def _row(folder: Path) -> dict[str, Any] | None:
     """Read what is shown of a run, and its options for `--where`; None if it is not a run."""
     try:
         config = read_config(folder)
+    except (DamagedRecord, NotPlain):
+        return _damaged(folder)
     except TriglotError:
         return None
     try:
         state, summary = state_of(folder), recorded(folder, SUMMARY) or {}
     except TriglotError:
-        state, summary = "damaged", {}
+        state, summary = DAMAGED, {}
     algorithm, env, seeds = (config[name] for name in ("algorithm", "env", "num_seeds"))
     networks = " ".join(config["network"]) or config["backend"]
     evaluation, last = summary.get("evaluation"), last_metrics(folder)
@@ -116,6 +121,17 @@ def _row(folder: Path) -> dict[str, Any] | None:
     }
 
 
+def _damaged(folder: Path) -> dict[str, Any]:
+    """Fill the row of a run whose options cannot be read; commands on it say why."""
+    unknown = dict.fromkeys(("algorithm", "env", "networks"), "")
+    return {
+        **{"run": str(folder), "state": DAMAGED, "return": None, "is_training": False},
+        "age": time.time() - (folder / CONFIG).lstat().st_mtime,
+        **{"steps": 0, "seeds": 0, **unknown},
+        "options": {"state": DAMAGED},
+    }
+
+
 def _scalars(config: Record) -> dict[str, Any]:
     return {name: value for name, value in config.items() if not isinstance(value, dict)}
 
@@ -133,7 +149,9 @@ def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, st
 
 
 def _fits(row: Record, name: str, value: str) -> bool:
-    found = row["options"].get(name)
+    if name not in row["options"]:  # a damaged run has none
+        return False
+    found = row["options"][name]
     if value in (str(found), json.dumps(found)):
         return True
     with suppress(ValueError):

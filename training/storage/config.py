@@ -6,14 +6,29 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import TriglotError
-from ...machine.files import check_fields, read_record, visible_files, write_json
+from ...core.errors import TriglotError, masked
+from ...core.folders import require_plain
+from ...machine.files import (
+    ANY,
+    COUNT,
+    POSITIVE,
+    TABLE,
+    TEXT,
+    check_fields,
+    list_of,
+    optional,
+    read_record,
+    table_of,
+    visible_files,
+    write_json,
+)
 from ...registry.algorithms import find_algorithm
 from ...registry.overrides import fields_as_text, from_overrides
 from ..options import LEFT_OUT, TrainOptions
 from .trust import CONFIG, require_trust
 
 SCHEMA = 1
+NAMES = {"metrics.jsonl", "checkpoints", "progress.json", "summary.json"}  # what makes it a run's
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
 # Fields that were added to schema 1, with their default.
 ADDED = {
@@ -28,13 +43,15 @@ ADDED = {
     "init_names": (),
     "devices": 1,
 }
+CHANGE_FIELDS = {"num_updates": COUNT, "option": TEXT, "from": ANY, "to": ANY}
 # What commands read besides the options, which are checked when they are built.
 FIELDS = {
-    **{field.name: object for field in fields(TrainOptions) if field.name not in LEFT_OUT},
-    **dict.fromkeys(("algorithm", "env", "backend"), str),
-    **dict.fromkeys(("num_seeds", "num_updates", "steps_per_update", "num_steps"), int),
-    **dict.fromkeys(("config", "hyper"), dict),
-    "network": list,
+    **{field.name: ANY for field in fields(TrainOptions) if field.name not in LEFT_OUT},
+    **dict.fromkeys(("algorithm", "env", "backend"), TEXT),
+    **dict.fromkeys(("num_seeds", "num_updates", "steps_per_update", "num_steps"), POSITIVE),
+    **dict.fromkeys(("config", "hyper"), TABLE),
+    "network": list_of(TEXT),
+    CHANGES: optional(list_of(table_of("a change", CHANGE_FIELDS))),
 }
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {
@@ -64,7 +81,7 @@ def write_config(
       The contents of the file.
     """
     chosen = {n: value for n, value in fields_as_text(options).items() if n not in LEFT_OUT}
-    command = shlex.join(["triglot", *arguments])
+    command = masked(shlex.join(["triglot", *arguments]))
     content = {"schema": SCHEMA, "command": command, **chosen, **facts}
     write_json(folder / CONFIG, content)
     return content
@@ -76,13 +93,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     A migrated one has the additional field `migrated_from`.
 
     Raises:
-      TriglotError: if the folder is not a run directory, its schema is unknown, or a field is
-        missing or of another type.
+      DamagedRecord: if the folder is a run directory, and a field is missing or of another type.
+      NotPlain: if the folder holds a link or a special file.
+      TriglotError: if the folder is not a run directory, or its schema is unknown.
     """
     path, problem = folder / CONFIG, f"it has no valid {CONFIG}."
+    require_plain(folder)
     try:
         config = read_record(path, {})
     except TriglotError as error:
+        if not NAMES.isdisjoint(visible_files(folder)):
+            raise
         config, problem = {}, str(error)
     if config is None and folder.is_dir() and not visible_files(folder):
         raise TriglotError(

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,20 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.errors import TriglotError, writing
-from ...machine.files import plain, replacing
+from ...machine.files import COUNT, plain, replacing
 from ...report.statistics.curves import finite_mean
 from .logs import Logs
 
 METRICS = "metrics.jsonl"
+MAX_LINE = 1 << 24  # bytes of a line; longer ones are damaged
 TAIL = 1 << 18  # bytes at the end of the file, of which the last line is read
 RECENT = 0.05  # of the updates so far, whose training episodes the shown return averages
 RECENTLY = f"last {RECENT:.0%} of updates"
 COUNTERS = ("update", "env_steps")
 
 
+class MetricsChanged(TriglotError):
+    """Another program changed or removed the metrics while they were written."""
+
+
 @dataclass
 class Journal:
     """Appends a run's metrics to `metrics.jsonl`; of them, only the returns are kept in memory.
+
+    Nobody else may change the file or replace the folder meanwhile, which would lose metrics.
 
     Attributes:
       folder: the run directory.
@@ -42,6 +50,11 @@ class Journal:
     logs: Logs | None = None
     num_updates: int = field(default=0, init=False)
     returns: "array[float]" = field(default_factory=lambda: array("f"), init=False)
+    _size: int = field(default=0, init=False)  # of the file, in bytes
+    _place: tuple[int, int] = field(init=False)  # the folder's device and inode
+
+    def __post_init__(self) -> None:
+        self._place = _place(self.folder)
 
     def resume_after(self, num_updates: int) -> list[int]:
         """Keep the lines of the first `num_updates` updates, and delete all others.
@@ -63,20 +76,47 @@ class Journal:
                     )
                     if line.update > begun:
                         tail.add(line)
-        self.num_updates = num_updates
+        self.num_updates, self._size = num_updates, path.stat().st_size
         if self.logs is not None:
             self.logs.resume_after(num_updates, tail.metrics() if tail.env_steps else {})
         return sorted(missing)
+
+    def check_folder(self) -> None:
+        """Check that the folder is the one in which the training began.
+
+        Raises:
+          TriglotError: if it was removed, moved or replaced: nothing is written into another one.
+        """
+        try:
+            same = _place(self.folder) == self._place
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise TriglotError(
+                f"{self.folder} was removed, moved or replaced during the training, which has "
+                f"stopped after {self.num_updates:,} updates. A folder that was moved continues "
+                "at its new place: triglot resume FOLDER."
+            )
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
         """Append one line per update: its number, its environment steps and each seed's metrics.
 
         Raises:
-          CannotWrite: if the disk is full, or the folder is gone or read-only.
+          MetricsChanged: if the file is not as it was left; these updates are counted.
+          CannotWrite: if the disk is full, or the folder is read-only.
+          TriglotError: if the folder is gone.
         """
-        returns = finite_mean(metrics["episode_return"].T)
+        self.check_folder()
+        returns, path = finite_mean(metrics["episode_return"].T), self.folder / METRICS
         count = len(returns)
-        with writing(self.folder / METRICS), (self.folder / METRICS).open("a") as file:
+        with writing(path), path.open("ab") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != self._size:
+                self.num_updates += count
+                raise MetricsChanged(
+                    f"another program changed {path} during the training: it has {size:,} bytes, "
+                    f"and {self._size:,} were written."
+                )
             for index in range(count):
                 self.num_updates += 1
                 if self.num_updates % self.every:
@@ -86,8 +126,10 @@ class Journal:
                     "env_steps": self.num_updates * self.steps_per_update,
                     **{name: values[:, index] for name, values in metrics.items()},
                 }
-                file.write(json.dumps(plain(line), allow_nan=False) + "\n")
+                file.write(f"{json.dumps(plain(line), allow_nan=False)}\n".encode())
                 self.returns.append(returns[index])
+            file.flush()
+            self._size = os.fstat(file.fileno()).st_size
         if self.logs is not None:
             self.logs.add_chunk(metrics)
 
@@ -95,6 +137,11 @@ class Journal:
     def env_steps(self) -> int:
         """Environment steps per seed so far."""
         return self.num_updates * self.steps_per_update
+
+
+def _place(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def read_metrics(
@@ -192,7 +239,8 @@ def _lines(path: Path) -> Iterator[_Line]:
     last = 0
     try:
         with path.open("rb") as file:
-            parsed = (_parsed(text) for text in file if text.endswith(b"\n"))
+            texts = iter(lambda: file.readline(MAX_LINE), b"")
+            parsed = (_parsed(text) for text in texts if text.endswith(b"\n"))
             lines = (line for line in parsed if line is not None)
             first = list(itertools.islice(lines, 9))
             shapes = Counter(map(_shape, first))
@@ -219,7 +267,9 @@ def _parsed(text: bytes) -> _Line | None:
             name: [float("nan") if value is None else float(value) for value in values]
             for name, values in content.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError):
+        sound = COUNT.accepts(update) and COUNT.accepts(env_steps) and update > 0 and metrics
+        seeds = {len(values) for values in metrics.values()}
+        sound = sound and len(seeds) == 1 and seeds != {0}
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
-    sound = isinstance(update, int) and isinstance(env_steps, int) and update > 0 and metrics
     return _Line(text, update, env_steps, metrics) if sound else None

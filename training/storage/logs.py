@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.errors import check_known, missing_extra, require, user_error_context, writing
-from ...machine.files import read_record, write_json
+from ...machine.files import TEXT, read_record, write_json
 from ...report.statistics.curves import finite_mean
 
 MAX_POINTS = 1000
@@ -221,7 +221,7 @@ class WeightsAndBiases:
 
 def _identity(path: Path) -> str:
     advice = "Delete it: Weights & Biases then starts another run."
-    record = read_record(path, {"id": str}, advice)
+    record = read_record(path, {"id": TEXT}, advice)
     if record is None:
         record = {"id": secrets.token_hex(4)}
         write_json(path, record)

@@ -90,7 +90,7 @@ WRONG = dict.fromkeys(FIELDS, "1") | {"num_seeds": "2"}
         ({"schema": 2}, "has schema 2, and this version of triglot reads schema 1"),
         ({"schema": "new"}, "has schema new"),
         ({"schema": 1}, "config.json is damaged: it has no algorithm, env"),
-        ({"schema": 1, "command": "", **WRONG}, "its num_seeds must be int, got '2'"),
+        ({"schema": 1, "command": "", **WRONG}, "its num_seeds must be .*'2'"),
         ({"anything": 1}, "is not a triglot run directory: it has no valid config.json"),
         ([1], "is not a triglot run directory: .*config.json is damaged: it holds"),
     ],
