@@ -74,7 +74,7 @@ class Finished:
 
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
-        folders = {job.backend: self.ledger.folder(job.name) for job in self.jobs_of(env, rung)}
+        folders = {job.backend: self.ledger.results(job.name) for job in self.jobs_of(env, rung)}
         return {backend: Record.load(folder) for backend, folder in folders.items()}
 
 

@@ -1,12 +1,13 @@
 """The policy of a run as an opponent in a game: `pgx:connect_four,opponent=runs/first`."""
 
 import functools
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
 
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, prefixed
 from ..core.loop.frozen import check_plays
 from ..core.wrappers.games import game_in
 from ..registry.environments import make_env
@@ -16,6 +17,8 @@ from ..training.storage.records import recorded_progress, state_of
 from .acting import Acting
 
 DONE = ("finished", "stopped")
+# The runs that are being loaded, each as an opponent of the one before it.
+_loading: ContextVar[tuple[Path, ...]] = ContextVar("_loading", default=())
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,15 @@ def player_of_run(folder: str, env: str) -> RunPlayer:
       TriglotError: if the run is not finished, is of another game or names code that is not
         trusted, or its policy needs more than an observation.
     """
-    path = Path(folder)
-    options = options_of_run(path, how=f"run `triglot evaluate {folder} --trust`")
-    name, what = options.env.partition(",")[0], f"opponent={folder}"
+    path, what = Path(folder), f"opponent={folder}"
+    if path.resolve() in _loading.get():
+        raise TriglotError(
+            f"{what} of {env} was trained against itself, or against a run that was trained "
+            "against it: name a run whose opponents are others."
+        )
+    with prefixed(f"{what} of {env}: "):
+        options = options_of_run(path, how=f"run `triglot evaluate {folder} --trust`")
+    name = options.env.partition(",")[0]
     if name != env:
         raise TriglotError(f"{what} of {env} was trained in {name}: give a run of {env}.")
     if (state := state_of(path)) not in DONE:
@@ -66,7 +75,11 @@ def player_of_run(folder: str, env: str) -> RunPlayer:
     game = game_in(make_env(env))
     if game is None:
         raise TriglotError(f"{env} is no game of several players: leave {what} out.")
-    check_plays(_run(player.folder, player.num_updates).agent, game, what)
+    token = _loading.set((*_loading.get(), player.folder))
+    try:
+        check_plays(_run(player.folder, player.num_updates).agent, game, what)
+    finally:
+        _loading.reset(token)
     return player
 
 

@@ -9,11 +9,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
 from ..core.folders import require_plain
+from ..core.loop.checkpoint import DamagedError, check_manifest, write_manifest
 from ..machine.files import (
     TABLE,
     TEXT,
@@ -29,7 +31,7 @@ from ..terminal.wrapping import wrapped
 from .job import Task
 
 FILE = "jobs.json"
-SCHEMA = 3
+SCHEMA = 4
 FIELDS = {"what": TEXT, "options": TABLE, "facts": TABLE}
 JOBS = "jobs"
 RESULTS = "results"  # in an unfinished folder: what is renamed when it is complete
@@ -46,6 +48,14 @@ class Ledger:
 
     def __init__(self, out: Path, facts: Mapping[str, Any] = {}) -> None:
         self.out, self.facts = out, facts
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """What decides which numbers are computed, as the folder says it."""
+        found = read_record(self.out / FILE, FIELDS)
+        if found is None:
+            raise TriglotError(f"{self.out / FILE} is gone: the results cannot be continued.")
+        return found["options"]
 
     @classmethod
     def open(
@@ -79,6 +89,27 @@ class Ledger:
         """The folder of a job's results."""
         return self.out / JOBS / name
 
+    def results(self, name: str) -> Path:
+        """The folder of a job's results, after checking that they are whole and of this job.
+
+        Raises:
+          DamagedError: if a file is missing or was modified, or belongs to another job.
+        """
+        folder, advice = self.folder(name), "Delete the folder to compute the job again."
+        try:
+            of = check_manifest(folder)
+        except DamagedError as error:
+            raise DamagedError(f"{error} {advice}") from None
+        if of != self._belongs_to(name):
+            raise DamagedError(
+                f"{folder} holds results of another job or of other options: it was copied. "
+                f"{advice}"
+            )
+        return folder
+
+    def _belongs_to(self, name: str) -> dict[str, Any]:
+        return {"job": name, "options": self.options}
+
     def is_done(self, name: str) -> bool:
         """Whether a job's results are there."""
         return self.folder(name).is_dir()
@@ -95,6 +126,7 @@ class Ledger:
         shutil.rmtree(results, ignore_errors=True)
         results.mkdir(parents=True)
         yield results
+        write_manifest(results, self._belongs_to(name))
         results.replace(self.folder(name))
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -144,9 +144,30 @@ def _function(option: str, value: Any, env: str) -> Any:
     """Load what an option names, a function or the policy of a run; return other values."""
     if isinstance(value, str) and is_path(value):
         return load(option, value)
-    if isinstance(value, str | Path) and (Path(value) / "config.json").is_file():
+    if isinstance(value, str | Path) and _is_run(value):
         return load(option, POLICY_OF_RUN)(str(value), env)
     return value
+
+
+def runs_in(name: str) -> dict[str, Path]:
+    """Find the run directories that an environment's options name, such as a game's opponent."""
+    suite, options = name.partition(":")[0], _split_options(name)[1]
+    functions = SUITES[suite].functions if suite in SUITES else ()
+    found = {option: options[option] for option in functions if option in options}
+    return {n: Path(one) for n, one in found.items() if isinstance(one, str) and _is_run(one)}
+
+
+def with_resolved_runs(name: str) -> str:
+    """Write the run directories in an environment's name as absolute paths, valid anywhere."""
+    for option, folder in runs_in(name).items():
+        resolved = str(folder.resolve())
+        if "," not in resolved:  # which would begin another option
+            name = name.replace(f",{option}={folder}", f",{option}={resolved}")
+    return name
+
+
+def _is_run(value: str | Path) -> bool:
+    return not is_path(str(value)) and (Path(value) / "config.json").is_file()
 
 
 def _split_options(name: str) -> tuple[str, dict[str, Any]]:

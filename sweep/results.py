@@ -115,7 +115,7 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
       stages: the batches that are done, stage by stage.
     """
     arrays = {
-        batch.name: load_file(ledger.folder(batch.name) / ARRAYS)
+        batch.name: load_file(ledger.results(batch.name) / ARRAYS)
         for stage in stages
         for batch in stage
     }

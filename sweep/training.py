@@ -141,7 +141,7 @@ class Runner:
                 continue
             wanted = [pair for pair in batch.pairs if place[pair][0] is source]
             taken = jnp.asarray([place[pair][1] for pair in wanted])
-            folder = self.ledger.folder(source.name)
+            folder = self.ledger.results(source.name)
             state = checkpoint.restore(folder / STATE, _state_like(group, source))
             states.append(jax.tree.map(lambda leaf, t=taken: leaf[t], state))
             arrays = load_file(folder / ARRAYS)

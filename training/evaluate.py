@@ -20,7 +20,8 @@ from .monitoring.evaluating import plans_by_levels, play
 from .options import EvaluateOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .resume.restoring import restore
-from .summary import describe_evaluation, evaluation
+from .storage.config import read_config
+from .summary import describe_evaluation, evaluation, version_notes
 
 # Episodes of a seed in parallel. They grow with the number of episodes, since many small batches
 # leave the cores idle, up to a bound for the memory; environments in Python do not grow.
@@ -57,7 +58,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         played = plan if options.env is None else _in_env(plan, options.env, other)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
-    print(wrapped(f"{played.title}, {done}"))
+    notes = [*filter(None, [progress.warning]), *version_notes(read_config(options.run))]
+    print(wrapped("\n".join([f"{played.title}, {done}", *notes])))
     state: Any = progress.state
     episodes, *unseen = (_play(one, options, state.agent) for one in plans_by_levels(played))
     results = evaluation(episodes, *unseen)

@@ -1,5 +1,6 @@
 """Load a finished or interrupted run from its folder, and its weights by canonical name."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ def load_run(
     """
     plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder), training=False)
     progress = restore(plan, previous=previous, kind=checkpoint)
+    if progress.warning:
+        warnings.warn(f"{folder}: {progress.warning}", stacklevel=2)
     state: Any = progress.state
     return Run(
         agent=plan.trainer.agent,

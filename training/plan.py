@@ -21,7 +21,7 @@ from ..machine import memory, version
 from ..machine.files import check_free, make_folder, make_new_folder
 from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
-from ..registry.environments import SUITES, make_env
+from ..registry.environments import SUITES, make_env, with_resolved_runs
 from ..registry.loading import load_networks
 from .devices import most_devices
 from .effects import check_effects
@@ -149,6 +149,8 @@ def prepare(
         )
     logs.check(options.log)
     options = with_members(options)
+    if folder is None:  # the run may be continued from another folder
+        options = replace(options, env=with_resolved_runs(options.env))
     check_minimums(options, num_seeds=1, eval_episodes=0, metrics_every=1)
     if not 0 <= options.checkpoint_seconds < math.inf:
         raise TriglotError(

@@ -63,7 +63,10 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
         if not isinstance(env, HostRenderable):
             step = jax.eval_shape(env.reset, jax.random.key(0))
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
-        state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
+        progress = restore(plan, previous=options.previous, kind=options.checkpoint)
+        state: Any = progress.state
+    if progress.warning:
+        print(wrapped(progress.warning))
     agent_state = jax.tree.map(lambda leaf: leaf[index], state.agent)
     # One key per episode, different from those of training and evaluation.
     key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)

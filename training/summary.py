@@ -65,14 +65,19 @@ def resume_notes(
             f"warning: the metrics of {len(lost):,} updates are lost, the first is {lost[0]:,}; "
             "the training itself is not affected"
         )
+    yield from version_notes(config)
+    if plan.trainer.steps_on_host:
+        yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
+
+
+def version_notes(config: Mapping[str, Any]) -> Iterator[str]:
+    """Say which versions, or which device, are not those that a run began with."""
     differing = list(_differences(config))
     if differing:
         yield (
-            f"warning: {'; '.join(differing)}. The numbers may differ from those of an "
-            "uninterrupted run in the last bits"
+            f"warning: {'; '.join(differing)}. The numbers may differ in the last bits from those "
+            "with what the run began with"
         )
-    if plan.trainer.steps_on_host:
-        yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
 
 
 def _differences(config: Mapping[str, Any]) -> Iterator[str]:

@@ -45,6 +45,7 @@ from .population import draw as draw_population
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .render import Videos
+from .resume.binding import binding
 from .resume.changing import changed, check_change, describe_change, record_change
 from .resume.restoring import (
     CHECKPOINTS,
@@ -59,7 +60,7 @@ from .storage import logs
 from .storage.config import read_config
 from .storage.journal import RECENT, Journal, MetricsChanged, read_metrics, recent_mean
 from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
-from .storage.trust import remember
+from .storage.trust import CONFIG, remember
 from .summary import Stopwatch, describe_summary, evaluation, next_commands, resume_notes
 
 DIVERGED = 1
@@ -126,6 +127,12 @@ def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float)
         progress = Progress(None, 0)
         if checkpoints.numbers() or recorded_progress(plan.out):
             progress = restore(plan, previous=options.previous)
+        if progress.edited:
+            raise TriglotError(
+                f"{plan.out / CONFIG} does not describe the training that its checkpoint is of: "
+                f"{'; '.join(progress.edited)}. Undo the change, or start another training from "
+                f"its weights: triglot train ... --init-from {plan.out}"
+            )
         check_change(plan, options, progress.num_updates)
         if progress.state is not None:
             checkpoints.set_aside(progress.num_updates)
@@ -349,7 +356,7 @@ def _train(
                     break
                 if keeping is not None and chunk.num_updates % keeping == 0:
                     kept = gathered(state, options.num_seeds)
-                    kept_checkpoints(plan.out).save(chunk.num_updates, kept)
+                    kept_checkpoints(plan.out).save(chunk.num_updates, kept, binding(plan))
                 seconds = options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)
@@ -383,5 +390,5 @@ def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
     journal.check_folder()
     state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
-    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
+    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state, binding(plan))
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

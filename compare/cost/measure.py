@@ -91,8 +91,8 @@ def measure_costs(finished: Finished) -> dict[str, Any] | None:
     if options.repetitions == 0 or not backends:
         return None
     path = ledger.folder(COSTS) / f"{COSTS}.json"
-    if path.exists():
-        found = json.loads(path.read_text())
+    if ledger.is_done(COSTS):
+        found = json.loads((ledger.results(COSTS) / path.name).read_text())
         if found["repetitions"] == options.repetitions:
             return found["cost"]
     with Bar(bar_format=COST_BAR, leave=False) as bar:

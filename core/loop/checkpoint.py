@@ -37,8 +37,13 @@ class DamagedError(TriglotError):
     """A checkpoint is incomplete or was modified."""
 
 
-def save(path: Path, state: object) -> None:
+def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None:
     """Write a pytree of arrays to a new folder, atomically.
+
+    Args:
+      path: the folder.
+      state: the arrays.
+      of: what they belong to, such as the options of a run, as JSON has it; see `check_manifest`.
 
     Raises:
       TriglotError: if `path` exists.
@@ -56,7 +61,7 @@ def save(path: Path, state: object) -> None:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
-        write_manifest(unfinished)
+        write_manifest(unfinished, of)
         os.rename(unfinished, path)
         _sync(path.absolute().parent)
     # Orbax wraps the system's errors in many types.
@@ -179,8 +184,13 @@ class Checkpoints:
         """Path of one checkpoint."""
         return self.folder / f"{number:08d}"
 
-    def save(self, number: int, state: object) -> None:
+    def save(self, number: int, state: object, of: Mapping[str, Any] | None = None) -> None:
         """Write a checkpoint unless it exists, then delete the oldest ones.
+
+        Args:
+          number: updates done.
+          state: the arrays.
+          of: what they belong to, see `save`.
 
         Raises:
           CannotWrite: if it cannot be written; the existing ones are kept.
@@ -189,7 +199,7 @@ class Checkpoints:
             return
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        save(self.path(number), state)
+        save(self.path(number), state, of)
         for old in self.numbers()[: -self.keep]:
             shutil.rmtree(self.path(old), ignore_errors=True)
 
@@ -274,10 +284,12 @@ def _cause(error: Exception) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
+    """Make the digests of all files but those in folders that have a manifest of their own."""
+    separate = {found.parent for found in folder.rglob(MANIFEST)} - {folder}
     return {
         str(file.relative_to(folder)): _digest(file)
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name != MANIFEST
+        if file.is_file() and file.name != MANIFEST and separate.isdisjoint(file.parents)
     }
 
 
@@ -286,33 +298,62 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(folder: Path) -> None:
+def write_manifest(folder: Path, of: Mapping[str, Any] | None = None) -> None:
     """Write the digests of all files in a folder, so that `check_manifest` notices any change.
+
+    Args:
+      folder: holds the files.
+      of: what they belong to, as JSON has it.
 
     Raises:
       OSError: if it cannot be written.
     """
-    (folder / MANIFEST).write_text(json.dumps(_digests(folder), indent=1))
+    content = {"files": _digests(folder), "of": dict(of or {})}
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1))
     _sync(folder / MANIFEST)
 
 
-def check_manifest(path: Path) -> None:
+def check_manifest(path: Path) -> dict[str, Any]:
     """Compare the files in a folder with the digests that `write_manifest` wrote.
+
+    Returns:
+      What the files belong to; empty in a folder of an earlier version.
 
     Raises:
       DamagedError: if a file is missing, was modified or was added.
     """
+    expected, of = _manifest(path)
     try:
-        expected = json.loads(read_bytes(path / MANIFEST))
         found = _digests(path)
-        if not isinstance(expected, dict):
-            raise ValueError(f"{MANIFEST} is not a table of digests")
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             state = "is missing" if name not in found else "was modified"
-            raise DamagedError(f"the checkpoint {path} is damaged: its file {name} {state}.")
+            raise DamagedError(f"{path} is damaged: its file {name} {state}.")
+    return of
+
+
+def belongs_to(path: Path) -> dict[str, Any]:
+    """Read what the files of a folder belong to, without comparing their digests.
+
+    Raises:
+      DamagedError: if the manifest is missing or damaged.
+    """
+    return _manifest(path)[1]
+
+
+def _manifest(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    try:
+        content = json.loads(read_bytes(path / MANIFEST))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
+    # An earlier version wrote the digests alone.
+    new = isinstance(content, dict) and set(content) == {"files", "of"}
+    files, of = (content["files"], content["of"]) if new else (content, {})
+    if not isinstance(files, dict) or not isinstance(of, dict):
+        raise DamagedError(f"{path} is not a complete checkpoint: {MANIFEST} is damaged.")
+    return files, of
 
 
 def _sync(path: Path) -> None:

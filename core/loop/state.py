@@ -40,6 +40,11 @@ class RunnerState:
     member: Any = ()
 
 
+def run_key(key: jax.Array) -> jax.Array:
+    """Derive the key that a seed's runner state holds from the key that it is initialized from."""
+    return jax.random.split(key, 3)[2]
+
+
 def first_state(
     agent: Agent, num_envs: int, reset: Callable[[jax.Array], Any], key: jax.Array, hyper: PyTree
 ) -> RunnerState:
@@ -47,7 +52,7 @@ def first_state(
     schedules = schedules_of(agent.hyper if hyper is None else hyper)
     if schedules:
         hyper = first_numbers(agent.hyper if hyper is None else hyper)
-    agent_key, env_key, run_key = jax.random.split(key, 3)
+    agent_key, env_key, _ = jax.random.split(key, 3)
     state = agent.init(agent_key, num_envs, hyper)
     if schedules and not all(hasattr(getattr(state, "hyper", None), name) for name in schedules):
         raise TriglotError(
@@ -58,7 +63,7 @@ def first_state(
     carry, env = agent.initial_carry(state, num_envs), reset(env_key)
     zero = jnp.zeros((), jnp.int32)
     return RunnerState(
-        key=run_key, agent=state, carry=carry, env=env, num_updates=zero, schedules=schedules
+        key=run_key(key), agent=state, carry=carry, env=env, num_updates=zero, schedules=schedules
     )
 
 

@@ -136,6 +136,11 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
     if opponent in (RANDOM, SELF):
         return Against(game, random_player, period)
     if not callable(opponent):
+        if "/" in str(opponent):
+            raise TriglotError(
+                f"opponent={opponent} of {game.name}: there is no run directory at that path. Put "
+                f"it back, or give the folder of a finished run of {game.name}, random or self."
+            )
         raise unknown(f"opponent of {game.name}", str(opponent), CHOICES)
     player: Any = opponent
     return Against(game, player)

@@ -1,6 +1,7 @@
 """Read a recording: what `python -m triglot.record` wrote of a model and one of its calls."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, printable, shown
 
 FORMAT, VERSION = "triglot.record", 1
 SUFFIX = ".safetensors"
@@ -119,7 +120,7 @@ def read_recording(path: Path) -> Recording:
             f"recording: {HOW}; a checkpoint goes to --checkpoint."
         )
     version = metadata.get("version", "0")
-    if not version.isdigit() or int(version) > VERSION:
+    if not re.fullmatch("[0-9]{1,3}", str(version)) or int(version) > VERSION:
         raise TriglotError(
             f"{path} has version {version} of the recording format, and this triglot reads up to "
             f"{VERSION}: update triglot, or record with this one's triglot/record.py."
@@ -132,9 +133,13 @@ def read_recording(path: Path) -> Recording:
             tuple(content["outputs"]), content["train"], tuple(content["notes"]),
         )  # fmt: skip
         named = [n for call in calls for n in (*call.inputs, *call.outputs)]
+        named += [f"weights/{name}" for call in calls for name in call.weights]
         missing = [n for n in (*named, *found.inputs, *found.outputs) if n not in arrays]
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise TriglotError(f"{path} is a damaged recording ({error}): {HOW}.") from None
+    problem = _problem(found)
+    if problem:
+        raise TriglotError(f"{path} is a damaged recording: {problem}. {HOW.capitalize()}.")
     if missing:
         raise TriglotError(f"{path} is a damaged recording, without {missing[0]}: {HOW}.")
     _check(found)
@@ -149,7 +154,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
     """
     if not path.is_file():
         raise TriglotError(f"{path} does not exist: give a recording; {HOW}.")
-    data = path.read_bytes()
+    data = memoryview(path.read_bytes())
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
         raise TriglotError(
@@ -157,25 +162,54 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
             "or no safetensors file. Copy it again."
         )
     try:
-        header = json.loads(data[8 : 8 + size])
-        metadata = header.pop("__metadata__", {})
-        end = max((each["data_offsets"][1] for each in header.values()), default=0)
-        arrays = {
-            name: np.frombuffer(data[8 + size :], np.uint8)[slice(*each["data_offsets"])]
-            for name, each in header.items()
-        }
+        header = json.loads(bytes(data[8 : 8 + size]))
+        metadata = dict(header.pop("__metadata__", {}))
+        if sum(stop - start for start, stop in _offsets(header)) > len(data):
+            raise ValueError("arrays overlap")  # each would get a copy of the same bytes
+        end = max((stop for _, stop in _offsets(header)), default=0)
+        rest = np.frombuffer(data, np.uint8, offset=8 + size)
+        arrays = {name: rest[slice(*each["data_offsets"])] for name, each in header.items()}
         if 8 + size + end <= len(data):
             arrays = {
                 name: raw.copy().view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
                 for name, raw in arrays.items()
             }
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise TriglotError(f"{path} is no safetensors file, or damaged: {HOW}.") from None
     if 8 + size + end > len(data):
         raise TriglotError(
             f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
         )
     return arrays, metadata
+
+
+def _offsets(header: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Give the first and last byte of each array.
+
+    Raises:
+      ValueError: if they are not those of a range.
+    """
+    found = [tuple(each["data_offsets"]) for each in header.values()]
+    if not all(type(a) is int and type(b) is int and 0 <= a <= b for a, b in found):
+        raise ValueError("offsets are not those of a range")
+    return found
+
+
+def _problem(found: Recording) -> str:
+    """Say what contradicts how calls are nested, or would change what a terminal shows."""
+    for call in found.calls:
+        if call.parent is not None and not (
+            type(call.parent) is int and 0 <= call.parent < call.index
+        ):
+            return f"call {call.index} is inside of {shown(call.parent)}, which is no earlier call"
+        if type(call.finished) is not int or not call.index < call.finished <= len(found.calls):
+            return f"call {call.index} ends before {shown(call.finished)}, which is no later call"
+    texts = [one for call in found.calls for one in (call.name, call.kind, call.source)]
+    texts += [*found.arrays, *found.notes, found.library]
+    for text in texts:
+        if not isinstance(text, str) or printable(text) != text:
+            return f"{shown(text)} is not a name"
+    return ""
 
 
 def _call(index: int, given: Mapping[str, Any]) -> Call:

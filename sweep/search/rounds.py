@@ -73,7 +73,7 @@ def next_round(
 
 
 def _read(plan: SweepPlan, ledger: Ledger, number: int) -> tuple[Settings, list[int]]:
-    path = ledger.folder(name_of(number)) / FILE
+    path = ledger.results(name_of(number)) / FILE
     found = read_record(path, FIELDS) or {"settings": [], "sizes": []}
     axes = axes_of(plan.options, algorithms_of(plan.options))
     try:

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...core.wrappers.levels import held_out
 from ...machine.files import write_json
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan
+from ..resume.binding import binding
 from ..storage.records import BEST, recorded
 from .schedule import evaluation_period, measure
 
@@ -93,13 +94,16 @@ class Best:
         found = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
         self.return_mean: float | None = None if found is None else float(found["return_mean"])
 
-    def offer(self, num_updates: int, returns: np.ndarray, state: Any) -> bool:
+    def offer(
+        self, num_updates: int, returns: np.ndarray, state: Any, of: Mapping[str, Any] | None = None
+    ) -> bool:
         """Keep a state if its return is higher than all before; equal ones keep the earlier.
 
         Args:
           num_updates: updates done.
           returns: mean evaluated return of each seed, `[S]`.
           state: the runner states `[S, ...]`.
+          of: what they belong to, see `resume.binding`.
 
         Returns:
           Whether it was kept.
@@ -115,7 +119,7 @@ class Best:
         for number in checkpoints.numbers():
             if number >= num_updates:
                 shutil.rmtree(checkpoints.path(number))
-        checkpoints.save(num_updates, state)
+        checkpoints.save(num_updates, state, of)
         content = {"num_updates": num_updates, "return_mean": mean, "return_per_seed": returns}
         write_json(self._folder / BEST, content)
         self.return_mean = mean
@@ -185,7 +189,7 @@ class Evaluator:
             episodes = play(plan, state.agent, key, num_episodes=count)
             returns[name] = np.asarray(episodes.returns).mean(axis=1)
         state = gathered(state, self._plan.options.num_seeds)
-        self._best.offer(num_updates, returns[METRIC], state)
+        self._best.offer(num_updates, returns[METRIC], state, binding(self._plan))
         self._evaluated(num_updates, state)
         return returns
 

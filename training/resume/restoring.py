@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError, check_known
 from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
-from ...core.loop.checkpoint import Checkpoints, DamagedError
-from ...core.loop.state import RunnerState
+from ...core.loop.checkpoint import Checkpoints, DamagedError, belongs_to
+from ...core.loop.state import RunnerState, run_key
 from ...core.loop.trainer import init_seeds
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
 from ..storage.config import moved_to_hyper, read_config
 from ..storage.records import recorded_progress
+from .binding import check_state, edited
 from .changing import Translation, with_schedule
 
 CHECKPOINTS, KEPT = "checkpoints", "kept"
@@ -33,10 +34,23 @@ def initial(plan: Plan) -> RunnerState:
 
 
 class Progress(NamedTuple):
-    """The runner states (None before the first update) and the number of updates done."""
+    """The runner states (None before the first update) and the number of updates done.
+
+    Attributes:
+      state: `[S, ...]`.
+      num_updates: updates done.
+      edited: the options in `config.json` that are not those of the checkpoint, in words.
+    """
 
     state: RunnerState | None
     num_updates: int
+    edited: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """A sentence on edited options; empty if there are none."""
+        what = "; ".join(self.edited)
+        return f"warning: the checkpoint was trained with other options: {what}" if what else ""
 
 
 def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progress:
@@ -79,7 +93,15 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
             f"checkpoint cannot be read: {error} Use that version, or train again."
         ) from None
-    return Progress(with_schedule(translation.of(done, state), plan.hyper), done)
+    return _checked(plan, checkpoints.path(done), done, translation, state)
+
+
+def _checked(
+    plan: Plan, path: Path, done: int, translation: Translation, state: RunnerState
+) -> Progress:
+    check_state(path, done, state, jax.vmap(run_key)(seed_keys(plan)))
+    state = with_schedule(translation.of(done, state), plan.hyper)
+    return Progress(state, done, tuple(edited(plan, belongs_to(path))))
 
 
 def kept_checkpoints(folder: Path) -> Checkpoints:
@@ -100,7 +122,7 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     translation = _translation(plan)
     path = kept_checkpoints(plan.out).path(number)
     state = checkpoint.restore(path, translation.like(number), _added(plan))
-    return Progress(with_schedule(translation.of(number, state), plan.hyper), number)
+    return _checked(plan, path, number, translation, state)
 
 
 def _translation(plan: Plan) -> Translation:
