@@ -13,6 +13,7 @@ from pathlib import Path
 from .errors import TriglotError
 
 MAX_RECORD = 64 * 2**20  # bytes of a JSON or TOML file; the largest that triglot writes has 10 MB
+FOREIGN = ("wandb",)  # the local files of Weights & Biases
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a named pipe",
@@ -30,6 +31,8 @@ def require_plain(folder: Path) -> None:
     """Reject a folder that holds a symbolic link, a pipe, a socket or a device, at any depth.
 
     The folder itself may be a link, since the user named it. One that does not exist is accepted.
+    What lies inside of a folder of `FOREIGN` is not looked at: a library keeps links there, and
+    nothing else reads it.
 
     Raises:
       NotPlain: with the first path that is neither a file nor a folder.
@@ -59,7 +62,8 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
             for entry in found:
                 try:
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+                        if entry.name not in FOREIGN:
+                            waiting.append(entry.path)
                     else:
                         yield entry
                 except FileNotFoundError:

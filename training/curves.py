@@ -10,7 +10,7 @@ from ..report.plots.learning_curves import Curve
 from ..report.statistics.curves import finite_mean
 from .options import CurvesOptions
 from .storage.config import read_config
-from .storage.journal import RECENTLY, read_metrics, recent_mean
+from .storage.journal import RECENTLY, last_metrics, read_metrics, recent_mean
 
 PARTS = ("algorithm", "env", "backend")
 MAX_LABEL_LENGTH = 60  # in characters
@@ -61,8 +61,8 @@ def draw_curves(options: CurvesOptions) -> int:
 
 
 def _curve(run: Path, metric: str) -> Curve:
-    env_steps, metrics = read_metrics(run)
-    check_known(f"metric of {run}", metric, metrics)
+    env_steps, metrics = read_metrics(run, [metric])
+    check_known(f"metric of {run}", metric, {**last_metrics(run), **metrics})
     return Curve(env_steps, metrics[metric])
 
 

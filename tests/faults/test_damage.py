@@ -225,7 +225,7 @@ def test_a_link_in_a_run_folder_is_not_written_through(run: Path, tmp_path: Path
     for name in ("summary.json", "metrics.jsonl", f".unfinished-{os.getpid()}-summary.json"):
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(precious)
-    assert main(["resume", str(run)]) == 0
+    assert main(["resume", str(run)]) == 2
     assert precious.read_text() == "mine"
 
 

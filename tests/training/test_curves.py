@@ -28,7 +28,7 @@ def write_run(
     """Write what a training of ten updates leaves; its return is the number of the update."""
     folder.mkdir(parents=True)
     described = {
-        **dict.fromkeys(FIELDS),
+        **{field: None for field, kind in FIELDS.items() if not kind.optional},
         "schema": 1,
         "optimizer": None,
         "algorithm": algorithm,

@@ -20,7 +20,7 @@ from ...terminal.chart import chart
 from ...terminal.wrapping import terminal_width, wrapped
 from ..options import WatchOptions
 from ..storage.config import read_config
-from ..storage.journal import read_metrics
+from ..storage.journal import last_metrics, read_metrics
 from ..storage.records import BEST, RUNNING, SUMMARY, recorded, state_of
 from ..summary import describe_recent
 from .evaluating import METRIC
@@ -28,6 +28,7 @@ from .evaluating import METRIC
 RATE_SECONDS = 30.0  # over which the speed is measured
 MAX_SHARE = 0.1  # of the time that reading the metrics may take
 MAX_HEIGHT = 20
+RETURN = "episode_return"
 OTHER_LINES = 8  # around the curve
 
 Point = tuple[float, int]  # a time and the steps done by then
@@ -90,13 +91,13 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
     seeds = "1 seed" if num_seeds == 1 else f"{num_seeds} seeds"
     title = f"{config['algorithm']} on {config['env']}, {networks}, {seeds}: {state}"
     try:
-        env_steps, metrics = read_metrics(folder)
+        env_steps, metrics = read_metrics(folder, [RETURN, METRIC, options.metric])
     except TriglotError:  # none yet
         if state != RUNNING:
             return f"{title}, before its first update"
         age = time.time() - (folder / "config.json").stat().st_mtime
         return f"{title}, no update yet (it compiles first), started {_duration(age)} ago"
-    check_known(f"metric of {folder}", options.metric, metrics)
+    check_known(f"metric of {folder}", options.metric, {**last_metrics(folder), **metrics})
     done = int(env_steps[-1])
     points.append((time.monotonic(), done))
     while len(points) > 2 and points[-1][0] - points[0][0] > RATE_SECONDS:
@@ -130,7 +131,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
 
 def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
     """Describe the last returns: of training, of evaluations, and after the training."""
-    in_training = describe_recent(finite_mean(metrics["episode_return"].T))
+    in_training = describe_recent(finite_mean(metrics[RETURN].T))
     parts = [in_training] if in_training else []
     evaluated = finite_mean(metrics[METRIC].T) if METRIC in metrics else np.empty(0)
     evaluated = evaluated[np.isfinite(evaluated)]

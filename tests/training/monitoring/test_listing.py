@@ -33,7 +33,7 @@ def write_run(folder: Path, name: str) -> None:
     summary, done, returns, *_ = RUNS[name]
     folder.mkdir(parents=True)
     config = {
-        **dict.fromkeys(FIELDS),
+        **{field: None for field, kind in FIELDS.items() if not kind.optional},
         "schema": 1,
         "command": "triglot train",
         "num_updates": 2,
