@@ -1,13 +1,16 @@
 """Files in which people keep weights: named arrays, whichever library wrote them."""
 
 import io
+import math
 import pickle
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 import numpy as np
+import psutil
 
 from ..core.errors import TriglotError, describe, require
 
@@ -99,8 +102,56 @@ def _safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        _check_memory(path, sum(member.file_size for member in members))
+        for member in members:
+            with archive.open(member) as stream:
+                _check_array(path, stream, member.file_size)
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
+
+
+def _check_array(path: Path, stream: IO[bytes], size: int) -> None:
+    """Read the header of an array in NumPy's format, and check that its numbers follow.
+
+    Args:
+      path: of the file, for the message.
+      stream: begins with the array.
+      size: bytes that the stream has from here on.
+
+    Raises:
+      TriglotError: if the header declares more than that, which NumPy would allocate first.
+    """
+    start = stream.tell()
+    version = np.lib.format.read_magic(stream)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise TriglotError(f"{path} holds an array in version {version} of NumPy's format.")
+    shape, _, dtype = readers[version](stream)
+    declared = math.prod(shape) * dtype.itemsize
+    if declared > size - (stream.tell() - start):
+        raise TriglotError(
+            f"{path} is damaged: an array of shape {shape} needs {declared:,} bytes, and fewer "
+            "follow."
+        )
+
+
+def _check_memory(path: Path, declared: int) -> None:
+    """Reject a small file that would fill the memory.
+
+    Raises:
+      TriglotError: if its arrays have more bytes than are free.
+    """
+    free = psutil.virtual_memory().available
+    if declared > free:
+        raise TriglotError(
+            f"the arrays of {path} have {declared:,} bytes uncompressed, and {free:,} are free: it "
+            "is damaged, or needs a machine with more memory."
+        )
 
 
 def _torch(path: Path) -> dict[str, np.ndarray]:
@@ -113,7 +164,12 @@ def _torch(path: Path) -> dict[str, np.ndarray]:
 def _keras(path: Path) -> dict[str, np.ndarray]:
     h5py: Any = require("h5py", "keras")
     found: dict[str, np.ndarray] = {}
+    sizes: list[int] = []
     with h5py.File(path, "r") as file:
+        file.visititems(
+            lambda _, node: sizes.append(node.nbytes) if isinstance(node, h5py.Dataset) else None
+        )
+        _check_memory(path, sum(sizes))
         file.visititems(
             lambda name, node: (
                 found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None
@@ -131,7 +187,9 @@ def _equinox(path: Path) -> dict[str, np.ndarray]:
     found: list[np.ndarray] = []
     with path.open("rb") as file:
         end = path.stat().st_size
-        while file.tell() < end:
+        while (start := file.tell()) < end:
+            _check_array(path, file, end - start)
+            file.seek(start)
             found.append(np.load(file, allow_pickle=False))
     return {str(index): array for index, array in enumerate(found)}
 

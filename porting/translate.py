@@ -64,6 +64,10 @@ def port(
     with phase("reading"):
         arrays = read_weights(options.weights, trust=options.trust)
     arrays = _without(arrays, options.ignore, options.weights)
+    wrong = [name for name, array in arrays.items() if not np.all(np.isfinite(array))]
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
+        print(f"warning: NaN or infinite numbers in {wrong[0]}{more}, which are translated too")
     with phase("building"):
         target = _network(options.network, inputs, action_spec, options.to, "--to")
         model = _model_to_save(options, target, inputs)

@@ -14,6 +14,7 @@ from ...machine.files import (
     POSITIVE,
     TABLE,
     TEXT,
+    DamagedRecord,
     check_fields,
     list_of,
     optional,
@@ -102,7 +103,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = read_record(path, {})
     except TriglotError as error:
-        if not NAMES.isdisjoint(visible_files(folder)):
+        if folder.is_dir() and not NAMES.isdisjoint(visible_files(folder)):
             raise
         config, problem = {}, str(error)
     if config is None and folder.is_dir() and not visible_files(folder):
@@ -111,6 +112,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"`triglot train ... --out {folder}`."
         )
     if config is None or {"schema", "command"}.isdisjoint(config):
+        if config is not None and not NAMES.isdisjoint(visible_files(folder)):
+            raise DamagedRecord(f"{path} is damaged: it holds no options of a run.")
         raise TriglotError(
             f"{folder} is not a triglot run directory: {problem} Give a folder written by "
             "`triglot train`."

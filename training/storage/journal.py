@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import math
 import os
 import re
 from array import array
@@ -282,6 +283,8 @@ def _picked(text: bytes, names: Sequence[str]) -> _Line | None:
             try:
                 metrics[name] = [float(value.strip(b' "')) for value in values.split(b",")]
             except ValueError:
+                return _parsed(text)
+            if math.inf in metrics[name]:  # written as text, or too large an integer
                 return _parsed(text)
         if metrics:
             return _Line(text, int(start[1]), int(start[2]), metrics)

@@ -47,10 +47,7 @@ _KINDS: dict[str, tuple[Fields, str]] = {
             "diverged": TEXT | NOTHING,
             "evaluation": table_of("an evaluation", {"return_mean": NUMBER}) | NOTHING,
             "num_steps": optional(COUNT),
-            REACHED: optional(
-                table_of("an early stop", {"return": NUMBER, "measure": TEXT, "stop_at": NUMBER})
-                | NOTHING
-            ),
+            REACHED: optional(table_of("an early stop", {"return": NUMBER}) | NOTHING),
         },
         "Delete it: `triglot resume` writes it again.",
     ),

@@ -53,6 +53,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = "q_learning gridworld:2x2 --backend table --total-steps 16 --num-envs 1 --no-preset "
     words += "--rollout-length 8 --eval-every 8 --eval-episodes 2"
     assert main(["train", *words.split(), "--out", str(out)]) == 0
+    # As a program leaves it that was killed.
+    facts = {"pid": 1, "host": platform.node(), "since": "2026-01-01 00:00:00", "started": 0.0}
+    (out / HOLDER).write_text(json.dumps(facts))
     return out
 
 
