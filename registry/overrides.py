@@ -123,8 +123,25 @@ def _fits(hint: Any, value: Any) -> bool:
     return not known or isinstance(value, tuple(kinds))
 
 
+def check_type(what: str, hint: Any, value: Any) -> None:
+    """Reject a value that was read from a file and is not of an option's type.
+
+    A text is accepted, since it may be the text of a number, as on the command line.
+
+    Raises:
+      TriglotError: beginning with `what`.
+    """
+    if not isinstance(value, str) and not _fits(hint, _decode(hint, value)):
+        raise TriglotError(f"{what} must be {_shown(hint)}, got {value!r}.")
+
+
 def _shown(hint: Any) -> str:
-    names = (getattr(member, "__name__", str(member)) for member in type_members(hint))
+    names = (
+        f"a list of {_shown(get_args(member)[0])}"
+        if get_origin(member) is tuple
+        else getattr(member, "__name__", str(member))
+        for member in type_members(hint)
+    )
     return " or ".join("None" if name == "NoneType" else name for name in names)
 
 

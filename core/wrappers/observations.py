@@ -1,5 +1,6 @@
 """Wrappers of observations: stacked over time, flattened to one vector, and entries left out."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,10 @@ from ..hyper import is_integer
 from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
 from ..types import PyTree, pytree_dataclass
 from .base import Wrapper
+
+MAX_STACKED = (
+    10**8
+)  # numbers of an observation; more would fill the memory before anything is checked
 
 
 @pytree_dataclass
@@ -56,6 +61,13 @@ class FrameStack(Wrapper):
                 f"FrameStack needs observations that are one array, a Box; {self.name} has a "
                 f"{type(self.env.obs_spec).__name__}: wrap it in FlattenObservation first "
                 "(flatten_observation=True)."
+            )
+        size = math.prod(self.env.obs_spec.shape)
+        if is_integer(self.num_frames) and size * self.num_frames > MAX_STACKED:
+            raise TriglotError(
+                f"{self.num_frames:,} observations of {size:,} numbers each are "
+                f"{size * self.num_frames:,} numbers, and a stack has at most {MAX_STACKED:,}: "
+                "give fewer frames, such as 4."
             )
 
     @property

@@ -16,7 +16,7 @@ import tomli_w
 
 from ...core.errors import TriglotError, unknown
 from ...registry.arg import flag, marked
-from ...registry.overrides import fields_as_text
+from ...registry.overrides import check_type, fields_as_text, type_hints
 from ..options import LEFT_OUT
 
 OPTION = "--config"
@@ -74,7 +74,7 @@ def read(path: Path) -> ConfigFile:
         content = _of_run(path) if is_run else tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TriglotError(f"{OPTION} {path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TriglotError(f"{OPTION} {path} is not valid TOML: {error}.") from None
     preset = content.pop(PRESET, None)
     if not isinstance(preset, str | None):
@@ -137,6 +137,7 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
     for name in file.values:
         if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
+    _check_types(file, options, algorithm)
     chosen = {*given_in(words, file.values), *replaced_in(words, algorithm)}
     given = _leading(words)
     merged = list(given)
@@ -147,6 +148,14 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
             continue
         merged += _words(name, value, default=(own | more)[name], is_number=name in more)
     return [*merged, *words[len(given) :]]
+
+
+def _check_types(file: ConfigFile, options: type, algorithm: Any) -> None:
+    owners = [options] if algorithm is None else [options, algorithm.Config, algorithm.Hyperparams]
+    for owner in reversed(owners):
+        hints = type_hints(owner)
+        for name in file.values.keys() & hints.keys():
+            check_type(f"{name} in {file.path}", hints[name], file.values[name])
 
 
 def given_in(words: Sequence[str], names: Iterable[str]) -> list[str]:
