@@ -16,9 +16,7 @@ from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
 from ..types import PyTree, pytree_dataclass
 from .base import Wrapper
 
-MAX_STACKED = (
-    10**8
-)  # numbers of an observation; more would fill the memory before anything is checked
+MAX_STACKED = 10**8  # numbers of an observation; the arrays of its bounds have as many
 
 
 @pytree_dataclass
