@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ..backends.calling import describe_inputs
 from ..core.errors import TriglotError
-from ..core.networks.architecture import Head, NetworkSpec, Table
+from ..core.networks.architecture import CNN, Head, NetworkSpec, Table
 from ..core.specs import Box, Spec
 from .styles import Style
 
@@ -103,6 +103,11 @@ def written(spec: NetworkSpec, style: Style) -> Source:
         raise TriglotError(
             "a plain model has no normalization and no noisy layers, and this network has: choose "
             "another format."
+        )
+    if isinstance(spec.torso, CNN) and spec.torso.residual:
+        raise TriglotError(
+            "a plain model has no residual blocks, and this network has: choose the format "
+            "safetensors, stablehlo or onnx."
         )
     size = _write_torso(source, spec)
     if spec.cell is not None:

@@ -118,6 +118,8 @@ def _another(config: Any, name: str) -> Any:
         return next(other for other in allowed if other != value)
     if isinstance(value, bool):
         return not value
+    if value is None:  # a size for each layer, or one for all
+        return (2,)
     return (*value, 2) if isinstance(value, tuple) else value + 1
 
 

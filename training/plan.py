@@ -19,7 +19,7 @@ from ..core.loop.trainer import TrainerLike, updates_for
 from ..core.trainers import divide_seeds, make_trainer
 from ..machine import memory, version
 from ..machine.files import check_free, make_folder, make_new_folder
-from ..registry.agents import make_agent
+from ..registry.agents import describe_images, make_agent
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, make_env
 from ..registry.loading import load_networks
@@ -91,6 +91,9 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        if not options.network:
+            agent = self.trainer.agent
+            lines += describe_images(type(agent), self.env, agent.config)
         lines += describe_schedule(options, per_update)
         if self.population is not None:
             lines.append(self.population.describe())

@@ -62,7 +62,7 @@ class PolicyGradientConfig(ConvolutionConfig, AgentConfig):
 
     Attributes:
       shared_torso: one torso with two heads, instead of separate actor and critic networks.
-      hidden_sizes: units of the hidden layers; None: 64 64, and 64 after convolutions.
+      hidden_sizes: units of the hidden layers; None: 64 64, and those of the `torso` for images.
       normalize_obs: normalize observations by their running mean and variance; None: where actions
         are continuous and observations are float arrays.
       scale_rewards: divide rewards by the running standard deviation of the discounted returns;

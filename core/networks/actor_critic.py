@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..network import Network
-from ..specs import Box, Dict, Discrete, Spec
+from ..specs import Box, Discrete, Spec
 from .architecture import (
     MLP,
-    ConvolutionConfig,
     Head,
     NetworkSpec,
     RecurrentCell,
@@ -20,6 +19,7 @@ from .architecture import (
 )
 from .combinators import scalar
 from .heads import check_heads, policy_heads, require_parts, require_single_steps
+from .inputs import images
 
 TWIN = 2
 
@@ -57,7 +57,7 @@ def soft_actor_critic(
     """Describe a stochastic actor, an ensemble of critics and a log temperature.
 
     Args:
-      obs_spec: one observation; an image is read by convolutions where actions are discrete.
+      obs_spec: one observation; images are read by convolutions.
       unit: actions as `core.rl.distributions.unit_actions` describes them.
       config: has `hidden_sizes` and `initial_temperature`, and is a `ConvolutionConfig`.
       num_critics: members of the ensemble.
@@ -83,18 +83,16 @@ def continuous_actor_critic(
     """Describe an actor, and an ensemble of critics of observations and actions.
 
     Args:
-      obs_spec: one observation; images in a Dict are read by convolutions, a single one is
-        flattened.
+      obs_spec: one observation; images are read by convolutions.
       unit: actions within [-1, 1], as `core.rl.distributions.unit_box` describes them.
-      config: has `hidden_sizes`, and may be a `ConvolutionConfig`.
+      config: a `ConvolutionConfig` with `hidden_sizes`.
       heads: of the actor, of one number for each action dimension.
       num_critics: members of the ensemble.
     """
     hidden_sizes = config.hidden_sizes
     torso: Torso = MLP(hidden_sizes=hidden_sizes, activation="relu")
-    if isinstance(obs_spec, Dict):
-        own = config if isinstance(config, ConvolutionConfig) else ConvolutionConfig()
-        torso = default_torso(obs_spec, hidden_sizes, own, activation="relu")
+    if images(obs_spec):
+        torso = default_torso(obs_spec, hidden_sizes, config, activation="relu")
     head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
     return {
         "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),

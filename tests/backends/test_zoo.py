@@ -97,6 +97,7 @@ def test_a_network_is_built_without_compiling(backend: str) -> None:
     assert len(compiled) == 1
 
 
+RESIDUAL = CNN((2, 3), 3, (4,), residual=True)
 TORSOS = {"mlp": MLP_LAYERS, "cnn": CNN_LAYERS}
 LAYERS = {
     f"{kind} {name}": (torso if kind == "noisy" else normed(torso, kind), noise)
@@ -109,6 +110,10 @@ LAYERS = {
     )
     for kind in ("layer", "batch")
     for name, torso in TORSOS.items()
+} | {
+    "residual": (RESIDUAL, None),
+    "layer residual cnn": (replace(RESIDUAL, normalization="layer"), None),
+    "batch residual cnn": (replace(RESIDUAL, normalization="batch"), None),
 }
 
 
