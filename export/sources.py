@@ -164,7 +164,8 @@ def _head(source: Source, name: str, head: Head, size: int) -> str:
         call = source.layer(source.style.constant, f"head_{name}", size=head.size)
         return source.style.read.format(call=call, size=head.size)
     if not head.dueling:
-        return source.dense(f"head_{name}", size, head.size)
+        offset = f" + {head.offset!r}" if head.offset else ""
+        return source.dense(f"head_{name}", size, head.size) + offset
     value = source.dense(f"head_{name}_value", size, 1)
     advantage = source.dense(f"head_{name}_advantage", size, head.size or 1)
     source.body.append(f"advantage = {advantage}")

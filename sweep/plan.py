@@ -176,7 +176,9 @@ def _group(
             bounds=return_bounds(built.trainer.single_env, first.env),
             program=program,
         )
-    hypers = (fill_schedule_horizon(hyper, before.num_updates) for hyper in given)
+    agent: Any = before.trainer.agent
+    complete = getattr(agent, "for_actions", lambda hyper: hyper)
+    hypers = (fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -298,6 +298,20 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
         networks=load_networks(options.network, env),
         optimizer=options.optimizer,
     )
+
+
+def with_defaults(options: TrainOptions) -> TrainOptions:
+    """Fill in the numbers that depend on the actions, for which the environment is built.
+
+    Args:
+      options: with a complete `Config` and `Hyperparams`.
+    """
+    given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
+    declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
+    if not any("by_actions" in one.metadata for one in declared):
+        return options
+    agent: Any = agent_of(options, make_env(options.env))
+    return replace(options, config=agent.config, hyper=agent.hyper)
 
 
 def _has_custom_components(options: TrainOptions) -> bool:

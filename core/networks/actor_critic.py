@@ -32,8 +32,8 @@ def actor_critic(
     Args:
       obs_spec: one observation.
       action_spec: one action.
-      config: a `ConvolutionConfig` with `hidden_sizes`, `cell`, `cell_size`, `initial_std` and
-        `shared_torso`, as `PPOConfig` documents them.
+      config: a `ConvolutionConfig` with `hidden_sizes`, `cell`, `cell_size`, `initial_std`,
+        `state_dependent_std` and `shared_torso`, as `PPOConfig` documents them.
       algorithm: its name, for messages.
 
     Returns:
@@ -41,7 +41,8 @@ def actor_critic(
     """
     torso = default_torso(obs_spec, config.hidden_sizes, config)
     cell = None if config.cell == "none" else RecurrentCell(config.cell, config.cell_size)
-    actor = policy_heads(action_spec, algorithm=algorithm, initial_std=config.initial_std)
+    how = {"initial_std": config.initial_std, "state_dependent_std": config.state_dependent_std}
+    actor = policy_heads(action_spec, algorithm=algorithm, **how)
     value = ("value", value_head())
     if config.shared_torso:
         return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), cell)}

@@ -181,6 +181,7 @@ class Head:
         observation, instead of a dense layer; None for a layer.
       atoms: outputs for each of the `size`, `[B, size, atoms]`, such as a distribution for each
         action; None for one number each.
+      offset: added to the outputs.
     """
 
     size: int | None = None
@@ -188,8 +189,11 @@ class Head:
     dueling: bool = False
     state_independent: float | None = None
     atoms: int | None = None
+    offset: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.offset and (self.state_independent is not None or self.atoms is not None):
+            raise TriglotError("a head with an offset is a dense layer without atoms.")
         if self.state_independent is not None and (self.size is None or self.dueling):
             raise TriglotError("a state-independent head needs a size and cannot be dueling.")
         if self.atoms is not None and (self.size is None or self.state_independent is not None):
@@ -206,9 +210,14 @@ def policy_head(num_actions: int) -> Head:
     return Head(size=num_actions, scale=0.01)
 
 
-def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
-    """Describe a diagonal Gaussian's `mean` and state-independent `log_std`."""
-    log_std = Head(size=num_actions, state_independent=math.log(initial_std))
+def gaussian_heads(
+    num_actions: int, initial_std: float, *, state_dependent_std: bool = False
+) -> tuple[tuple[str, Head], ...]:
+    """Describe a diagonal Gaussian's `mean` and `log_std`."""
+    start = math.log(initial_std)
+    log_std = Head(size=num_actions, state_independent=start)
+    if state_dependent_std:
+        log_std = Head(size=num_actions, scale=0.01, offset=start)
     return ("mean", policy_head(num_actions)), ("log_std", log_std)
 
 
@@ -309,7 +318,10 @@ class NetworkSpec:
         return replace(self, torso=torso, heads=heads, lecun_normal=False)
 
     def flat(self) -> "NetworkSpec":
-        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
+        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`.
+
+        A library builds no offsets; `arranged` adds them.
+        """
         heads: list[tuple[str, Head]] = []
         for name, head in self.heads:
             if head.atoms is None:
@@ -327,7 +339,7 @@ class NetworkSpec:
         heads = {}
         for name, head in self.heads:
             if head.atoms is None:
-                heads[name] = outputs[name]
+                heads[name] = outputs[name] + head.offset if head.offset else outputs[name]
                 continue
             all_rows = outputs[f"{name}_advantage" if head.dueling else name]
             heads[name] = rows = all_rows.reshape((all_rows.shape[0], -1, head.atoms))
