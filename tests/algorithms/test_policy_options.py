@@ -25,7 +25,7 @@ BOX = Box((2,), "float32", -2.0, 0.5)
 SIZES: dict[str, Any] = {"num_envs": 4, "rollout_length": 4, "num_epochs": 2, "num_minibatches": 4}
 
 
-def tables(hyper: PPOHyperparams = PPOHyperparams(), **config: Any) -> PPO:
+def tables(hyper: PPOHyperparams, **config: Any) -> PPO:
     network = build("table", PPO.networks(OBS, ACTIONS))
     return PPO(network, OBS, ACTIONS, PPOConfig(**{**SIZES, **config}), hyper)
 
