@@ -197,10 +197,14 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
 
 
 def allowed_by(one: "Field[Any]", config: Any) -> Any:
-    """Return what a field of `Hyperparams` allows under an algorithm's `config`."""
+    """Return what a field of `Hyperparams` allows under an algorithm's `config`.
+
+    A count that depends on the actions, and is not known yet, limits nothing.
+    """
     allowed = one.metadata.get("allowed", NON_NEGATIVE)
     whole = one.metadata.get("part_of")
-    return replace(allowed, high=float(getattr(config, whole))) if whole else allowed
+    most = getattr(config, whole) if whole else None
+    return allowed if most is None else replace(allowed, high=float(most))
 
 
 def _extremes(value: Any) -> tuple[float, ...]:

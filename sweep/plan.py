@@ -178,7 +178,9 @@ def _group(
         )
     agent: Any = before.trainer.agent
     complete = getattr(agent, "for_actions", lambda hyper: hyper)
-    hypers = (fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given)
+    hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
+    for hyper in hypers:
+        check_hyperparams(type(agent).__name__, hyper, agent.config)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
