@@ -110,15 +110,13 @@ def for_actions(options: OptionsT, *, continuous: bool) -> OptionsT:
       options: a `Config` or `Hyperparams`; what is no dataclass is returned as it is.
       continuous: whether the actions are a `Box` and the network is not recurrent.
     """
-    if not is_dataclass(options):
-        return options
     found = {
         one.name: one.metadata["by_actions"][continuous]
-        for one in fields(options)
+        for one in (fields(options) if is_dataclass(options) else ())
         if "by_actions" in one.metadata and getattr(options, one.name) is None
     }
     given: Any = options
-    return replace(given, **found) if found else options
+    return replace(given, **found) if found else given
 
 
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
