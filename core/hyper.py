@@ -285,7 +285,9 @@ def check_config(owner: str, config: Any) -> None:
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if one.type in (int, "int", PerLayer, "PerLayer"):
+        if value is None and one.type in (PerLayer | None, "PerLayer | None"):
+            continue
+        if one.type in (int, "int", PerLayer, "PerLayer", PerLayer | None, "PerLayer | None"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)
