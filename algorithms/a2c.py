@@ -4,8 +4,8 @@ Source: Mnih et al. 2016, https://arxiv.org/abs/1602.01783, algorithm S3 and sec
 synchronous form: the gradient of all environments' rollouts is one step.
 Differences: Adam (`--optimizer rmsprop` gives the paper's optimizer); losses are averaged over
 steps; generalized advantages with `gae_lambda` below 1; a truncated episode bootstraps from its
-true last observation. A continuous policy is a Gaussian squashed by tanh into the action bounds;
-its entropy is taken before the tanh.
+true last observation. Continuous actions are squashed by tanh, or clipped, see
+`rl.PolicyGradientConfig`; the entropy is taken before.
 """
 
 from dataclasses import dataclass, replace

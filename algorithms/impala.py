@@ -5,8 +5,8 @@ Differences: synchronous. A rollout is not late, as it is from the paper's distr
 replayed for `num_epochs` in minibatches of whole rollouts, so that all gradient steps but the first
 are off-policy; V-trace is computed anew for each, with the values of its own parameters. Losses are
 averaged over steps; Adam instead of RMSProp; a truncated episode bootstraps from its true last
-observation. A continuous policy is a Gaussian squashed by tanh into the action bounds; its entropy
-is taken before the tanh.
+observation. Continuous actions are squashed by tanh, or clipped, see `rl.PolicyGradientConfig`; the
+entropy is taken before.
 """
 
 from dataclasses import dataclass, replace

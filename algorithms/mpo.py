@@ -44,7 +44,7 @@ class MPOHyperparams(rl.ActorCriticHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MPOConfig(nn.ConvolutionConfig, rl.ActorCriticConfig):
+class MPOConfig(rl.ActorCriticConfig):
     """Static configuration of MPO.
 
     Attributes:

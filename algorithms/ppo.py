@@ -5,8 +5,12 @@ with the details of Huang et al. 2022,
 https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
 Differences: a truncated episode bootstraps from the value of its true last observation; the value
 loss has the factor 1/2. A recurrent network trains on whole rollouts of some of the environments,
-from the carry at the start of each. A continuous policy is a Gaussian squashed by tanh into the
-action bounds; its entropy is taken before the tanh.
+from the carry at the start of each. Continuous actions are squashed by tanh, or clipped, see
+`rl.PolicyGradientConfig`. For them the rollout, the epochs, the minibatches, the learning rate and
+the absence of an entropy bonus are those of the paper's table 3; the learning rate falls to 0, and
+a recurrent network keeps the other defaults. `target_kl` stops as Stable-Baselines3 does (Raffin et
+al. 2021, https://jmlr.org/papers/v22/20-1364.html), and a `value_clip_range` of its own is
+Engstrom et al. 2020's, https://arxiv.org/abs/2005.12729, section 3.
 """
 
 from dataclasses import dataclass, replace
@@ -25,17 +29,23 @@ class PPOHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of PPO, which a sweep may vary under `vmap`.
 
     Attributes:
+      learning_rate: at the start, or a schedule. None: 2.5e-4, and 3e-4 for continuous actions.
       gae_lambda: of generalized advantage estimation, within [0, 1].
       clip_epsilon: clip range of the probability ratio.
-      entropy_coef: weight of the entropy bonus.
+      value_clip_range: clip range of the values, in units of the returns. None: `clip_epsilon`.
+      entropy_coef: weight of the entropy bonus. None: 0.01, and 0 for continuous actions.
       epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
+      target_kl: no more gradient steps are taken on a rollout, once the KL divergence from the
+        policy that collected it is above 1.5 times this in a minibatch. None: all are taken.
     """
 
-    learning_rate: rl.Number = 2.5e-4
+    learning_rate: rl.Number = rl.by_actions(2.5e-4, continuous=3e-4)
     gae_lambda: rl.Number = rl.unit_interval(0.95)
     clip_epsilon: rl.Number = rl.between(0.2, 0.0)
-    entropy_coef: rl.Number = 0.01
+    value_clip_range: rl.Number | None = rl.only_for("clip_value", rl.between(None, 0.0))
+    entropy_coef: rl.Number = rl.by_actions(0.01, continuous=0.0)
     epochs: rl.Number | None = rl.part_of("num_epochs")
+    target_kl: rl.Number | None = rl.between(None, 0.0, above_low=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +53,20 @@ class PPOConfig(rl.PolicyGradientConfig):
     """Static configuration of PPO.
 
     Attributes:
-      num_envs: environments stepped at a time, `N`.
-      rollout_length: steps from each between updates, `T`.
-      num_epochs: passes over a rollout.
-      num_minibatches: gradient steps in one pass; must divide `N * T`.
-      clip_value: clip the value loss as well (by `clip_epsilon`).
+      num_envs: environments stepped at a time, `N`. None: 4, and 1 for continuous actions.
+      rollout_length: steps from each between updates, `T`. None: 128, and 2048 for continuous
+        actions.
+      num_epochs: passes over a rollout. None: 4, and 10 for continuous actions.
+      num_minibatches: gradient steps in one pass; must divide `N * T`. None: 4, and 32 for
+        continuous actions.
+      clip_value: clip the value loss as well.
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
     """
 
-    num_envs: int = 4
-    rollout_length: int = 128
-    num_epochs: int = 4
-    num_minibatches: int = 4
+    num_envs: int = rl.by_actions(4, continuous=1)
+    rollout_length: int = rl.by_actions(128, continuous=2048)
+    num_epochs: int = rl.by_actions(4, continuous=10)
+    num_minibatches: int = rl.by_actions(4, continuous=32)
     clip_value: bool = True
     normalize_advantage: bool = True
 
@@ -86,8 +98,13 @@ class PPO(rl.PolicyGradient):
     ) -> tuple[rl.PolicyGradientState, rl.Metrics]:
         trajectory, normalizer = state.normalizer.trajectory(trajectory, state.hyper.discount)
         batch = self._prepare(state, trajectory)
-        epochs = state.hyper.epochs
-        learner, metrics = self.learn_minibatches(self.loss, state, batch, key, epochs)
+        hyper = state.hyper
+
+        def is_far(metrics: rl.Metrics) -> jax.Array:
+            return metrics["approx_kl"] > 1.5 * hyper.target_kl
+
+        stop = None if hyper.target_kl is None else is_far
+        learner, metrics = self.learn_minibatches(self.loss, state, batch, key, hyper.epochs, stop)
         explained = rl.explained_variance(batch.value, batch.target)
         metrics = {**metrics, "explained_variance": explained}
         return replace(state, learner=learner, normalizer=normalizer), metrics
@@ -123,8 +140,11 @@ class PPO(rl.PolicyGradient):
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         epsilon: Any = hyper.clip_epsilon  # rlax declares a Python number, and takes arrays.
         policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(ratio, advantage, epsilon))
+        value_range = (
+            hyper.clip_epsilon if hyper.value_clip_range is None else hyper.value_clip_range
+        )
         value_loss = (
-            rl.clipped_value_loss(value, batch.value, batch.target, hyper.clip_epsilon)
+            rl.clipped_value_loss(value, batch.value, batch.target, value_range)
             if self.config.clip_value
             else jnp.mean(rlax.l2_loss(value, batch.target))
         )

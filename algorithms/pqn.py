@@ -65,7 +65,7 @@ class PQNConfig(nn.ConvolutionConfig, rl.AgentConfig):
       num_epochs: passes over a rollout.
       num_minibatches: gradient steps in one pass; must divide `N * T`.
       normalization: of each layer's outputs before the activation: `layer`, `batch` or `none`.
-      hidden_sizes: units of the hidden layers.
+      hidden_sizes: units of the hidden layers; None: 128 128, and those of the `torso` for images.
       dueling: sum a value and advantages in the network's head.
       cell: `lstm` or `gru` for a recurrent cell before the head; or `none`.
       cell_size: units of the cell.
@@ -76,10 +76,13 @@ class PQNConfig(nn.ConvolutionConfig, rl.AgentConfig):
     num_epochs: int = 2
     num_minibatches: int = 16
     normalization: str = rl.only_for("networks", rl.one_of("layer", "batch", "none"))
-    hidden_sizes: tuple[int, ...] = rl.only_for("networks", (128, 128))
+    hidden_sizes: tuple[int, ...] | None = rl.only_for("networks", None)
     dueling: bool = rl.only_for("networks", False)
     cell: str = rl.only_for("networks", rl.one_of("none", *nn.CELLS))
     cell_size: int = rl.only_for("networks", 64)
+
+    # Without annotation, so that it is no field.
+    vector_sizes = (128, 128)
 
 
 @rl.pytree_dataclass

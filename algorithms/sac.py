@@ -34,7 +34,7 @@ class SACHyperparams(rl.ActorCriticHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(nn.ConvolutionConfig, rl.ActorCriticConfig):
+class SACConfig(rl.ActorCriticConfig):
     """Static configuration of SAC.
 
     Attributes:

@@ -6,8 +6,8 @@ https://arxiv.org/abs/1812.02256, section 4.3.
 Differences: each rollout of the target policy is used for `num_epochs` of minibatches; the
 temperature and the multipliers are learned as logarithms, with Adam at a rate of their own, instead
 of being projected; no PopArt; generalized advantages with `gae_lambda` below 1; a truncated episode
-bootstraps from its true last observation. A continuous policy is a Gaussian squashed by tanh into
-the action bounds, with a deviation that does not depend on the observation.
+bootstraps from its true last observation. Continuous actions are squashed by tanh, or
+clipped, see `rl.PolicyGradientConfig`.
 """
 
 import math

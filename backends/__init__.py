@@ -55,7 +55,8 @@ def build(
             network = replace(network, random_start=False)
         if plain.obs_spec != spec.obs_spec:
             network = transform_inputs(network, spec.to_plain)
-        network = network if flat.heads == spec.heads else transform_outputs(network, spec.arranged)
+        if flat.heads != spec.heads or any(head.offset for _, head in spec.heads):
+            network = transform_outputs(network, spec.arranged)
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
     return combine({name: build_one(name, spec) for name, spec in specs.items()})

@@ -42,6 +42,9 @@ class Case:
 
 CARTPOLE, MEMORY, GRID = "gymnax:CartPole-v1", "gymnax:MemoryChain-bsuite", "gridworld:4x4"
 SMALL = {"num_envs": 4, "rollout_length": 16, "hidden_sizes": (16, 16)}
+CONVOLUTION = {"channels": (3,), "kernel_size": 3}
+PPO_SIZES = {**SMALL, "num_epochs": 4, "num_minibatches": 4}
+PPO_RATES = {"learning_rate": 2.5e-4, "entropy_coef": 0.01}
 REPLAY = {
     **SMALL,
     "rollout_length": 8,
@@ -62,12 +65,14 @@ TABULAR = {"rollout_length": 32}
 CASES = {
     "ppo mlp": Case("ppo", CARTPOLE, SMALL, arithmetics=("native", "canonical")),
     "ppo shared torso": Case("ppo", CARTPOLE, {**SMALL, "shared_torso": True}, backends=("linen",)),
-    "ppo cnn": Case("ppo", "jumanji:Maze-v0,num_rows=5,num_cols=5", {**SMALL, "kernel_size": 3}),
+    "ppo cnn": Case("ppo", "jumanji:Maze-v0,num_rows=5,num_cols=5", {**SMALL, **CONVOLUTION}),
     "ppo lstm": Case("ppo", MEMORY, {**SMALL, "cell": "lstm", "cell_size": 8}),
     "ppo gru": Case(
         "ppo", MEMORY, {**SMALL, "cell": "gru", "cell_size": 8}, backends=("haiku", "linen")
     ),
-    "ppo continuous": Case("ppo", "gymnax:Pendulum-v1", {**SMALL, "initial_std": 0.5}),
+    "ppo continuous": Case(
+        "ppo", "gymnax:Pendulum-v1", {**PPO_SIZES, "initial_std": 0.5}, PPO_RATES
+    ),
     "dqn": Case("dqn", CARTPOLE, REPLAY, backends=("linen",)),
     "dqn all options": Case(
         "dqn", CARTPOLE, ALL_OF_DQN, {**EVERY_2, "tau": 0.1, "epsilon_decay_steps": 128.0}

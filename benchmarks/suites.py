@@ -110,9 +110,10 @@ class Options:
 def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     """Compile what is timed: each program takes `LENGTH` steps of each of its environments."""
     vector = VectorEnvironment(env, NUM_ENVS).for_rollouts(LENGTH)
-    agent = triglot.make_agent(
-        "ppo", env, config=triglot.PPO.Config(num_envs=NUM_ENVS, rollout_length=LENGTH)
-    )
+    # One setting for all suites, whatever PPO's defaults for their observations and actions.
+    sizes: dict[str, Any] = {"num_envs": NUM_ENVS, "rollout_length": LENGTH}
+    sizes |= {"num_epochs": 4, "num_minibatches": 4, "channels": (3,)}
+    agent = triglot.make_agent("ppo", env, config=triglot.PPO.Config(**sizes))
     trainer = Trainer(agent, vector, chunk_size=1)
 
     def one(state: Any, key: jax.Array) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..backends import libraries
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.host_environment import require_jittable
-from ..registry.agents import make_agent
+from ..registry.agents import describe_images, make_agent
 from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
@@ -123,6 +123,10 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
         check = partial(_check_for_algorithm, component, component.target, options, env)
         yield f"{label} for {component.target}", lambda: check(network())
     else:
+        if component.algorithm is not None:
+            config = from_overrides(component.algorithm.Config, options.config)
+            for line in describe_images(component.algorithm, env, config):
+                print(f"in a training, {line}", file=sys.stderr)
         for backend in options.backends:
             make = partial(_agent, component, options, backend)
             where = label if component.algorithm is None else f"{label}, {backend}"

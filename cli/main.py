@@ -109,8 +109,10 @@ def _train(arguments: list[str], started: float) -> int:
         options = _parse_with_algorithm(arguments)
     if options.print_config:
         from ..registry.algorithms import find_algorithm
+        from ..training.plan import with_defaults
 
-        print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
+        algorithm = find_algorithm(options.algorithm)
+        print(config_files.toml_of(with_defaults(options), algorithm), end="")
         return 0
     _set_compilation_cache(options)
     devices.start(options)

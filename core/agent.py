@@ -12,6 +12,7 @@ from .hyper import (
     check_count,
     check_hyperparams,
     first_numbers,
+    for_actions,
     with_schedules,
 )
 from .learner import Learner, LearnerState
@@ -19,7 +20,7 @@ from .network import Network
 from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
 from .rl.optimizers import OptimizerFn, adam, check_optimizer
-from .specs import Spec
+from .specs import Box, Spec
 from .types import Metrics, PyTree, pytree_dataclass
 
 
@@ -226,7 +227,8 @@ class AgentConfig:
     def __post_init__(self) -> None:
         owner = type(self).__name__.removesuffix("Config")
         check_config(owner, self)
-        check_count(f"{owner}'s num_envs * rollout_length", self.steps_per_update)
+        if None not in (self.num_envs, self.rollout_length):  # None: it depends on the actions
+            check_count(f"{owner}'s num_envs * rollout_length", self.steps_per_update)
 
     @property
     def steps_per_update(self) -> int:
@@ -279,7 +281,8 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        object.__setattr__(self, "hyper", with_schedules(self.hyper))
+        object.__setattr__(self, "config", self.for_actions(self.config))
+        object.__setattr__(self, "hyper", with_schedules(self.for_actions(self.hyper)))
         check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:
@@ -313,8 +316,13 @@ class AgentBase:
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
         del num_envs
-        numbers = as_float32(self.hyper if hyper is None else hyper)
+        numbers = as_float32(self.hyper if hyper is None else self.for_actions(hyper))
         return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
+
+    def for_actions(self, options: Any) -> Any:
+        """Fill in what a `Config` or `Hyperparams` leaves to the actions (`hyper.by_actions`)."""
+        is_box = isinstance(self.action_spec, Box)
+        return for_actions(options, continuous=is_box and not self.network.recurrent)
 
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
         del state, num_envs

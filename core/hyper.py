@@ -22,6 +22,7 @@ Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
 PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
 HyperparamsT = TypeVar("HyperparamsT")
+OptionsT = TypeVar("OptionsT")
 
 MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
 MAX_COUNT = 2**31 - 1  # counters are int32
@@ -87,6 +88,37 @@ def part_of(count: str) -> Any:
     return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
 
 
+def by_actions(discrete: Any, *, continuous: float) -> Any:
+    """Declare a field whose default depends on the actions; None, which it holds, stands for it.
+
+    An agent replaces None when it is made, see `for_actions`.
+
+    Args:
+      discrete: the default for discrete actions, and with a recurrent network; or a field declared
+        by another function of this module, whose range holds.
+      continuous: the default for a `Box` of actions.
+    """
+    declared = discrete if isinstance(discrete, Field) else field(default=discrete)
+    defaults = declared.default, continuous
+    return field(default=None, metadata={**declared.metadata, "by_actions": defaults})
+
+
+def for_actions(options: OptionsT, *, continuous: bool) -> OptionsT:
+    """Replace None by the default in the fields declared by `by_actions`.
+
+    Args:
+      options: a `Config` or `Hyperparams`; what is no dataclass is returned as it is.
+      continuous: whether the actions are a `Box` and the network is not recurrent.
+    """
+    found = {
+        one.name: one.metadata["by_actions"][continuous]
+        for one in (fields(options) if is_dataclass(options) else ())
+        if "by_actions" in one.metadata and getattr(options, one.name) is None
+    }
+    given: Any = options
+    return replace(given, **found) if found else given
+
+
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
     """Declare a field that is an older way to change another one over the training.
 
@@ -109,8 +141,9 @@ def only_for(reader: str, default: Any) -> Any:
     """Declare a field that acts in one place only, so that it can be refused where it is ignored.
 
     Args:
-      reader: `networks`, the function that describes the default networks; `optimizer`; or the
-        name of a field of the `Config` that is true or false, such as `prioritized`.
+      reader: `networks`, the function that describes the default networks; `optimizer`;
+        `continuous`, where actions are a Box of floats; or the name of a field of the `Config` that
+        is true or false, such as `prioritized`.
       default: the default, or a field declared by another function of this module.
     """
     declared = default if isinstance(default, Field) else field(default=default)
@@ -162,10 +195,14 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
 
 
 def allowed_by(one: "Field[Any]", config: Any) -> Any:
-    """Return what a field of `Hyperparams` allows under an algorithm's `config`."""
+    """Return what a field of `Hyperparams` allows under an algorithm's `config`.
+
+    A count that depends on the actions, and is not known yet, limits nothing.
+    """
     allowed = one.metadata.get("allowed", NON_NEGATIVE)
     whole = one.metadata.get("part_of")
-    return replace(allowed, high=float(getattr(config, whole))) if whole else allowed
+    most = getattr(config, whole) if whole else None
+    return allowed if most is None else replace(allowed, high=float(most))
 
 
 def _extremes(value: Any) -> tuple[float, ...]:
@@ -189,8 +226,8 @@ def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
     other, neutral = replacement_of(one)
     value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
     # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
-    by_default = getattr(type(hyper), other or one.name, instead)
-    replaces = isinstance(instead, Schedule) or (by_default is None and instead is not None)
+    has_default = other not in optional_in(type(hyper))
+    replaces = isinstance(instead, Schedule) or (not has_default and instead is not None)
     if other and value is None and one.default is not None and not replaces:
         raise TriglotError(f"{owner}'s {one.name} must be a number, or give {other}, got None.")
     if other and replaces and value not in (one.default, neutral):
@@ -205,6 +242,12 @@ def replacement_of(one: "Field[Any]") -> tuple[str | None, float | None]:
     """Return what `replaced_by` declares; `decay_updates` of custom hyperparameters has a name."""
     decay = ("learning_rate", math.inf) if one.name == "decay_updates" else (None, None)
     return one.metadata.get("replaced_by", decay)
+
+
+def optional_in(owner: Any) -> set[str]:
+    """Name the fields of a dataclass that have no value by default."""
+    without = [one for one in fields(owner) if one.default is None]
+    return {one.name for one in without if "by_actions" not in one.metadata}
 
 
 def _is_lost(number: float, rounded: float) -> bool:
@@ -235,12 +278,16 @@ def check_config(owner: str, config: Any) -> None:
     """
     for one in fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
+        if value is None and "by_actions" in one.metadata:
+            continue
         if isinstance(value, Schedule) or is_schedule_text(value):
             raise TriglotError(
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if one.type in (int, "int", PerLayer, "PerLayer"):
+        if value is None and one.type in (PerLayer | None, "PerLayer | None"):
+            continue
+        if one.type in (int, "int", PerLayer, "PerLayer", PerLayer | None, "PerLayer | None"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from .agent import Agent
+from .agent import Agent, AgentBase
 from .environment import Environment
 from .errors import TriglotError
 from .host_environment import HostEnvironment
@@ -111,7 +111,7 @@ def train(
         sharding = make_sharding(devices, shard, num_seeds=num_seeds, num_envs=agent.num_envs)
     trainer = make_trainer(agent, env, every_update=every_update, sharding=sharding)
     num_updates = updates_for(trainer, total_steps)
-    hyper = with_schedules(agent.hyper if hyper is None else hyper)
+    hyper = with_schedules(agent.hyper if hyper is None else _complete(agent, hyper))
     if schedules_of(hyper):
         check_hyperparams(type(agent).__name__, hyper, agent.config)
     hyper = fill_schedule_horizon(hyper, num_updates)
@@ -138,3 +138,8 @@ def train(
     return TrainResult(
         runner_state=state, metrics=metrics, num_updates=num_updates, num_steps=num_steps
     )
+
+
+def _complete(agent: Agent, hyper: PyTree) -> PyTree:
+    """Fill in what hyperparameters leave to the actions; a custom agent need not know of it."""
+    return agent.for_actions(hyper) if isinstance(agent, AgentBase) else hyper

@@ -82,7 +82,7 @@ HIGH = np.array({high}, "{dtype}")
 def act({arguments}):
     """Choose the greedy actions, {dtype} [B{shape}]."""
     {call}
-    unit = jnp.tanh({values}).reshape(-1, *LOW.shape)
+    {scaled} = {function}({values}).reshape(-1, *LOW.shape)
     return {action}
 '''
 
@@ -228,7 +228,11 @@ def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes
     if isinstance(action_spec, Box):
         low, high = action_spec.bounds()
         texts |= {"low": low.tolist(), "high": high.tolist(), "dtype": action_spec.dtype}
+        texts |= {"scaled": "unit", "function": "jnp.tanh"}
         action = "LOW + (unit + 1.0) * 0.5 * (HIGH - LOW)"
+        if getattr(agent.config, "bounds", None) == "clip":
+            texts |= {"scaled": "mean", "function": ""}
+            action = "jnp.clip(mean, LOW, HIGH)"
     elif isinstance(action_spec, MultiDiscrete):
         ends = list(itertools.accumulate(action_spec.num_values))[:-1]
         chosen = f"[jnp.argmax(part, axis=-1) for part in jnp.split({values}, {ends}, axis=-1)]"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ..backends.calling import describe_inputs
 from ..core.errors import TriglotError
-from ..core.networks.architecture import Head, NetworkSpec, Table
+from ..core.networks.architecture import CNN, Head, NetworkSpec, Table
 from ..core.specs import Box, Spec
 from .styles import Style
 
@@ -104,6 +104,11 @@ def written(spec: NetworkSpec, style: Style) -> Source:
             "a plain model has no normalization and no noisy layers, and this network has: choose "
             "another format."
         )
+    if isinstance(spec.torso, CNN) and spec.torso.residual:
+        raise TriglotError(
+            "a plain model has no residual blocks, and this network has: choose the format "
+            "safetensors, stablehlo or onnx."
+        )
     size = _write_torso(source, spec)
     if spec.cell is not None:
         if spec.cell.kind not in style.cells:
@@ -159,7 +164,8 @@ def _head(source: Source, name: str, head: Head, size: int) -> str:
         call = source.layer(source.style.constant, f"head_{name}", size=head.size)
         return source.style.read.format(call=call, size=head.size)
     if not head.dueling:
-        return source.dense(f"head_{name}", size, head.size)
+        offset = f" + {head.offset!r}" if head.offset else ""
+        return source.dense(f"head_{name}", size, head.size) + offset
     value = source.dense(f"head_{name}_value", size, 1)
     advantage = source.dense(f"head_{name}_advantage", size, head.size or 1)
     source.body.append(f"advantage = {advantage}")

@@ -100,6 +100,22 @@ def make_agent(
         raise TriglotError(f"on {env.name}: {error}") from None
 
 
+def describe_images(algorithm: type, env: Any, config: Any) -> list[str]:
+    """Say in one line which network was chosen for images; in none without such a choice.
+
+    Args:
+      algorithm: its class, which describes its default networks.
+      env: the environment to act in.
+      config: the algorithm's `Config`.
+    """
+    from ..core.networks.architecture import NetworkSpec, describe_image_torso
+
+    found: Any = algorithm
+    specs = found.networks(env.obs_spec, env.action_spec, config).values()
+    texts = (describe_image_torso(one, config) for one in specs if isinstance(one, NetworkSpec))
+    return [*dict.fromkeys(text for text in texts if text)][:1]
+
+
 def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     """Find an optimizer by its name or as `package.module:object`; a function is returned as it is.
 

@@ -176,7 +176,11 @@ def _group(
             bounds=return_bounds(built.trainer.single_env, first.env),
             program=program,
         )
-    hypers = (fill_schedule_horizon(hyper, before.num_updates) for hyper in given)
+    agent: Any = before.trainer.agent
+    complete = getattr(agent, "for_actions", lambda hyper: hyper)
+    hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
+    for hyper in hypers:
+        check_hyperparams(type(agent).__name__, hyper, agent.config)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 

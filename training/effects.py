@@ -8,6 +8,7 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from ..core.errors import TriglotError
+from ..core.hyper import for_actions
 from ..core.network import Network
 from ..core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ..core.specs import Box, Spec
@@ -76,9 +77,11 @@ def _why_not(
             )
     if reader == "optimizer" and options.optimizer in OPTIMIZERS:
         optimizer = OPTIMIZERS[options.optimizer]
-        if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
+        if not _is_read_by_optimizer(optimizer, _defaults(algorithm), one.name):
             return f"the optimizer {options.optimizer} does not use it"
-    if reader not in (None, "networks", "optimizer") and not getattr(config, reader):
+    if reader == "continuous" and not isinstance(env.action_spec, Box):
+        return f"the actions of {env.name} are no Box of floats"
+    if reader not in (None, "networks", "optimizer", "continuous") and not getattr(config, reader):
         return f"it needs {flag(reader)}"
     return None
 
@@ -118,7 +121,14 @@ def _another(config: Any, name: str) -> Any:
         return next(other for other in allowed if other != value)
     if isinstance(value, bool):
         return not value
+    if value is None:  # a size for each layer, or one for all
+        return (2,)
     return (*value, 2) if isinstance(value, tuple) else value + 1
+
+
+def _defaults(algorithm: Any) -> Any:
+    """Build hyperparameters that have all numbers."""
+    return for_actions(algorithm.Hyperparams(), continuous=False)
 
 
 def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:

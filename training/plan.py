@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ..core.loop.trainer import TrainerLike, updates_for
 from ..core.trainers import divide_seeds, make_trainer
 from ..machine import memory, version
 from ..machine.files import check_free, make_folder, make_new_folder
-from ..registry.agents import make_agent
+from ..registry.agents import describe_images, make_agent
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, make_env, with_resolved_runs
 from ..registry.loading import load_networks
@@ -91,6 +91,9 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        if not options.network:
+            agent = self.trainer.agent
+            lines += describe_images(type(agent), self.env, agent.config)
         lines += describe_schedule(options, per_update)
         if self.population is not None:
             lines.append(self.population.describe())
@@ -297,6 +300,20 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
         networks=load_networks(options.network, env),
         optimizer=options.optimizer,
     )
+
+
+def with_defaults(options: TrainOptions) -> TrainOptions:
+    """Fill in the numbers that depend on the actions, for which the environment is built.
+
+    Args:
+      options: with a complete `Config` and `Hyperparams`.
+    """
+    given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
+    declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
+    if not any("by_actions" in one.metadata for one in declared):
+        return options
+    agent: Any = agent_of(options, make_env(options.env))
+    return replace(options, config=agent.config, hyper=agent.hyper)
 
 
 def _has_custom_components(options: TrainOptions) -> bool:

@@ -55,6 +55,7 @@ from .core.hyper import (
     as_float32,
     below,
     between,
+    by_actions,
     check_divides,
     finite,
     one_of,
@@ -183,7 +184,8 @@ __all__ = [
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
+    "part_of", "by_actions", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule",
+    "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",

@@ -20,7 +20,13 @@ from ...core.networks.architecture import (
     NetworkSpec,
     Table,
 )
-from ...core.networks.inputs import concatenated, joined
+from ...core.networks.inputs import (
+    POOL_SIZE,
+    POOL_STRIDE,
+    concatenated,
+    joined,
+    pool_padding,
+)
 from ...core.networks.noise import of_layer, sigma_start
 from ..objects import BATCH_AXIS
 from .initializers import kernel_initializer
@@ -107,7 +113,8 @@ class TorsoAndHeads(eqx.Module):
         self.norm = [_norm(torso, width) for width in spec.widths if is_normed]
         self.torso = []
         for channels, one in spec.convolutions:
-            layer = eqx.nn.Conv2d(channels, *one, key=next(keys))
+            size, stride, padding = one.size, one.stride, one.size // 2 if one.same else 0
+            layer = eqx.nn.Conv2d(channels, one.channels, size, stride, padding, key=next(keys))
             self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
         size = spec.num_features
         for width in torso.hidden_sizes:
@@ -130,16 +137,31 @@ class TorsoAndHeads(eqx.Module):
         spec, moved, flat = self.spec, state, []
         observations, more = spec.split(inputs)
         noise = more if self.cell is None else {}
+
+        def convolution(features: jax.Array, index: int) -> jax.Array:
+            # Equinox convolutions take channels first; move them back so that pixels flatten in
+            # the order of the other libraries.
+            layer: Any = self.torso[index]
+            return jnp.moveaxis(layer(jnp.moveaxis(features, -1, 0)), 0, -1)
+
+        def activated(features: jax.Array, index: int) -> jax.Array:
+            nonlocal moved
+            features, moved = self._activated(features, index, moved)
+            return features
+
+        def norm(features: jax.Array, index: int) -> jax.Array:
+            nonlocal moved
+            if self.norm:
+                features, moved = _normalized(self.norm[index], features, moved)
+            return features
+
         parts = spec.parts(observations, partial(joined, batched=False))
         for features, path in zip(parts, spec.paths, strict=True):
             if self.norm_input is not None:
                 features, moved = _normalized(self.norm_input, features, moved)
-            for index in path.indices:
-                # Equinox convolutions take channels first; move them back so that pixels flatten in
-                # the order of the other libraries.
-                layer: Any = self.torso[index]
-                features = jnp.moveaxis(layer(jnp.moveaxis(features, -1, 0)), 0, -1)
-                features, moved = self._activated(features, index, moved)
+            features = path.convolved(
+                features, convolution, activated, norm, self.activation, _pooled
+            )
             flat.append(jnp.ravel(features))
         features, carry = concatenated(flat), None
         for index in range(spec.num_convolutions, len(self.torso)):
@@ -163,6 +185,13 @@ class TorsoAndHeads(eqx.Module):
         if self.norm:
             features, state = _normalized(self.norm[index], features, state)
         return features if is_last else self.activation(features), state
+
+
+def _pooled(features: jax.Array) -> jax.Array:
+    """Pool one image `[H, W, C]`."""
+    padding = [pool_padding(side) for side in features.shape[:2]]
+    pool = eqx.nn.MaxPool2d(POOL_SIZE, POOL_STRIDE, padding)
+    return jnp.moveaxis(pool(jnp.moveaxis(features, -1, 0)), 0, -1)
 
 
 def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:

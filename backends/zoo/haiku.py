@@ -18,7 +18,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
-from ...core.networks.inputs import concatenated
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .lifting import activated, values_of
 
@@ -74,16 +74,14 @@ class _Layers:
 
     def torso(self, parts: Sequence[jax.Array]) -> jax.Array:
         torso = self.spec.layers
-        init = _initializer(torso.scale)
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
                 features = self._norm(features, "input")
-            for index, (width, size, stride) in enumerate(path.convolutions, path.first):
-                convolution = hk.Conv2D(
-                    width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
-                )
-                features = self._activated(convolution(features), index)
+            convolution = partial(self._convolution, layers=self.spec.convolutions)
+            features = path.convolved(
+                features, convolution, self._activated, self._norm, self._activation, _pooled
+            )
             flat.append(hk.Flatten()(features))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
@@ -94,10 +92,20 @@ class _Layers:
     def heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
 
+    def _convolution(
+        self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
+    ) -> jax.Array:
+        (_, one), init = layers[index], _initializer(self.spec.layers.scale)
+        how: Any = {"padding": one.padding, "w_init": init, "name": f"torso_{index}"}
+        return hk.Conv2D(one.channels, one.size, one.stride, **how)(features)
+
+    @property
+    def _activation(self) -> Callable[[jax.Array], jax.Array]:
+        return getattr(jax.nn, self.spec.layers.activation)
+
     def _activated(self, features: jax.Array, index: int) -> jax.Array:
-        torso = self.spec.layers
-        activation = getattr(jax.nn, torso.activation)
-        return activated(torso, features, activation, partial(self._norm, place=index))
+        norm = partial(self._norm, place=index)
+        return activated(self.spec.layers, features, self._activation, norm)
 
     def _norm(self, features: jax.Array, place: int | str) -> jax.Array:
         kind, name = self.spec.layers.normalization, f"norm_{place}"
@@ -129,6 +137,11 @@ class _Layers:
             init = hk.initializers.Constant(head.state_independent)
             return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
         return values_of(head, dense)
+
+
+def _pooled(features: jax.Array) -> jax.Array:
+    window, strides = (1, POOL_SIZE, POOL_SIZE, 1), (1, POOL_STRIDE, POOL_STRIDE, 1)
+    return hk.max_pool(features, window, strides, "SAME")
 
 
 def _initializer(scale: float | None) -> hk.initializers.Initializer | None:

@@ -18,7 +18,7 @@ from ...core.networks.architecture import (
     NetworkSpec,
     RecurrentCell,
 )
-from ...core.networks.inputs import concatenated
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from ...core.types import Key
 from ..calling import example_arguments
@@ -132,13 +132,18 @@ class _Layers:
 
     def _torso(self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array]) -> jax.Array:
         torso = self.spec.layers
+        convolution = partial(self._convolution, layers=self.spec.convolutions)
         flat = []
+
+        def norm(features: jax.Array, index: int) -> jax.Array:
+            return self._norm(features, f"norm/{index}")
+
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
                 features = self._norm(features, "norm/input")
-            for index, one in enumerate(path.convolutions, path.first):
-                features = self._convolution(features, one, torso.scale, f"torso_{index}")
-                features = self._activated(features, index)
+            features = path.convolved(
+                features, convolution, self._activated, norm, self._activation, _pooled
+            )
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
@@ -147,16 +152,16 @@ class _Layers:
         return features
 
     def _convolution(
-        self, features: jax.Array, one: Any, scale: float | None, name: str
+        self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
-        width, size, stride = one
-        shape = (size, size, features.shape[-1], width)
-        kernel = self.param(f"{name}/kernel", shape, kernel_initializer(scale))
-        layouts, strides = ("NHWC", "HWIO", "NHWC"), (stride, stride)
+        (channels, one), name = layers[index], f"torso_{index}"
+        shape, init = (one.size, one.size, channels, one.channels), self.spec.layers.scale
+        kernel = self.param(f"{name}/kernel", shape, kernel_initializer(init))
+        layouts, strides = ("NHWC", "HWIO", "NHWC"), (one.stride, one.stride)
         features = jax.lax.conv_general_dilated(
-            features, kernel, strides, "VALID", dimension_numbers=layouts
+            features, kernel, strides, one.padding, dimension_numbers=layouts
         )
-        return features + self.param(f"{name}/bias", (width,), zeros)[None, None, None]
+        return features + self.param(f"{name}/bias", (one.channels,), zeros)[None, None, None]
 
     def _linear(
         self, features: jax.Array, size: int, init: Initializer, bias: Initializer, name: str
@@ -180,10 +185,13 @@ class _Layers:
         mean = self._linear(features, size, init, zeros, f"{name}/mu")
         return mean + after * self._linear(before * features, size, sigma, sigma, f"{name}/sigma")
 
+    @property
+    def _activation(self) -> Callable[[jax.Array], jax.Array]:
+        return getattr(jax.nn, self.spec.layers.activation)
+
     def _activated(self, features: jax.Array, index: int) -> jax.Array:
-        torso = self.spec.layers
-        activation = getattr(jax.nn, torso.activation)
-        return activated(torso, features, activation, partial(self._norm, name=f"norm/{index}"))
+        norm = partial(self._norm, name=f"norm/{index}")
+        return activated(self.spec.layers, features, self._activation, norm)
 
     def _norm(self, features: jax.Array, name: str) -> jax.Array:
         kind, shape = self.spec.layers.normalization, (features.shape[-1],)
@@ -257,6 +265,11 @@ class _Layers:
             bias = self.param(f"head_{name}/bias", (head.size,), constant(start))
             return jnp.broadcast_to(bias, (features.shape[0], head.size))
         return values_of(head, dense)
+
+
+def _pooled(features: jax.Array) -> jax.Array:
+    window, strides = (1, POOL_SIZE, POOL_SIZE, 1), (1, POOL_STRIDE, POOL_STRIDE, 1)
+    return jax.lax.reduce_window(features, -jnp.inf, jax.lax.max, window, strides, "SAME")
 
 
 def _moments(features: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

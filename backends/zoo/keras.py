@@ -18,7 +18,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
-from ...core.networks.inputs import concatenated
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from ..calling import arguments
 from .lifting import activated
@@ -45,7 +45,7 @@ class TorsoAndHeads(keras.Layer):
         for _, one in spec.convolutions:
             kernel: Any = _kernel(torso.scale)
             size, stride = (one.size, one.size), (one.stride, one.stride)
-            layout: Any = {"padding": "valid", "data_format": "channels_last"}
+            layout: Any = {"padding": one.padding.lower(), "data_format": "channels_last"}
             layers.append(
                 keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
             )
@@ -65,12 +65,20 @@ class TorsoAndHeads(keras.Layer):
         spec, norm_input = self.spec, self.norm_input
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
+        activated, norm = (
+            partial(each, training=training) for each in (self._activated, self._norm)
+        )
+
+        def convolution(features: Any, index: int) -> Any:
+            layer: Any = self.torso[index]
+            return layer(features)
+
         for features, path in zip(spec.parts(observations), spec.paths, strict=True):
             if norm_input is not None:
                 features = norm_input(features, training=training)
-            for index in path.indices:
-                layer: Any = self.torso[index]
-                features = self._activated(layer(features), index, training)
+            features = path.convolved(
+                features, convolution, activated, norm, self.activation, _pooled
+            )
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index in range(spec.num_convolutions, len(self.torso)):
@@ -87,12 +95,20 @@ class TorsoAndHeads(keras.Layer):
         norm = partial(self.norm[index], training=training)
         return activated(self.spec.layers, features, self.activation, norm)
 
+    def _norm(self, features: Any, index: int, training: bool) -> Any:
+        return self.norm[index](features, training=training) if self.norm else features
+
     def _heads(self, features: Any, noise: Mapping[str, jax.Array]) -> dict[str, Any]:
         def value(name: str, head: Head) -> Any:
             output = _apply(self.head[name], features, f"head_{name}", noise)
             return output[:, 0] if head.size is None else output
 
         return {name: value(name, head) for name, head in sorted(self.spec.heads)}
+
+
+def _pooled(features: Any) -> Any:
+    how: Any = {"padding": "same", "data_format": "channels_last"}
+    return keras.ops.max_pool(features, POOL_SIZE, POOL_STRIDE, **how)
 
 
 def _kernel(scale: float | None) -> dict[str, Any]:

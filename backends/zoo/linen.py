@@ -18,7 +18,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
-from ...core.networks.inputs import concatenated
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 from .lifting import activated, values_of
@@ -62,27 +62,30 @@ class TorsoAndHeads(nn.Module):
         self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array], train: bool
     ) -> jax.Array:
         torso = self.spec.layers
-        init = kernel_initializer(torso.scale, default_kernel_init)
+        convolution = partial(self._convolution, layers=self.spec.convolutions)
+        activated, norm = (partial(each, train=train) for each in (self._activated, self._norm))
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
                 features = self._norm(features, "input", train)
-            for index, (width, size, stride) in enumerate(path.convolutions, path.first):
-                convolution = nn.Conv(
-                    width,
-                    (size, size),
-                    (stride, stride),
-                    padding="VALID",
-                    kernel_init=init,
-                    name=f"torso_{index}",
-                )
-                features = self._activated(convolution(features), index, train)
+            features = path.convolved(
+                features, convolution, activated, norm, getattr(nn, torso.activation), _pooled
+            )
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
             features = self._activated(features, index, train)
         return features
+
+    def _convolution(
+        self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
+    ) -> jax.Array:
+        _, one = layers[index]
+        init = kernel_initializer(self.spec.layers.scale, default_kernel_init)
+        size, stride = (one.size, one.size), (one.stride, one.stride)
+        how: Any = {"padding": one.padding, "kernel_init": init, "name": f"torso_{index}"}
+        return nn.Conv(one.channels, size, stride, **how)(features)
 
     def _activated(self, features: jax.Array, index: int, train: bool) -> jax.Array:
         torso = self.spec.layers
@@ -126,6 +129,10 @@ class TorsoAndHeads(nn.Module):
         if head.size is not None and (start := head.state_independent) is not None:
             return StateIndependent(head.size, start, name=f"head_{name}")(features)
         return values_of(head, dense)
+
+
+def _pooled(features: jax.Array) -> jax.Array:
+    return nn.max_pool(features, (POOL_SIZE,) * 2, (POOL_STRIDE,) * 2, "SAME")
 
 
 class StateIndependent(nn.Module):

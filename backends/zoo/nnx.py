@@ -18,7 +18,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
-from ...core.networks.inputs import concatenated
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 from .lifting import activated
@@ -47,7 +47,7 @@ class TorsoAndHeads(nnx.Module):
                     one.channels,
                     (one.size, one.size),
                     (one.stride, one.stride),
-                    padding="VALID",
+                    padding=one.padding,
                     kernel_init=init,
                     rngs=rngs,
                 )
@@ -70,12 +70,17 @@ class TorsoAndHeads(nnx.Module):
         spec = self.spec
         observations, more = spec.split(inputs)
         noise, flat = more if self.cell is None else {}, []
+
+        def convolution(features: jax.Array, index: int) -> jax.Array:
+            layer: Any = self.torso[index]
+            return layer(features)
+
         for features, path in zip(spec.parts(observations), spec.paths, strict=True):
             if spec.layers.normalize_inputs:
                 features = self.norm_input(features)
-            for index in path.indices:
-                layer: Any = self.torso[index]
-                features = self._activated(layer(features), index)
+            features = path.convolved(
+                features, convolution, self._activated, self._norm, self.activation, _pooled
+            )
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index in range(spec.num_convolutions, len(self.torso)):
@@ -91,11 +96,18 @@ class TorsoAndHeads(nnx.Module):
             return self.activation(features)
         return activated(self.spec.layers, features, self.activation, self.norm[index])
 
+    def _norm(self, features: jax.Array, index: int) -> jax.Array:
+        return self.norm[index](features) if self.norm else features
+
     def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         outputs = {
             name: _apply(head, features, f"head_{name}", noise) for name, head in self.head.items()
         }
         return _squeeze(outputs, self.is_scalar)
+
+
+def _pooled(features: jax.Array) -> jax.Array:
+    return nnx.max_pool(features, (POOL_SIZE,) * 2, (POOL_STRIDE,) * 2, "SAME")
 
 
 def _norm(torso: Layers, size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm | nnx.BatchNorm:

@@ -21,6 +21,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, pool_padding
 from ...core.networks.noise import of_layer, sigma_start
 from .lifting import activated, values_of
 
@@ -88,7 +89,8 @@ class TorsoAndHeads(nn.Module):
         if torso.normalize_inputs:
             self.norm_input = _norm(torso, spec.obs_shape[-1])
         for index, (channels, one) in enumerate(spec.convolutions):
-            layer = nn.Conv2d(channels, one.channels, one.size, one.stride)
+            padding = one.size // 2 if one.same else 0
+            layer = nn.Conv2d(channels, one.channels, one.size, one.stride, padding)
             self._add(f"torso_{index}", _initialized(layer, torso.scale))
         size = spec.num_features
         for index, width in enumerate(torso.hidden_sizes, spec.num_convolutions):
@@ -131,16 +133,24 @@ class TorsoAndHeads(nn.Module):
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
                 features = self.norm_input(features)
-            for index in path.indices:
-                convolution = self.get_submodule(f"torso_{index}")
-                features = convolution(features.movedim(-1, 1)).movedim(1, -1)
-                features = self._activated(features, index)
+            features = path.convolved(
+                features, self._convolution, self._activated, self._norm, self.activation, _pooled
+            )
             flat.append(features.flatten(1))
         features = flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
         for index, _ in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._apply_dense(f"torso_{index}", features, noise)
             features = self._activated(features, index)
         return features
+
+    def _convolution(self, features: Any, index: int) -> Any:
+        convolution = self.get_submodule(f"torso_{index}")
+        return convolution(features.movedim(-1, 1)).movedim(1, -1)
+
+    def _norm(self, features: Any, index: int) -> Any:
+        if self.spec.layers.normalization == "none":
+            return features
+        return self.get_submodule(f"norm_{index}")(features)
 
     def _activated(self, features: Any, index: int) -> Any:
         torso = self.spec.layers
@@ -177,6 +187,13 @@ class TorsoAndHeads(nn.Module):
             return self._apply_dense(f"head_{name}{suffix}", features, noise)
 
         return values_of(head, dense)
+
+
+def _pooled(features: Any) -> Any:
+    """Pool images `[B, H, W, C]`; PyTorch's own padding is equal on both sides."""
+    sides = [one for side in reversed(features.shape[1:3]) for one in pool_padding(int(side))]
+    padded = functional.pad(features.movedim(-1, 1), sides, value=float("-inf"))
+    return functional.max_pool2d(padded, POOL_SIZE, POOL_STRIDE).movedim(1, -1)
 
 
 def _joined(inputs: Sequence[Any]) -> Any:

@@ -66,13 +66,16 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     Attributes:
       double: let the online network choose the action that the target network evaluates.
       dueling: sum a value and advantages in the network's head.
-      hidden_sizes: units of the hidden layers.
+      hidden_sizes: units of the hidden layers; None: 120 84, and those of the `torso` for images.
     """
 
     num_envs: int = 10
     double: bool = False
     dueling: bool = only_for("networks", False)
-    hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
+    hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
+
+    # Without annotation, so that it is no field.
+    vector_sizes = (120, 84)
 
 
 @pytree_dataclass

@@ -14,7 +14,7 @@ from ..hyper import Number, as_float32, check_divides, only_for, unit_interval
 from ..learner import LearnerState, Loss
 from ..network import Network, Variables
 from ..networks.actor_critic import check_parts
-from ..networks.architecture import NetworkSpec
+from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.combinators import part_of
 from ..networks.heads import apply_heads
 from ..rl.distributions import (
@@ -61,7 +61,7 @@ class ActorCriticHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig(ReplayConfig):
+class ActorCriticConfig(ConvolutionConfig, ReplayConfig):
     """Static configuration that every off-policy actor-critic has.
 
     Attributes:

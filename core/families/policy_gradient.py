@@ -62,12 +62,18 @@ class PolicyGradientConfig(ConvolutionConfig, AgentConfig):
 
     Attributes:
       shared_torso: one torso with two heads, instead of separate actor and critic networks.
-      hidden_sizes: units of the hidden layers; None: 64 64, and 64 after convolutions.
+      hidden_sizes: units of the hidden layers; None: 64 64, and those of the `torso` for images.
       normalize_obs: normalize observations by their running mean and variance; None: where actions
         are continuous and observations are float arrays.
       scale_rewards: divide rewards by the running standard deviation of the discounted returns;
         None: where actions are continuous.
-      initial_std: standard deviation of a continuous policy before training, before the tanh.
+      bounds: how a continuous policy, a Gaussian, keeps actions within their bounds: `tanh`
+        squashes its samples into them; `clip` clips samples in units of the actions, whose
+        log-probabilities are those of the unclipped samples.
+      initial_std: standard deviation of a continuous policy before training, before the tanh, or in
+        units of the actions where they are clipped.
+      state_dependent_std: compute the standard deviation from the observation, instead of learning
+        one number for each action dimension.
       cell: `lstm` or `gru` for a recurrent cell before the heads of each network; or `none`.
       cell_size: units of the cell.
     """
@@ -76,7 +82,9 @@ class PolicyGradientConfig(ConvolutionConfig, AgentConfig):
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
+    bounds: str = only_for("continuous", one_of("tanh", "clip"))
     initial_std: float = only_for("networks", positive(1.0))
+    state_dependent_std: bool = only_for("networks", False)
     cell: str = only_for("networks", one_of("none", *CELLS))
     cell_size: int = only_for("networks", 64)
 
@@ -96,7 +104,7 @@ class PolicySamples:
 
     Attributes:
       obs, action_mask: the policy's inputs.
-      action: as sampled; a continuous one from before the tanh.
+      action: as sampled; a continuous one from before the tanh or the clipping.
       first: bool `[B, T]`, of whole rollouts only.
       carry: `[B, ...]` before the first step, of whole rollouts only.
     """
@@ -189,7 +197,7 @@ class PolicyGradient(AgentBase):
     def act(
         self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
     ) -> PolicyOutput:
-        """Sample actions; the extras are `raw`, the sample before the tanh, and the heads.
+        """Sample actions; the extras are `raw`, the sample before the bounds, and the heads.
 
         Log-probabilities, and values of a network of their own, are cheaper for a whole rollout at
         once, in `update`. One network for all heads has computed the value already.
@@ -201,7 +209,8 @@ class PolicyGradient(AgentBase):
         raw = actor.sample(key) if explore else actor.mode()
         kept = [name for name in self.heads if name != "value" or len(self.network.parts) <= 1]
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
-        return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
+        action = to_action(self.action_spec, raw, clipped=self.config.bounds == "clip")
+        return PolicyOutput(action=action, carry=carry, extras=extras)
 
     def behaviour(self, trajectory: Trajectory) -> Policy:
         """Build the policy that collected a trajectory, from the heads that `act` kept."""
@@ -334,11 +343,12 @@ class PolicyGradient(AgentBase):
         batch: PolicySamples,
         key: Key,
         epochs: Number | None = None,
+        stop: Callable[[Metrics], jax.Array] | None = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take a gradient step on each minibatch of `num_epochs`, as the `config` says.
 
         Arguments and results are those of `learn`; the metrics are averages. `epochs` is how many
-        of them count, see `epochs_of_minibatches`.
+        of them count, and `stop` ends them early, see `epochs_of_minibatches`.
         """
         config = self.config
         hyper = self.scheduled(state, config.num_epochs * config.num_minibatches)
@@ -358,6 +368,7 @@ class PolicyGradient(AgentBase):
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             epochs=epochs,
+            stop=stop,
             scan=self.learner.scan,
         )
         return learner, {**metrics, "learning_rate": hyper.learning_rate}

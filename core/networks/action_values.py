@@ -1,10 +1,23 @@
 """The default networks of algorithms that learn action values or their distributions."""
 
+from dataclasses import replace
 from typing import Any
 
-from ..specs import Box, Discrete, Spec
-from .architecture import MLP, SQRT_2, Head, NetworkSpec, Table, default_torso
+from ..specs import Box, Spec
+from .architecture import MLP, SQRT_2, Head, NetworkSpec, Table, Torso, default_torso
 from .heads import num_actions
+
+
+def dense_torso(obs_spec: Spec, config: Any) -> Torso:
+    """Choose a torso of relu layers by observation.
+
+    Args:
+      obs_spec: one observation.
+      config: a `ConvolutionConfig` with `hidden_sizes`, and with `vector_sizes`, which replace None
+        where there are no images.
+    """
+    sizes = config.hidden_sizes
+    return default_torso(obs_spec, sizes, config, "relu", vector_sizes=config.vector_sizes)
 
 
 def q_network(
@@ -22,7 +35,7 @@ def q_network(
     Args:
       obs_spec: one observation.
       action_spec: one action, which must be discrete.
-      config: has `hidden_sizes`, `dueling` and the options of `ConvolutionConfig`.
+      config: has `hidden_sizes`, `vector_sizes`, `dueling` and the options of `ConvolutionConfig`.
       algorithm: its name, for messages.
       head: the name of the head.
       atoms: of the head, for distributions.
@@ -31,7 +44,7 @@ def q_network(
     Returns:
       The `q_network`.
     """
-    torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
+    torso = dense_torso(obs_spec, config)
     size = num_actions(action_spec, algorithm=algorithm)
     values = Head(size=size, scale=1.0, dueling=config.dueling, atoms=atoms)
     return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),), noise=noise)}
@@ -45,7 +58,8 @@ def implicit_quantile_network(
     Args:
       obs_spec: one observation.
       action_spec: one action, which must be discrete.
-      config: has `hidden_sizes`, `num_cosines`, `dueling` and the options of `ConvolutionConfig`.
+      config: has `hidden_sizes`, `vector_sizes`, `num_cosines`, `dueling` and the options of
+        `ConvolutionConfig`.
       algorithm: its name, for messages.
 
     Returns:
@@ -53,11 +67,14 @@ def implicit_quantile_network(
       `quantiles`, f, which reads their product `[B, F]` and gives `quantiles` `[B, num_actions]`;
       F is the last of `hidden_sizes`, and the others are those of psi.
     """
-    *hidden_sizes, size = config.hidden_sizes
+    torso = dense_torso(obs_spec, config)
+    if isinstance(torso, Table):
+        sizes, torso = config.hidden_sizes or config.vector_sizes, Table(init=1.0)  # relu: not at 0
+    else:
+        sizes = torso.hidden_sizes
+        torso = replace(torso, hidden_sizes=sizes[:-1])
+    size = sizes[-1]
     features, linear = Head(size=size, scale=SQRT_2), MLP(hidden_sizes=())
-    torso = default_torso(obs_spec, tuple(hidden_sizes), config, activation="relu")
-    if isinstance(obs_spec, Discrete):
-        torso = Table(init=1.0)  # at 0, a relu has no gradient
     actions = num_actions(action_spec, algorithm=algorithm)
     quantiles = Head(size=actions, scale=1.0, dueling=config.dueling)
     cosines, product = Box((config.num_cosines,), low=-1.0, high=1.0), Box((size,), low=0.0)

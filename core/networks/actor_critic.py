@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..network import Network
-from ..specs import Box, Dict, Discrete, Spec
+from ..specs import Box, Discrete, Spec
 from .architecture import (
     MLP,
-    ConvolutionConfig,
     Head,
     NetworkSpec,
     RecurrentCell,
@@ -20,6 +19,7 @@ from .architecture import (
 )
 from .combinators import scalar
 from .heads import check_heads, policy_heads, require_parts, require_single_steps
+from .inputs import images
 
 TWIN = 2
 
@@ -32,8 +32,8 @@ def actor_critic(
     Args:
       obs_spec: one observation.
       action_spec: one action.
-      config: a `ConvolutionConfig` with `hidden_sizes`, `cell`, `cell_size`, `initial_std` and
-        `shared_torso`, as `PPOConfig` documents them.
+      config: a `ConvolutionConfig` with `hidden_sizes`, `cell`, `cell_size`, `initial_std`,
+        `state_dependent_std` and `shared_torso`, as `PPOConfig` documents them.
       algorithm: its name, for messages.
 
     Returns:
@@ -41,7 +41,8 @@ def actor_critic(
     """
     torso = default_torso(obs_spec, config.hidden_sizes, config)
     cell = None if config.cell == "none" else RecurrentCell(config.cell, config.cell_size)
-    actor = policy_heads(action_spec, algorithm=algorithm, initial_std=config.initial_std)
+    how = {"initial_std": config.initial_std, "state_dependent_std": config.state_dependent_std}
+    actor = policy_heads(action_spec, algorithm=algorithm, **how)
     value = ("value", value_head())
     if config.shared_torso:
         return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), cell)}
@@ -57,7 +58,7 @@ def soft_actor_critic(
     """Describe a stochastic actor, an ensemble of critics and a log temperature.
 
     Args:
-      obs_spec: one observation; an image is read by convolutions where actions are discrete.
+      obs_spec: one observation; images are read by convolutions.
       unit: actions as `core.rl.distributions.unit_actions` describes them.
       config: has `hidden_sizes` and `initial_temperature`, and is a `ConvolutionConfig`.
       num_critics: members of the ensemble.
@@ -83,18 +84,16 @@ def continuous_actor_critic(
     """Describe an actor, and an ensemble of critics of observations and actions.
 
     Args:
-      obs_spec: one observation; images in a Dict are read by convolutions, a single one is
-        flattened.
+      obs_spec: one observation; images are read by convolutions.
       unit: actions within [-1, 1], as `core.rl.distributions.unit_box` describes them.
-      config: has `hidden_sizes`, and may be a `ConvolutionConfig`.
+      config: a `ConvolutionConfig` with `hidden_sizes`.
       heads: of the actor, of one number for each action dimension.
       num_critics: members of the ensemble.
     """
     hidden_sizes = config.hidden_sizes
     torso: Torso = MLP(hidden_sizes=hidden_sizes, activation="relu")
-    if isinstance(obs_spec, Dict):
-        own = config if isinstance(config, ConvolutionConfig) else ConvolutionConfig()
-        torso = default_torso(obs_spec, hidden_sizes, own, activation="relu")
+    if images(obs_spec):
+        torso = default_torso(obs_spec, hidden_sizes, config, activation="relu")
     head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
     return {
         "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError, unknown
-from ..hyper import PerLayer, check_count, only_for
-from ..specs import Discrete, Spec
+from ..hyper import PerLayer, check_count, one_of, only_for
+from ..specs import Box, Discrete, Spec
 from ..types import PyTree
 from .inputs import (
     Convolution,
@@ -23,6 +23,7 @@ from .inputs import (
     paths,
     plain,
     plain_specs,
+    section,
 )
 
 SQRT_2 = 2.0**0.5
@@ -68,7 +69,7 @@ class MLP:
 
 @dataclass(frozen=True)
 class CNN:
-    """Square convolutions without padding, then dense layers; inputs `[B, H, W, C]`.
+    """Square convolutions, then dense layers; inputs `[B, H, W, C]`.
 
     The defaults are the Maze network of the Equinox tutorial: 4x4 with 3 channels, relu, flatten,
     64 units, relu. `CNN((32, 64, 64), (8, 4, 3), (512,), stride=(4, 2, 1))` is the network of
@@ -79,6 +80,10 @@ class CNN:
       kernel_size, stride: one number for all convolutions, or one each.
       hidden_sizes, activation, scale, normalization: as those of an MLP.
       normalize_inputs, normalize_after_activation: likewise.
+      residual: whether each of `channels` is a section of IMPALA's network instead of a
+        convolution: a convolution, max pooling of 3x3 pixels at a stride of 2, and two residual
+        blocks of two convolutions each (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561,
+        figure 3). Kernels are 3x3, and images are padded so that a convolution keeps their size.
     """
 
     channels: tuple[int, ...] = (3,)
@@ -90,14 +95,23 @@ class CNN:
     normalization: str = "none"
     normalize_inputs: bool = False
     normalize_after_activation: bool = False
+    residual: bool = False
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
         """The convolutions in order.
 
         Raises:
-          TriglotError: if there are more or fewer sizes or strides than convolutions.
+          TriglotError: if there are more or fewer sizes or strides than convolutions, or residual
+            blocks of other sizes or strides.
         """
+        if self.residual:
+            if (self.kernel_size, self.stride) != (3, 1):
+                raise TriglotError(
+                    "residual blocks have convolutions of 3x3 at a stride of 1, got kernel_size "
+                    f"{self.kernel_size} and stride {self.stride}: leave both out."
+                )
+            return tuple(one for width in self.channels for one in section(width))
         sizes = self._for_each("kernel_size", self.kernel_size)
         strides = self._for_each("stride", self.stride)
         return tuple(map(Convolution, self.channels, sizes, strides))
@@ -167,6 +181,7 @@ class Head:
         observation, instead of a dense layer; None for a layer.
       atoms: outputs for each of the `size`, `[B, size, atoms]`, such as a distribution for each
         action; None for one number each.
+      offset: added to the outputs.
     """
 
     size: int | None = None
@@ -174,8 +189,11 @@ class Head:
     dueling: bool = False
     state_independent: float | None = None
     atoms: int | None = None
+    offset: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.offset and (self.state_independent is not None or self.atoms is not None):
+            raise TriglotError("a head with an offset is a dense layer without atoms.")
         if self.state_independent is not None and (self.size is None or self.dueling):
             raise TriglotError("a state-independent head needs a size and cannot be dueling.")
         if self.atoms is not None and (self.size is None or self.state_independent is not None):
@@ -192,9 +210,14 @@ def policy_head(num_actions: int) -> Head:
     return Head(size=num_actions, scale=0.01)
 
 
-def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
-    """Describe a diagonal Gaussian's `mean` and state-independent `log_std`."""
-    log_std = Head(size=num_actions, state_independent=math.log(initial_std))
+def gaussian_heads(
+    num_actions: int, initial_std: float, *, state_dependent_std: bool = False
+) -> tuple[tuple[str, Head], ...]:
+    """Describe a diagonal Gaussian's `mean` and `log_std`."""
+    start = math.log(initial_std)
+    log_std = Head(size=num_actions, state_independent=start)
+    if state_dependent_std:
+        log_std = Head(size=num_actions, scale=0.01, offset=start)
     return ("mean", policy_head(num_actions)), ("log_std", log_std)
 
 
@@ -261,6 +284,10 @@ class NetworkSpec:
                     "inputs are normalized as the layers are: choose the normalization layer or "
                     "batch."
                 )
+            if torso.normalize_after_activation and isinstance(torso, CNN) and torso.residual:
+                raise TriglotError(
+                    "residual blocks are normalized before the activations: choose another torso."
+                )
             if torso.normalize_after_activation and torso.normalization == "none":
                 raise TriglotError(
                     "nothing is normalized after the activations: choose the normalization layer "
@@ -291,7 +318,10 @@ class NetworkSpec:
         return replace(self, torso=torso, heads=heads, lecun_normal=False)
 
     def flat(self) -> "NetworkSpec":
-        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
+        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`.
+
+        A library builds no offsets; `arranged` adds them.
+        """
         heads: list[tuple[str, Head]] = []
         for name, head in self.heads:
             if head.atoms is None:
@@ -309,7 +339,7 @@ class NetworkSpec:
         heads = {}
         for name, head in self.heads:
             if head.atoms is None:
-                heads[name] = outputs[name]
+                heads[name] = outputs[name] + head.offset if head.offset else outputs[name]
                 continue
             all_rows = outputs[f"{name}_advantage" if head.dueling else name]
             heads[name] = rows = all_rows.reshape((all_rows.shape[0], -1, head.atoms))
@@ -460,19 +490,68 @@ class NetworkSpec:
         return self.obs_spec.num_values
 
 
+IMAGE_TORSOS = {
+    "minatar": CNN((16,), 3, (128,)),
+    "nature": CNN((32, 64, 64), (8, 4, 3), (512,), stride=(4, 2, 1)),
+    "impala": CNN((16, 32, 32), 3, (256,), residual=True),
+}
+"""Published networks for images: of Young and Tian 2019 (https://arxiv.org/abs/1903.03176, section
+3), Mnih et al. 2015 (section "Model architecture"), and Espeholt et al. 2018 (figure 3, right)."""
+
+SOURCES = {
+    "minatar": "Young and Tian 2019",
+    "nature": "Mnih et al. 2015",
+    "impala": "Espeholt et al. 2018",
+}
+
+# The smallest images that the three convolutions of Mnih et al. can read, and that of MinAtar.
+NATURE_SIDE = 36
+MINATAR_SIDE = 3
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionConfig:
     """Options of an algorithm whose network may read images.
 
     Attributes:
-      channels: of the convolutions, one number each, for image observations.
-      kernel_size: of the convolutions, in pixels: one number for all, or one each.
-      stride: of the convolutions, in pixels, likewise.
+      torso: the network for images: `minatar` (one convolution of 16 filters of 3x3, 128 units),
+        `nature` (32 8x8, 64 4x4 and 64 3x3 filters at strides 4, 2 and 1, 512 units), `impala`
+        (residual sections of 16, 32 and 32 channels, 256 units); `auto` for `nature` from 36 pixels
+        on each side, `minatar` below, or the given `channels`.
+      channels: of the convolutions, one number each, for image observations; of `impala`, of the
+        residual sections. None: those of the torso. No number: dense layers alone.
+      kernel_size: of the convolutions, in pixels: one number for all, or one each. None: that of
+        the torso; 4 for given `channels`.
+      stride: of the convolutions, in pixels, likewise; 1 for given `channels`.
     """
 
-    channels: tuple[int, ...] = only_for("networks", CNN.channels)
-    kernel_size: PerLayer = only_for("networks", CNN.kernel_size)
-    stride: PerLayer = only_for("networks", CNN.stride)
+    torso: str = only_for("networks", one_of("auto", *IMAGE_TORSOS))
+    channels: tuple[int, ...] | None = only_for("networks", None)
+    kernel_size: PerLayer | None = only_for("networks", None)
+    stride: PerLayer | None = only_for("networks", None)
+
+    def image_torso(self, found: Mapping[str, Box]) -> tuple[str, CNN]:
+        """Choose the network for images.
+
+        Args:
+          found: the images of an observation by name.
+
+        Returns:
+          Its name, a key of `IMAGE_TORSOS` or "" for one that the options describe; and the torso.
+        """
+        side = min(min(image.shape[:2]) for image in found.values())
+        name, chosen = self.torso, CNN()
+        if name == "auto" and self.channels is not None:
+            name = ""
+        elif name == "auto":
+            name = "nature" if side >= NATURE_SIDE else "minatar" if side >= MINATAR_SIDE else ""
+            chosen = CNN((), hidden_sizes=IMAGE_TORSOS["minatar"].hidden_sizes)
+        given = {
+            one: value
+            for one in ("channels", "kernel_size", "stride")
+            if (value := getattr(self, one)) is not None
+        }
+        return name, replace(IMAGE_TORSOS.get(name, chosen), **given)
 
 
 def default_torso(
@@ -480,6 +559,7 @@ def default_torso(
     hidden_sizes: tuple[int, ...] | None = None,
     convolutions: ConvolutionConfig = ConvolutionConfig(),
     activation: str = MLP.activation,
+    vector_sizes: tuple[int, ...] = MLP.hidden_sizes,
 ) -> Torso:
     """Choose a torso by observation: a table for Discrete, a CNN if it has images, else an MLP.
 
@@ -488,13 +568,44 @@ def default_torso(
       hidden_sizes: units of the dense layers; None for the torso's default.
       convolutions: for images.
       activation: of an MLP.
+      vector_sizes: the default of an MLP.
     """
     if isinstance(obs_spec, Discrete):
         return Table()
-    if images(obs_spec):
-        sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
-        return CNN(
-            convolutions.channels, convolutions.kernel_size, sizes, stride=convolutions.stride
-        )
-    sizes = MLP.hidden_sizes if hidden_sizes is None else hidden_sizes
-    return MLP(hidden_sizes=sizes, activation=activation)
+    if found := images(obs_spec):
+        _, torso = convolutions.image_torso(found)
+        return torso if hidden_sizes is None else replace(torso, hidden_sizes=hidden_sizes)
+    return MLP(
+        hidden_sizes=vector_sizes if hidden_sizes is None else hidden_sizes, activation=activation
+    )
+
+
+def describe_image_torso(spec: NetworkSpec, config: Any) -> str | None:
+    """Say which network was chosen for images, and why; None where the options name it.
+
+    Args:
+      spec: of a network that reads the observation.
+      config: of the algorithm.
+    """
+    found = {name: one for each in spec.inputs for name, one in images(each).items()}
+    torso = spec.torso
+    if not (found and isinstance(torso, CNN) and isinstance(config, ConvolutionConfig)):
+        return None
+    if config.torso != "auto" or config.channels is not None:
+        return None
+    name, _ = config.image_torso(found)
+    sizes = " and ".join(sorted({"x".join(map(str, one.shape)) for one in found.values()}))
+    layers = [f"{width} {size}x{size}/{stride}" for width, size, stride, *_ in torso.convolutions]
+    filters = f"convolutions of {', '.join(layers)}, then " if layers else "no convolutions, and "
+    units = f"dense layers of {listed(torso.hidden_sizes)} units"
+    if name == "nature":
+        why = f"a side of {NATURE_SIDE} pixels or more"
+    elif name == "minatar":
+        why = f"a side below {NATURE_SIDE} pixels"
+    else:
+        why = f"a side below {MINATAR_SIDE} pixels"
+    source = f", as {SOURCES[name]}" if name else ""
+    return (
+        f"images of {sizes} have {why}, so the network has {filters}{units}{source} (--torso, "
+        "--channels and --hidden-sizes change it)"
+    )

@@ -64,7 +64,11 @@ def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_heads(
-    action_spec: specs.Spec, *, algorithm: str, initial_std: float = 1.0
+    action_spec: specs.Spec,
+    *,
+    algorithm: str,
+    initial_std: float = 1.0,
+    state_dependent_std: bool = False,
 ) -> tuple[tuple[str, Head], ...]:
     """Describe the heads of a policy that `core.distributions.policy` builds.
 
@@ -72,6 +76,7 @@ def policy_heads(
       action_spec: the environment's actions.
       algorithm: the algorithm's name, for the message.
       initial_std: initial standard deviation of a continuous policy, before the tanh.
+      state_dependent_std: whether the standard deviation depends on the observation.
 
     Raises:
       TriglotError: if there is no policy for these actions.
@@ -80,7 +85,8 @@ def policy_heads(
         return (("logits", policy_head(num_logits)),)
     if isinstance(action_spec, specs.Box) and jnp.issubdtype(action_spec.dtype, jnp.floating):
         if action_spec.bounded:
-            return gaussian_heads(math.prod(action_spec.shape), initial_std)
+            how = {"state_dependent_std": state_dependent_std}
+            return gaussian_heads(math.prod(action_spec.shape), initial_std, **how)
         raise TriglotError(
             f"{algorithm} needs bounded actions, got {action_spec}: {specs.HOW_TO_BOUND}."
         )

@@ -1,7 +1,7 @@
 """What the default networks read: arrays, of which images are read by convolutions."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,17 +10,51 @@ import jax.numpy as jnp
 from ..errors import TriglotError
 from ..specs import Box, Dict, Spec, floats, leaves, vector, vector_size
 
+POOL_SIZE, POOL_STRIDE = 3, 2  # of max pooling, padded so that every pixel is in a window
+SECTION_SIZE = 5  # convolutions in a residual section
+
 
 class Convolution(NamedTuple):
-    """A square convolution without padding: `channels` outputs, `size` and `stride` in pixels."""
+    """A square convolution: `channels` outputs, `size` and `stride` in pixels.
+
+    Attributes:
+      same: whether the image is padded with zeros, so that a stride of 1 keeps its size.
+      pooled: whether max pooling follows.
+    """
 
     channels: int
     size: int
     stride: int
+    same: bool = False
+    pooled: bool = False
+
+    @property
+    def padding(self) -> str:
+        """The padding's name in most libraries."""
+        return "SAME" if self.same else "VALID"
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Compute the shape of its output from that of an image `[H, W, C]`."""
-        return (*((side - self.size) // self.stride + 1 for side in shape[:2]), self.channels)
+        sides = shape[:2]
+        if self.same:
+            sides = [-(-side // self.stride) for side in sides]
+        else:
+            sides = [(side - self.size) // self.stride + 1 for side in sides]
+        if self.pooled:
+            sides = [-(-side // POOL_STRIDE) for side in sides]
+        return (*sides, self.channels)
+
+
+def section(channels: int) -> tuple[Convolution, ...]:
+    """List the convolutions of a residual section, see `core.networks.architecture.CNN`."""
+    one = Convolution(channels, 3, 1, same=True)
+    return (one._replace(pooled=True), *[one] * (SECTION_SIZE - 1))
+
+
+def pool_padding(side: int) -> tuple[int, int]:
+    """Compute the padding of max pooling before and after a side, as TensorFlow's `SAME`."""
+    total = max((-(-side // POOL_STRIDE) - 1) * POOL_STRIDE + POOL_SIZE - side, 0)
+    return total // 2, total - total // 2
 
 
 class Path(NamedTuple):
@@ -48,6 +82,37 @@ class Path(NamedTuple):
         for one in self.convolutions:
             shape = one.output_shape(shape)
         return shape
+
+    def convolved(
+        self,
+        features: Any,
+        convolution: Callable[[Any, int], Any],
+        activated: Callable[[Any, int], Any],
+        norm: Callable[[Any, int], Any],
+        activation: Callable[[Any], Any],
+        pooled: Callable[[Any], Any],
+    ) -> Any:
+        """Apply the convolutions to a batch of images, with arrays of any library.
+
+        Args:
+          features: the images `[B, H, W, C]`, or what `convolution` reads.
+          convolution: `convolution(features, index)` applies the convolution of an index.
+          activated: `activated(features, index)`, its activation and normalization.
+          norm: `norm(features, index)`, its normalization alone; does nothing without one.
+          activation: alone.
+          pooled: max pooling (`POOL_SIZE`, `POOL_STRIDE`, `pool_padding`).
+        """
+        if not any(one.pooled for one in self.convolutions):
+            for index in self.indices:
+                features = activated(convolution(features, index), index)
+            return features
+        for first in self.indices[::SECTION_SIZE]:
+            features = pooled(norm(convolution(features, first), first))
+            for index in (first + 1, first + 3):
+                inner = norm(convolution(activation(features), index), index)
+                inner = norm(convolution(activation(inner), index + 1), index + 1)
+                features = features + inner
+        return activation(features)
 
 
 def paths(
@@ -127,8 +192,9 @@ def check_sizes(found: Mapping[str, Box], convolutions: Sequence[Convolution]) -
       TriglotError: if one is not.
     """
     least = 1
-    for _, size, stride in reversed(convolutions):
-        least = (least - 1) * stride + size
+    for one in reversed(convolutions):
+        if not one.same:
+            least = (least - 1) * one.stride + one.size
     for name, image in found.items():
         if min(image.shape[:2]) < least:
             sizes = listed(one.size for one in convolutions)

@@ -273,8 +273,19 @@ def squashed(policy: Categorical | SquashedGaussian, raw: jax.Array) -> jax.Arra
     return raw if isinstance(policy, Categorical) else jnp.tanh(raw)
 
 
-def to_action(action_spec: Spec, raw: jax.Array) -> jax.Array:
-    """Convert samples of `policy`, `[B]` or `[B, n]` before the tanh, to actions `[B, *shape]`."""
+def to_action(action_spec: Spec, raw: jax.Array, *, clipped: bool = False) -> jax.Array:
+    """Convert samples of `policy`, `[B]` or `[B, n]` before the bounds, to actions `[B, *shape]`.
+
+    Args:
+      action_spec: one action.
+      raw: the samples.
+      clipped: whether those of a Box are clipped to its bounds, which nothing scales, as in
+        Stable-Baselines3 and CleanRL; else they are squashed by a tanh, and scaled.
+    """
+    if isinstance(action_spec, Box) and clipped:
+        low, high = (jnp.asarray(bound) for bound in action_spec.bounds())
+        clip = jax.vmap(lambda one: jnp.clip(one, low, high))
+        return clip(raw.reshape((-1, *action_spec.shape))).astype(action_spec.dtype)
     if isinstance(action_spec, Box):
         return from_unit_box(action_spec, jnp.tanh(raw))
     return raw.astype(action_spec.dtype) if isinstance(action_spec, MultiDiscrete) else raw

@@ -20,6 +20,7 @@ def epochs_of_minibatches(
     num_epochs: int,
     num_minibatches: int,
     epochs: Number | None = None,
+    stop: Callable[[Metrics], jax.Array] | None = None,
     scan: Callable[..., tuple[PyTree, Metrics]] = jax.lax.scan,
 ) -> tuple[PyTree, Metrics]:
     """Take one step on each minibatch of several epochs, each of them in an order of its own.
@@ -33,10 +34,13 @@ def epochs_of_minibatches(
       num_minibatches: steps in one pass; must divide `B`.
       epochs: float `[]` above 0, how many of the passes count, such as 2.5 of 4: later steps are
         computed and left out, so that it may differ between seeds. None: all.
+      stop: `stop(metrics) -> bool []`; the first step whose metrics it accepts, and all that
+        follow, are computed and left out. None: nothing stops.
       scan: `jax.lax.scan`, or `Learner.scan` where the state is that of one learner.
 
     Returns:
-      The state after the last step, and the average metrics.
+      The state after the last step, and the average metrics; with `stop` those of the steps that
+      were taken, and `skipped_steps`, the fraction of steps that it left out.
     """
     batch_size, num_steps = len(jax.tree.leaves(batch)[0]), num_epochs * num_minibatches
     shuffle_key, step_key = jax.random.split(key)
@@ -48,6 +52,8 @@ def epochs_of_minibatches(
         return step(state, jax.tree.map(lambda leaf: leaf[indices], batch), own_key)
 
     steps = order, jax.random.split(step_key, num_steps)
+    if stop is not None:
+        return _until(stop, on_minibatch, state, steps, epochs, num_minibatches)
     if epochs is None:
         state, metrics = scan(on_minibatch, state, steps)
         return state, jax.tree.map(jnp.mean, metrics)
@@ -59,6 +65,37 @@ def epochs_of_minibatches(
 
     state, metrics = scan(unless_left, state, (steps, left))
     return state, jax.tree.map(lambda rows: jnp.mean(rows, where=~left), metrics)
+
+
+def _until(
+    stop: Callable[[Metrics], jax.Array],
+    on_minibatch: Callable[[PyTree, Any], tuple[PyTree, Metrics]],
+    state: PyTree,
+    steps: Any,
+    epochs: Number | None,
+    num_minibatches: int,
+) -> tuple[PyTree, Metrics]:
+    """Take the steps until one is to stop; the arguments are those of `epochs_of_minibatches`."""
+    num_steps = len(steps[0])
+    last = num_steps if epochs is None else epochs * num_minibatches
+    late = jnp.arange(num_steps, dtype=jnp.float32) >= last
+
+    def unless_stopped(
+        before: tuple[PyTree, jax.Array], given: tuple[Any, jax.Array]
+    ) -> tuple[tuple[PyTree, jax.Array], tuple[Metrics, jax.Array]]:
+        state, stopped = before
+        after, metrics = on_minibatch(state, given[0])
+        stopped = stopped | stop(metrics)
+        left = stopped | given[1]
+        return (leave_out(left, state, after), stopped), (metrics, left)
+
+    start = state, jnp.zeros((), bool)
+    (state, _), (metrics, left) = jax.lax.scan(unless_stopped, start, (steps, late))
+    # Without any step, the metrics of the first one say why.
+    shown = (~left).at[0].set(True)
+    averages = jax.tree.map(lambda rows: jnp.mean(rows, where=shown), metrics)
+    skipped = jnp.sum(left & ~late) / jnp.sum(~late)
+    return state, {**averages, "skipped_steps": skipped}
 
 
 def linear_decay(start: Number, num_updates: jax.Array, horizon: Number | None) -> jax.Array:

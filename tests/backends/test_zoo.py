@@ -97,19 +97,28 @@ def test_a_network_is_built_without_compiling(backend: str) -> None:
     assert len(compiled) == 1
 
 
+RESIDUAL = CNN((2, 3), 3, (4,), residual=True)
 TORSOS = {"mlp": MLP_LAYERS, "cnn": CNN_LAYERS}
-LAYERS = {
-    f"{kind} {name}": (torso if kind == "noisy" else normed(torso, kind), noise)
-    for kind, noise in (("layer", None), ("batch", None), ("noisy", 0.5))
-    for name, torso in TORSOS.items()
-} | {
-    f"{kind} after activations, {name}": (
-        replace(normed(torso, kind), normalize_after_activation=True),
-        None,
-    )
-    for kind in ("layer", "batch")
-    for name, torso in TORSOS.items()
-}
+LAYERS = (
+    {
+        f"{kind} {name}": (torso if kind == "noisy" else normed(torso, kind), noise)
+        for kind, noise in (("layer", None), ("batch", None), ("noisy", 0.5))
+        for name, torso in TORSOS.items()
+    }
+    | {
+        f"{kind} after activations, {name}": (
+            replace(normed(torso, kind), normalize_after_activation=True),
+            None,
+        )
+        for kind in ("layer", "batch")
+        for name, torso in TORSOS.items()
+    }
+    | {
+        "residual": (RESIDUAL, None),
+        "layer residual cnn": (replace(RESIDUAL, normalization="layer"), None),
+        "batch residual cnn": (replace(RESIDUAL, normalization="batch"), None),
+    }
+)
 
 
 def slow_if_images(cases: dict[str, Any]) -> list[Any]:

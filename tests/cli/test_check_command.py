@@ -110,7 +110,7 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
         ("{own}:Bare", "returns triglot.from_linen(...) of it"),
         ("{own}:network --env nosuch:env", "unknown environment suite 'nosuch'"),
         ("ppo --backends linnen --env probe:two-step", "did you mean 'linen'"),
-        ("ppo --num-envs none", "expected a number"),
+        ("ppo --cell-size none", "expected a number"),
         ("ppo --bakends haiku", "did you mean --backends"),
         ("gridworld --num-envs 3", "unknown option --num-envs"),
     ],

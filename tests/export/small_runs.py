@@ -12,20 +12,25 @@ from triglot.registry.agents import make_agent
 from triglot.registry.environments import make_env
 from triglot.training.load import Run
 
-SMALL = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
+SMALL: dict[str, Any] = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
+SMALL |= {"num_epochs": 4, "num_minibatches": 4}
 REPLAY = {"hidden_sizes": (5, 6), "num_envs": 2, "rollout_length": 1, "buffer_size": 32}
 REPLAY |= {"batch_size": 4, "learning_starts": 4}
 SEQUENCES = {**REPLAY, "cell_size": 3, "rollout_length": 2, "burn_in_length": 1, "unroll_length": 2}
 SEQUENCES |= {"n_step": 1, "num_gradient_steps": 1, "learning_starts": 16, "buffer_size": 64}
 IMAGES = {**SMALL, "hidden_sizes": (6,), "channels": (3, 2), "kernel_size": 2, "stride": (2, 1)}
+CLIPPED = {"bounds": "clip", "state_dependent_std": True, "initial_std": 0.5}
+RESIDUAL = {**SMALL, "hidden_sizes": (6,), "torso": "impala", "channels": (2,)}
 
 # Algorithm, environment and configuration.
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "discrete": ("ppo", "probe:two-step", SMALL),
     "continuous": ("ppo", "probe:reach", SMALL),
+    "clipped": ("ppo", "probe:reach", {**SMALL, **CLIPPED}),
     "multi": ("ppo", "probe:two-dials", SMALL),
     "shared": ("ppo", "probe:two-step", {**SMALL, "shared_torso": True}),
     "images": ("ppo", "tests.conformance.pictures:Pictures", IMAGES),
+    "residual": ("ppo", "tests.conformance.pictures:Pictures", RESIDUAL),
     "lstm": ("ppo", "probe:two-step", {**SMALL, "cell": "lstm", "cell_size": 3}),
     "gru": ("ppo", "probe:two-step", {**SMALL, "cell": "gru", "cell_size": 3}),
     "dueling": ("dqn", "probe:two-step", {**REPLAY, "dueling": True}),

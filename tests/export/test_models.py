@@ -23,6 +23,7 @@ from triglot.training.load import named_weights, safetensors_files, variables_of
 # A run of each kind; `lstm` comes from another library than it goes to.
 FROM = {
     "continuous": "linen",
+    "clipped": "linen",
     "multi": "nnx",
     "images": "equinox",
     "lstm": "haiku",

@@ -55,7 +55,9 @@ def observations(spec: Any, *leading: int) -> Any:
     return jax.tree.map(np.asarray, draw(jax.random.split(jax.random.key(3), leading)))
 
 
-@pytest.mark.parametrize("kind", ["discrete", "continuous", "multi", "images", "dueling", "twins"])
+@pytest.mark.parametrize(
+    "kind", ["discrete", "continuous", "clipped", "multi", "images", "residual", "dueling", "twins"]
+)
 def test_its_actions_are_the_agents_at_any_batch_size(kind: str, tmp_path: Path) -> None:
     run = small_run(kind)
     acting = Acting.of(run, 1)

@@ -14,7 +14,13 @@ def test_ppo_solves_it(backend: str) -> None:
         "ppo",
         env,
         backend=backend,
-        config={"num_envs": 64, "rollout_length": 128, "num_minibatches": 16, "initial_std": 0.5},
+        config={
+            "num_envs": 64,
+            "rollout_length": 128,
+            "num_epochs": 4,
+            "num_minibatches": 16,
+            "initial_std": 0.5,
+        },
         hyper={"learning_rate": 3e-4, "discount": 0.997, "entropy_coef": 0.0},
     )
     result = triglot.train(agent, env, key=jax.random.key(0), total_steps=2_000_000)

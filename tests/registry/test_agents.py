@@ -62,4 +62,4 @@ def test_a_custom_network_reads_dictionary_observations(by_name: bool) -> None:
 
 def test_the_zoo_says_that_their_images_are_too_small() -> None:
     with pytest.raises(TriglotError, match=r"on camera: convolutions .* \(2, 2\) of 'image'"):
-        triglot.make_agent("ppo", Camera(), backend="linen", config=TINY)
+        triglot.make_agent("ppo", Camera(), backend="linen", config={**TINY, "channels": (3,)})

@@ -215,7 +215,7 @@ def numbers_of(algorithm: Any) -> Iterator[Any]:
 
 def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
     """List the older numbers that an option replaces, as `--epsilon 1` or `--over epsilon=0,1`."""
-    from ...core.hyper import replacement_of
+    from ...core.hyper import optional_in, replacement_of
     from ...core.rl.schedules import is_schedule_text
 
     texts = {}
@@ -223,13 +223,14 @@ def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
         name, is_given, text = word.removeprefix("--over=").partition("=")
         if name.startswith("-") or is_given:  # an axis of a sweep has no hyphens
             texts[flag(name.lstrip("-"))] = text if is_given else following
-    defaults = {one.name: one.default for one in numbers_of(algorithm)}
+    owners = () if algorithm is None else (algorithm.Config, algorithm.Hyperparams)
+    optional = {name for owner in owners for name in optional_in(owner)}
     found = []
     for one in numbers_of(algorithm):
         other, _ = replacement_of(one)
         text = texts.get(flag(other)) if other else None
         # A number replaces it too where the other one has none by default, as `epsilon`.
-        if text is not None and (is_schedule_text(text) or defaults.get(other) is None):
+        if text is not None and (is_schedule_text(text) or other in optional):
             found.append(one.name)
     return found
 

@@ -74,7 +74,7 @@ def test_one_array_of_parameters_is_not_taken_for_the_count() -> None:
 
 def test_the_moments_are_one_vector_inside_of_the_scan_alone() -> None:
     learner = Learner(replace(network(), arithmetic="canonical"), adam)
-    hyper = PPOHyperparams()
+    hyper = PPOHyperparams(learning_rate=1e-3)
     jaxpr = jax.make_jaxpr(lambda: train(learner, hyper, 2))().jaxpr
     (scan,) = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
     carried = [aval.shape for aval in scan.params["jaxpr"].out_avals]
