@@ -1,0 +1,434 @@
+"""Checks that nothing leaks from one episode into another, on a network separated by observation.
+
+Two environments exchange what follows an episode's end, or what precedes it. Whatever is computed
+from all steps alike, such as the mean of the advantages or the running scale of rewards, stays as
+it was, and what was learned on the other side of the end must stay too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.agent import Trajectory
+from ...core.errors import TriglotError
+from ...core.types import PyTree
+from ..purity import Compiled
+from ..report import Checklist, Failed, NotApplicable
+from ..trees import find_value_difference
+from .case import AgentCase
+from .feeder import LearningCase
+from .separate import NotSeparable, Separated, separate, small
+
+CHECKS: Checklist[LearningCase] = Checklist(needs=["learns"])
+
+Kind = Literal["terminated", "truncated", "nowhere"]
+
+CUTS = (6, 11, 16)  # the step at which an episode ends, of each pair of environments
+MIN_STEPS, MAX_OBSERVATIONS = 24, 4096
+REACH = 5  # steps back from an end of which the last reward's effect is compared
+NUM_KEYS = 4
+TOLERANCE = 1e-4  # of the largest change of an array
+
+
+@dataclass(frozen=True)
+class World:
+    """What happens in `L` steps of `N` environments; NumPy arrays `[L, N, ...]`.
+
+    Attributes:
+      obs, next_obs: numbers of observations.
+      reward, terminated, truncated: as in `Trajectory`.
+      action, extras: what the agent did; None before it acts.
+    """
+
+    obs: np.ndarray
+    next_obs: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    action: Any = None
+    extras: Any = None
+
+    @property
+    def first(self) -> np.ndarray:
+        ended = self.terminated | self.truncated
+        return np.concatenate([np.ones_like(ended[:1]), ended[:-1]])
+
+    def exchanged(self, where: np.ndarray) -> "World":
+        """Exchange steps `where` (bool `[L, N]`) between the environments of each pair."""
+        num_envs = where.shape[1]
+        partner = np.arange(num_envs) ^ 1
+        partner = np.where(partner < num_envs, partner, np.arange(num_envs))
+
+        def exchange(leaf: Any) -> np.ndarray:
+            leaf = np.asarray(leaf)
+            mask = where.reshape(*where.shape, *(1,) * (leaf.ndim - 2))
+            return np.where(mask, leaf[:, partner], leaf)
+
+        changed = {name: jax.tree.map(exchange, value) for name, value in vars(self).items()}
+        return World(**changed)
+
+
+class EpisodeCase:
+    """An agent separated by observation, and rollouts in which episodes end."""
+
+    def __init__(self, case: LearningCase) -> None:
+        self.case = case
+
+    @cached_property
+    def separated(self) -> Separated:
+        """The agent, or the reason why it is not checked."""
+        agent = self.case.algorithm.agent
+        if agent.explores_by_parameters:
+            raise NotApplicable(
+                "not checked: the agent declares explores_by_parameters = True, and learns from "
+                "whole rollouts, not from steps."
+            )
+        reason = ""
+        for given, changed in self._variants(agent):
+            if given.num_envs < 2:
+                reason = "it acts in one environment, and two must exchange episodes"
+                continue
+            try:
+                self._check_size(given)
+                key, size = self.case.key(70), 2 * self.num_steps(given) * given.num_envs
+                found = separate(given, self.case.env.obs_spec, size, key)
+                # Its interface may be at odds with another network or specification.
+                jax.eval_shape(lambda key, a=found.agent: a.init(key, a.num_envs), key)
+            except NotSeparable as error:
+                reason = str(error)
+                continue
+            except Exception as error:
+                reason = f"its network cannot be replaced: {error}"
+                continue
+            return replace(found, changed=changed)
+        raise NotApplicable(f"not checked: {reason}.")
+
+    def _variants(self, agent: Any) -> Any:
+        try:
+            yield small(agent)
+        except TriglotError:
+            pass
+        yield agent, {}
+
+    def _check_size(self, agent: Any) -> None:
+        if 2 * self.num_steps(agent) * agent.num_envs > MAX_OBSERVATIONS:
+            raise NotSeparable(
+                f"{agent.num_envs} environments with rollouts of {agent.rollout_length} steps need "
+                f"more than {MAX_OBSERVATIONS} observations: give it fewer or shorter ones"
+            )
+
+    def length(self, agent: Any) -> int:
+        """Steps in one trajectory, `T`."""
+        return 1 if agent.online else agent.rollout_length
+
+    def num_steps(self, agent: Any) -> int:
+        """Steps in all, `L`: as many as `MIN_STEPS`, in whole trajectories."""
+        length = self.length(agent)
+        return -(-MIN_STEPS // length) * length
+
+    @property
+    def agent(self) -> Any:
+        return self.separated.agent
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Steps and environments, `L` and `N`."""
+        return self.num_steps(self.agent), self.agent.num_envs
+
+    @cached_property
+    def cut(self) -> np.ndarray:
+        """The step at which each environment's episode ends, int `[N]`."""
+        pairs = np.arange(self.shape[1]) // 2
+        cuts = np.asarray(CUTS)
+        if self.shape[1] < 6 and (cuts[0] + 1) % self.length(self.agent) == 0:
+            cuts = cuts - 1  # not where a trajectory ends
+        return cuts[pairs % len(cuts)]
+
+    @cached_property
+    def time(self) -> np.ndarray:
+        """The number of each step, int `[L, N]`."""
+        return np.indices(self.shape)[0]
+
+    @cached_property
+    def state(self) -> Any:
+        """The initial state."""
+        init = Compiled("`init`", lambda key: self.agent.init(key, self.agent.num_envs))
+        return init(self.case.key(71))
+
+    @cached_property
+    def worlds(self) -> dict[tuple[Kind, str], World]:
+        """Worlds by the kind of the ends, and by what is changed in them."""
+        worlds: dict[tuple[Kind, str], World] = {}
+        acted: World | None = None
+        for kind in ("nowhere", "terminated", "truncated"):
+            base = self._base(kind)
+            if acted is None or self._remembers:
+                acted = self._act(base)
+            base = replace(base, action=acted.action, extras=acted.extras)
+            at_end = self.time == self.cut
+            worlds[kind, "nothing"] = base
+            worlds[kind, "its reward"] = replace(base, reward=base.reward + at_end)
+            if kind == "nowhere":
+                continue
+            worlds[kind, "later"] = base.exchanged(self.time > self.cut)
+            worlds[kind, "earlier"] = base.exchanged(self.time <= self.cut)
+            if kind == "truncated":
+                other = base.exchanged(at_end).next_obs
+                worlds[kind, "its next_obs"] = replace(base, next_obs=other)
+        return worlds
+
+    @property
+    def _remembers(self) -> bool:
+        return bool(jax.tree.leaves(self.agent.initial_carry(self.state, self.agent.num_envs)))
+
+    def _base(self, kind: Kind) -> World:
+        """Make a world whose episodes end at `cut` as `kind` says, and at some other steps."""
+        (num_steps, num_envs), time = self.shape, self.time
+        env = np.arange(num_envs)
+        # Episodes of other lengths in the two environments of a pair, which end in both ways.
+        before = (env % 2 == 0) & (time == self.cut - REACH)
+        after = time == self.cut + 3 + env % 2
+        late = time == self.cut + 7 - env % 2
+        terminated = after | ((time == self.cut) & (kind == "terminated"))
+        truncated = before | late | ((time == self.cut) & (kind == "truncated"))
+        obs = np.arange(num_steps * num_envs).reshape(num_steps, num_envs)
+        follows = np.concatenate([obs[1:], obs[-1:] + num_envs])
+        next_obs = np.where(terminated | truncated, obs.size + obs, follows)
+        draw = np.random.default_rng(self.case.seed)
+        reward = draw.normal(size=self.shape).astype(np.float32)
+        return World(obs, next_obs, reward, terminated, truncated)
+
+    def _look_up(self, numbers: jax.Array) -> PyTree:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[numbers], self.separated.obs)
+
+    @cached_property
+    def _inputs(self) -> Any:
+        """Inputs of the policy, of the environment's first step, for as many environments."""
+        rows = np.arange(self.agent.num_envs) % self.case.num_envs
+        inputs = jax.tree.map(lambda leaf: leaf[rows], self.case.inputs)
+        mask = inputs.action_mask
+        return replace(inputs, action_mask=None if mask is None else jnp.ones_like(mask))
+
+    @cached_property
+    def _acting(self) -> Compiled:
+        visible_inputs = self._inputs  # computed before something is traced
+
+        def act_all(state: Any, obs: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
+            def step(carry: PyTree, visible: Any) -> tuple[PyTree, Any]:
+                number, first, key = visible
+                inputs = replace(visible_inputs, obs=self._look_up(number), first=first)
+                output = self.agent.act(state, carry, inputs, key, explore=True)
+                return output.carry, (carry, output)
+
+            carry = self.agent.initial_carry(state, self.agent.num_envs)
+            return jax.lax.scan(step, carry, (obs, first, keys))[1]
+
+        return Compiled("`act` in a scan", act_all)
+
+    def _played(self, world: World) -> tuple[PyTree, Any]:
+        """Act on a world's observations: the carries before each step, and the outputs."""
+        keys = jax.random.split(self.case.key(72), self.shape[0])
+        return self._acting(self.state, world.obs, world.first, keys)
+
+    def _act(self, world: World) -> World:
+        output = self._played(world)[1]
+        return replace(world, action=output.action, extras=output.extras)
+
+    def played_later(self, world: World) -> PyTree:
+        """Act on a world's observations; the actions, extras and carries after the cut."""
+        output = self._played(world)[1]
+        later = np.asarray(self.time > self.cut)
+
+        def kept(leaf: jax.Array) -> np.ndarray:
+            return np.asarray(leaf)[later]
+
+        return jax.tree.map(
+            kept, {"action": output.action, "extras": output.extras, "carry": output.carry}
+        )
+
+    @cached_property
+    def _learning(self) -> Compiled:
+        length, mask = self.length(self.agent), self._inputs.action_mask
+
+        def learn(state: Any, world: dict[str, Any], carries: PyTree, keys: jax.Array) -> Any:
+            def step(state: Any, given: Any) -> tuple[Any, None]:
+                now, carry, key = given
+                now = {**now, "obs": self._look_up(now["obs"])}
+                now["next_obs"] = self._look_up(now["next_obs"])
+                masks = None if mask is None else jnp.ones((length, *mask.shape), bool)
+                trajectory = Trajectory(
+                    **now, action_mask=masks, next_action_mask=masks, carry=carry
+                )
+                return self.agent.update(state, trajectory, key)[0], None
+
+            rollouts = jax.tree.map(lambda leaf: leaf.reshape(-1, length, *leaf.shape[1:]), world)
+            starts = jax.tree.map(lambda leaf: leaf[::length], carries)
+            return jax.lax.scan(step, state, (rollouts, starts, keys))[0]
+
+        return Compiled("`update` in a scan", learn)
+
+    @cached_property
+    def learned(self) -> dict[tuple[Kind, str], list[dict[str, np.ndarray]]]:
+        """What each observation's parameters became in each world, for several keys."""
+        results = {}
+        for name, world in self.worlds.items():
+            carries = self._played(world)[0] if self._remembers else ()
+            given = {**{k: jax.tree.map(jnp.asarray, v) for k, v in vars(world).items()}}
+            given["first"] = jnp.asarray(world.first)
+            runs = []
+            for number in range(NUM_KEYS):
+                num_updates = self.shape[0] // self.length(self.agent)
+                keys = jax.random.split(self.case.key(80 + number), num_updates)
+                state = self._learning(self.state, given, carries, keys)
+                runs.append(self.separated.rows(state))
+            results[name] = runs
+        return results
+
+    def moved(self, first: tuple[Kind, str], second: tuple[Kind, str]) -> np.ndarray:
+        """Tell for which observations two worlds taught something else, bool `[P]`."""
+        moved = np.zeros(len(jax.tree.leaves(self.separated.obs)[0]), bool)
+        for one, other in zip(self.learned[first], self.learned[second], strict=True):
+            for path, rows in one.items():
+                rest = other[path]
+                scale = max(np.abs(rows).max(initial=0.0), np.abs(rest).max(initial=0.0))
+                difference = np.abs(rows - rest).reshape(len(rows), -1).max(axis=1, initial=0.0)
+                moved |= difference > TOLERANCE * scale
+        return moved
+
+    def require_learning(self) -> None:
+        """Raise `NotApplicable` if no observation's parameters were changed."""
+        if not any(
+            rows.any() for runs in self.learned.values() for run in runs for rows in run.values()
+        ):
+            raise NotApplicable(
+                f"not checked: in {self.shape[0]} steps of {self.shape[1]} environments it learned "
+                "nothing of single observations."
+            )
+
+    def compared(self, what: str) -> str:
+        """Say what was compared."""
+        num_steps, num_envs = self.shape
+        arrays = ", ".join(sorted(next(iter(self.learned.values()))[0]))
+        text = f"{what}: {arrays}; {num_steps} steps of {num_envs} environments"
+        if self.case.algorithm is not self.case:
+            text += ", of the algorithm without its extension"
+        if self.separated.changed:
+            given = ", ".join(f"{name}={value}" for name, value in self.separated.changed.items())
+            text += f", with {given}"
+        return text
+
+
+def _episodes(case: LearningCase) -> EpisodeCase:
+    """Return what the checks of this file share, made once."""
+    return case.shared("episodes", lambda: EpisodeCase(case))
+
+
+@CHECKS.check()
+def _later_episodes(case: LearningCase) -> str:
+    """Is what was learned up to an episode's end independent of what follows it?
+
+    Why: A return that goes on over an end adds the rewards and values of another episode, which
+    these actions did not earn.
+
+    Fix: Cut sums, lambda-returns and traces where terminated | truncated; bootstrap from next_obs,
+    not from the next row of obs.
+    """
+    episodes = _episodes(case)
+    episodes.require_learning()
+    for kind in ("terminated", "truncated"):
+        moved = episodes.moved((kind, "nothing"), (kind, "later"))
+        back = _distances(episodes, moved, kind, later=False)
+        if back:
+            raise Failed(
+                f"at {kind} ends, with another episode after them, what was learned of the steps "
+                f"{_listed(back)} before the end changed (0: the last step)."
+            )
+    return episodes.compared("compared before and after another episode follows")
+
+
+@CHECKS.check(needs=["later episodes"])
+def _earlier_episodes(case: LearningCase) -> str:
+    """Is what is done and learned after an episode's end independent of what preceded it?
+
+    Why: A carry, a trace or a running return that is not reset takes one episode into the next.
+
+    Fix: Start from the initial carry where `first` is True, in act and in update; reset what is
+    kept for each environment where terminated | truncated.
+    """
+    episodes = _episodes(case)
+    episodes.require_learning()
+    for kind in ("terminated", "truncated"):
+        base, other = (episodes.worlds[kind, what] for what in ("nothing", "earlier"))
+        after, changed = episodes.played_later(base), episodes.played_later(other)
+        if found := find_value_difference("", after, changed, rtol=1e-4, atol=1e-5):
+            raise Failed(
+                f"at {kind} ends, with another episode before them, what act returns: {found}."
+            )
+        moved = episodes.moved((kind, "nothing"), (kind, "earlier"))
+        if on := _distances(episodes, moved, kind, later=True):
+            raise Failed(
+                f"at {kind} ends, with another episode before them, what was learned of the steps "
+                f"{_listed(on)} after the end changed (1: the first step)."
+            )
+    return episodes.compared("compared after another episode preceded")
+
+
+@CHECKS.check(needs=["earlier episodes"])
+def _last_steps(case: LearningCase) -> str:
+    """Do the reward and the true successor of an episode's last step teach as those of other steps?
+
+    Why: A return that is cut one step early never learns from the last reward, often the only one.
+
+    Fix: The reward of a step that ends an episode belongs to it and to the steps before; a
+    truncated step adds the value of its next_obs. If the agent does not bootstrap, declare
+    bootstraps = False: it may then leave truncated episodes out.
+    """
+    episodes = _episodes(case)
+    episodes.require_learning()
+    moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
+    expected = _distances(episodes, moved, "nowhere", later=False)
+    if not expected:
+        raise Failed("a reward has no effect on what is learned of the step and of those before.")
+    kinds = ("terminated", "truncated") if episodes.agent.bootstraps else ("terminated",)
+    for kind in kinds:
+        moved = episodes.moved((kind, "nothing"), (kind, "its reward"))
+        missing = expected - _distances(episodes, moved, kind, later=False)
+        if missing:
+            raise Failed(
+                f"another reward at the last step changed nothing of the steps {_listed(missing)} "
+                f"before a {kind} end (0: the last step), and does where the episode goes on."
+            )
+    if episodes.agent.bootstraps:
+        moved = episodes.moved(("truncated", "nothing"), ("truncated", "its next_obs"))
+        missing = expected - _distances(episodes, moved, "truncated", later=False)
+        if missing:
+            raise Failed(
+                f"another next_obs of a truncated step changed nothing of the steps "
+                f"{_listed(missing)} before the end (0: the last step)."
+            )
+    return episodes.compared("compared with another last reward and successor")
+
+
+def _distances(episodes: EpisodeCase, moved: np.ndarray, kind: Kind, *, later: bool) -> set[int]:
+    """Measure how many steps from the end those are whose observations `moved`.
+
+    Args:
+      episodes: the case.
+      moved: bool `[P]`.
+      kind: of the world.
+      later: whether to look at the steps after the end, or at the last `REACH` up to it.
+    """
+    away = episodes.time - episodes.cut
+    where = moved[episodes.worlds[kind, "nothing"].obs] & ((away > 0) == later)
+    if not later:
+        where &= away > -REACH
+    return {int(distance) for distance in np.abs(away[where])}
+
+
+def _listed(distances: set[int]) -> str:
+    return ", ".join(map(str, sorted(distances)))
