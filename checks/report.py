@@ -65,7 +65,7 @@ class Check(Generic[Case]):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of one check; if it passed, `fix` is empty and `found` may say what it compared."""
+    """The result of one check; of one that passed, `found` may say what it compared."""
 
     name: str
     question: str

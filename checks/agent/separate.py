@@ -102,9 +102,9 @@ def small(agent: Any) -> tuple[Any, dict[str, Any]]:
         "config": replace(config, **wanted),
         "hyper": replace(hyper, **{name: HYPERPARAMETERS[name] for name in numbers}),
     }
-    if "optimizer" in {one.name for one in dataclasses.fields(agent)}:
-        if agent.optimizer is not sgd or hasattr(hyper, "max_grad_norm"):
-            given["optimizer"] = plain_sgd
+    is_plain = getattr(agent, "optimizer", None) is sgd and not hasattr(hyper, "max_grad_norm")
+    if "optimizer" in {one.name for one in dataclasses.fields(agent)} and not is_plain:
+        given["optimizer"] = plain_sgd
     before = {**vars(config), **vars(hyper)}
     now = {**wanted, **{name: HYPERPARAMETERS[name] for name in numbers}}
     return replace(agent, **given), {k: v for k, v in now.items() if before[k] != v}
@@ -225,6 +225,12 @@ def _recognizer(pool: PyTree) -> Callable[[PyTree], jax.Array]:
     return recognize
 
 
+def _differing_axis(one: Any, other: Any) -> int:
+    """Return the first axis in which two shapes differ: that of the batch."""
+    pairs = enumerate(zip(one.shape, other.shape, strict=True))
+    return next(axis for axis, (size, other_size) in pairs if size != other_size)
+
+
 def _with_rows(
     network: Network,
     reads: specs.Spec | tuple[specs.Spec, ...],
@@ -256,13 +262,7 @@ def _with_rows(
         return jax.eval_shape(run, jax.random.key(0))
 
     three, five = outputs_for(3), outputs_for(5)
-    axes = jax.tree.map(
-        lambda one, other: next(
-            i for i, pair in enumerate(zip(one.shape, other.shape)) if len({*pair}) > 1
-        ),
-        three,
-        five,
-    )
+    axes = jax.tree.map(_differing_axis, three, five)
     shapes = jax.tree.map(
         lambda leaf, axis: (size, *leaf.shape[:axis], *leaf.shape[axis + 1 :]), three, axes
     )

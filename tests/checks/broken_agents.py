@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.checks import n_step_sarsa as sarsa
 from tests.checks.sound_agent import ENV, ActorCritic, Masked, Numbers, linear
+from triglot import make_agent
 from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 
@@ -334,4 +336,8 @@ BROKEN = [
     Broken("time limits", FlagsIgnored(), words="both bootstrapped"),
     Broken("terminal successor", FlagsInverted()),
     Broken("truncated successor", TruncatedZeroed()),
+    Broken("later episodes", make_agent(sarsa.EndsTruncated, ENV), words="at terminated ends"),
+    Broken("later episodes", make_agent(sarsa.EndsTerminated, ENV), words="at truncated ends"),
+    Broken("earlier episodes", make_agent(sarsa.AgeGoesOn, ENV)),
+    Broken("last steps", make_agent(sarsa.LastRewardLost, ENV), words="0 before"),
 ]
