@@ -197,12 +197,14 @@ class EpisodeCase:
         """Make a world whose episodes end at `cut` as `kind` says, and at some other steps."""
         (num_steps, num_envs), time = self.shape, self.time
         env = np.arange(num_envs)
-        # Episodes of other lengths in the two environments of a pair, which end in both ways.
+        # In the two environments of a pair, episodes of different lengths, which end in both ways;
+        # just before `here`, in the other way.
         before = (env % 2 == 0) & (time == self.cut - REACH)
         after = time == self.cut + 3 + env % 2
         late = time == self.cut + 7 - env % 2
-        terminated = after | ((time == self.cut) & (kind == "terminated"))
-        truncated = before | late | ((time == self.cut) & (kind == "truncated"))
+        here = time == self.cut
+        terminated = after | (before & (kind == "truncated")) | (here & (kind == "terminated"))
+        truncated = late | (before & (kind != "truncated")) | (here & (kind == "truncated"))
         obs = np.arange(num_steps * num_envs).reshape(num_steps, num_envs)
         follows = np.concatenate([obs[1:], obs[-1:] + num_envs])
         next_obs = np.where(terminated | truncated, obs.size + obs, follows)
@@ -420,6 +422,10 @@ def _last_steps(case: LearningCase) -> str:
                 f"before a {kind} end (0: the last step), and does where the episode goes on."
             )
     if episodes.agent.bootstraps:
+        # Where a reward moves later steps too, as by the mean of all, it does not tell the reach.
+        moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
+        if _distances(episodes, moved, "nowhere", later=True):
+            expected = {0}
         moved = episodes.moved(("truncated", "nothing"), ("truncated", "its next_obs"))
         missing = expected - _distances(episodes, moved, "truncated", later=False)
         if missing:

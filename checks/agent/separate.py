@@ -298,7 +298,7 @@ def _with_rows(
         for number, leaf in enumerate(jax.tree.leaves((rest, carry))):
             columns = leaf.reshape(leaf.shape[0], -1).astype(jnp.float32)
             weights = jnp.cos(1.0 + number + jnp.arange(columns.shape[1], dtype=jnp.float32))
-            mixed = mixed + jnp.tanh(columns * weights).sum(axis=1)
+            mixed = mixed + jnp.tanh(columns * weights[None]).sum(axis=1)
 
         def output(axis: int, rows: Any, constants: Any, slopes: Any) -> jax.Array:
             scaled = mixed.reshape(-1, *(1,) * (rows.ndim - 1)).astype(rows.dtype)

@@ -157,11 +157,11 @@ class NeighbouringEnd(NStepSarsa):
 
 
 class AgeGoesOn(NStepSarsa):
-    """Its count of an episode's steps does not start anew."""
+    """Its count of an episode's steps goes on over truncated ends."""
 
     def weight(self, state: Any, t: rl.Trajectory) -> tuple[jax.Array, jax.Array]:
-        never = jnp.zeros_like(t.terminated)
-        age, number = rl.discounted_sums(state.kept, jnp.ones_like(t.reward), never, 1.0)
+        ones = jnp.ones_like(t.reward)
+        age, number = rl.discounted_sums(state.kept, ones, t.terminated, 1.0)
         return age, 0.9**number
 
 

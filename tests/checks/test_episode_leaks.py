@@ -12,7 +12,7 @@ from tests.checks import n_step_sarsa as sarsa
 from triglot import make_agent, make_env, rl
 from triglot.algorithms.monte_carlo import MonteCarlo
 from triglot.algorithms.q_learning import QLearning
-from triglot.algorithms.r2d2 import R2D2
+from triglot.algorithms.r2d2 import R2D2, _n_step_returns
 from triglot.checks.agent.episodes import CHECKS
 from triglot.checks.agent.feeder import LearningCase
 from triglot.checks.report import Result
@@ -98,6 +98,7 @@ def _nowhere(flag: jax.Array) -> jax.Array:
     return jnp.zeros_like(flag)
 
 
+discounted_sums = rl.discounted_sums
 lambda_returns, vtrace, gae = losses.lambda_returns, losses.vtrace, losses.gae
 
 
@@ -157,10 +158,8 @@ def evaluate_joined(self: Any, variables: Any, batch: Any, key: Any) -> Any:
 
 
 def r2d2_returns_joined(steps: Any, next_value: Any, hyper: Any, n_step: int) -> Any:
-    from triglot.algorithms import r2d2
-
     joined = replace(steps, truncated=_nowhere(steps.truncated))
-    return R2D2_RETURNS(joined, next_value, hyper, n_step) if r2d2 else None
+    return _n_step_returns(joined, next_value, hyper, n_step)
 
 
 def carry_kept(mask: Any, initial: Any, carry: Any) -> Any:
@@ -168,16 +167,14 @@ def carry_kept(mask: Any, initial: Any, carry: Any) -> Any:
 
 
 def sums_joined(start: Any, reward: Any, done: Any, discount: Any) -> Any:
-    return rl_discounted_sums(start, reward, _nowhere(done), discount)
-
-
-rl_discounted_sums = rl.discounted_sums
+    return discounted_sums(start, reward, _nowhere(done), discount)
 
 
 def traces_kept(self: Any, state: Any, step: Any, key: Any) -> Any:
-    trace = self.extend(state, step).trace
+    so_far = self.extend(state, step)
     after, metrics = mc_learn(self, state, step, key)
-    return replace(after, trace=trace), metrics
+    kept = {name: getattr(so_far, name) for name in ("trace", "returns", "visits")}
+    return replace(after, **kept), metrics
 
 
 def next_action_over_truncations(self: Any, state: Any, step: Any, next_action: Any) -> Any:
@@ -188,8 +185,6 @@ def no_end_before(steps: Any) -> Any:
     never = _nowhere(steps.terminated)
     return never, never
 
-
-from triglot.algorithms.r2d2 import _n_step_returns as R2D2_RETURNS  # noqa: E402
 
 IN_GAE = "triglot.core.rl.losses.lambda_returns"
 PLANTED = [
@@ -283,13 +278,6 @@ PLANTED = [
         "ppo",
         {"triglot.core.rl.normalize.discounted_sums": sums_joined},
         PENDULUM,
-    ),
-    Planted(
-        "the age of REINFORCE's steps goes on",
-        EARLIER,
-        "reinforce",
-        {"triglot.rl.discounted_sums": sums_joined},
-        config={"discount_steps": True},
     ),
     Planted(
         "MuZero unrolls its model over ends",
