@@ -27,6 +27,7 @@ from ...core.types import PyTree
 from ..trees import by_path, flat, is_inexact
 
 ROWS = "rows_by_observation"  # part of the path of each such parameter in a state
+CONSTANTS = "constants_by_observation"  # the same, of what is added to each row
 NUM_PROJECTIONS = 4
 MODERATE = 1e4  # of an observation's floats
 
@@ -284,7 +285,7 @@ def _with_rows(
 
         rows = leaves(lambda i, shape, dtype: jnp.zeros(shape, dtype))
         return Variables(
-            params={ROWS: rows}, state={"constants": draw(0, 0.5), "slopes": draw(1, 0.2)}
+            params={ROWS: rows}, state={CONSTANTS: draw(0, 0.5), "slopes": draw(1, 0.2)}
         )
 
     def apply(
@@ -306,7 +307,7 @@ def _with_rows(
 
         state = variables.state
         outputs = jax.tree.map(
-            output, axes, variables.params[ROWS], state["constants"], state["slopes"]
+            output, axes, variables.params[ROWS], state[CONSTANTS], state["slopes"]
         )
         if not network.recurrent:
             return outputs, state
