@@ -50,8 +50,8 @@ def _own_reward(case: LearningCase) -> str:
         # A step may enter or leave what is learned from, such as the best half of a batch.
         if own.max() > 0 and np.median(others) > 0.2 * own.max():
             raise Failed(
-                f"another reward in environment 0 changed {_short(path)} by {own.max():.3g} at most "
-                f"for its own observations, and by {np.median(others):.3g} for most of the others."
+                f"another reward in environment 0 changed {_short(path)} by {own.max():.3g} at "
+                f"most for its own observations, by {np.median(others):.3g} for most others."
             )
     return episodes.compared("compared with another reward in one environment")
 
@@ -210,10 +210,12 @@ def _used_hyperparameters(case: LearningCase) -> None:
     if not leaves:
         raise NotApplicable("the agent has no hyperparameters.")
 
+    # Computed before something is traced.
+    acts = [(call.function, list(call.args.values())[1:]) for call in case.acts.values()]
+    args = list(case.update.args.values())[1:]
+
     def effects(state: Any) -> Any:
-        acted = [call.function(state, *list(call.args.values())[1:]) for call in case.acts.values()]
-        args = list(case.update.args.values())
-        return agent.update(state, *args[1:])[0], acted
+        return agent.update(state, *args)[0], [act(state, *given) for act, given in acts]
 
     jaxpr, shapes = jax.make_jaxpr(effects, return_shape=True)(state)
     inputs, outputs = list(by_path(state)), list(by_path(shapes[0]))

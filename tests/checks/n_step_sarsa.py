@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from triglot import nn, rl
+from triglot.algorithms.a2c import A2C
 
 
 @rl.pytree_dataclass
@@ -85,11 +86,11 @@ class NStepSarsa(rl.AgentBase):
     def update(self, state: Any, trajectory: rl.Trajectory, key: jax.Array) -> Any:
         t, hyper = trajectory, state.hyper
         q = self.q(state.learner.variables, rl.flatten(self.successor(t)))
-        value = (1.0 - hyper.epsilon) * q.max(axis=-1) + hyper.epsilon * q.mean(axis=-1)
+        value = rl.epsilon_greedy_value(q, hyper.epsilon, self.next_mask(t))
         value = jnp.where(t.terminated, 0.0, value.reshape(t.reward.shape))
-        target = self.returns(t, self.reward(t), value, hyper.discount)
+        target = self.returns(t, self.reward(t), value, self.discount(hyper))
         kept, weight = self.weight(state, t)
-        batch = (*rl.flatten((t.obs, t.action)), target.ravel(), weight.ravel())
+        batch = rl.flatten((t.obs, t.action, target, weight, t.next_obs))
         learner, metrics = self.learner.step(state.learner, self.loss, batch, key, hyper)
         return replace(state, learner=learner, kept=kept), metrics
 
@@ -103,12 +104,26 @@ class NStepSarsa(rl.AgentBase):
         return target
 
     def loss(self, variables: nn.Variables, batch: Any, key: jax.Array) -> Any:
-        obs, action, target, weight = batch
+        obs, action, target, weight, next_obs = batch
         heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=True)
-        error = target - rl.at_action(heads["q"], action)
+        target = target + self.with_gradient(variables, next_obs)
+        error = self.errors(target, rl.at_action(heads["q"], action))
         return 0.5 * jnp.mean(weight * error**2), ({}, state)
 
     # What a broken agent replaces.
+
+    def next_mask(self, t: rl.Trajectory) -> Any:
+        return rl.flatten(t.next_action_mask)
+
+    def discount(self, hyper: Any) -> jax.Array:
+        return hyper.discount
+
+    def errors(self, target: jax.Array, q: jax.Array) -> jax.Array:
+        return target - q
+
+    def with_gradient(self, variables: nn.Variables, next_obs: Any) -> jax.Array:
+        """Return 0, with the gradient that targets have."""
+        return jnp.zeros(())
 
     def ends(self, t: rl.Trajectory) -> jax.Array:
         return t.terminated | t.truncated
@@ -192,6 +207,69 @@ class AverageSubtracted(NStepSarsa):
 
     def reward(self, t: rl.Trajectory) -> jax.Array:
         return (t.reward - t.reward.mean()) / (t.reward.std() + 1e-6)
+
+
+class Broadcast(NStepSarsa):
+    """Its values [B, 1] meet targets [B]."""
+
+    def errors(self, target: jax.Array, q: jax.Array) -> jax.Array:
+        return (target[None, :] - q[:, None]).mean(axis=1)
+
+
+class Residual(NStepSarsa):
+    """Its targets have a gradient."""
+
+    def with_gradient(self, variables: nn.Variables, next_obs: Any) -> jax.Array:
+        value = self.q(variables, next_obs).max(axis=-1)
+        return 0.9 * (value - jax.lax.stop_gradient(value))
+
+
+class DiscountedTwice(NStepSarsa):
+    """It multiplies by the discount twice."""
+
+    def discount(self, hyper: Any) -> jax.Array:
+        return hyper.discount**2
+
+
+class DiscountForgotten(NStepSarsa):
+    """It reads the discount, and does not multiply the last value by it."""
+
+    def returns(self, t: Any, reward: Any, value: Any, discount: Any) -> jax.Array:
+        return super().returns(t, reward, value / discount, discount)
+
+
+class NextMaskForgotten(NStepSarsa):
+    """Its targets take values of actions that are not allowed."""
+
+    def next_mask(self, t: rl.Trajectory) -> Any:
+        return None
+
+
+@rl.pytree_dataclass
+class TauHyperparams(SarsaHyperparams):
+    """Hyperparameters.
+
+    Attributes:
+      tau: of a target network.
+    """
+
+    tau: rl.Number = rl.unit_interval(0.005)
+
+
+@dataclass(frozen=True)
+class TauUnused(NStepSarsa):
+    """It has a hyperparameter of a target network, and no such network."""
+
+    hyper: TauHyperparams = TauHyperparams()
+    Hyperparams = TauHyperparams
+
+
+class EntropyFought(A2C):
+    """Its entropy bonus is a penalty."""
+
+    def loss(self, variables: Any, batch: Any, key: Any, hyper: Any) -> Any:
+        wrong = replace(hyper, entropy_coef=-hyper.entropy_coef)
+        return super().loss(variables, batch, key, wrong)
 
 
 @dataclass(frozen=True)
