@@ -73,6 +73,8 @@ class MuZero(rl.TreeSearch):
 
     Config = MuZeroConfig
     Hyperparams = MuZeroHyperparams
+    # After a termination the model learns that nothing follows, whatever the actions.
+    learns_absorbing_states = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,8 +50,8 @@ class Check(Generic[Case]):
       question: the question it answers; yes means that it passed.
       why: why a failure matters.
       fix: how to fix the usual failure.
-      run: returns if the check passed, raises `Failed` or `NotApplicable` otherwise. Any other
-        exception counts as a failure of the component.
+      run: returns if the check passed, if need be with what it compared; raises `Failed` or
+        `NotApplicable` otherwise. Any other exception counts as a failure of the component.
       needs: names of the checks that must pass first.
     """
 
@@ -59,13 +59,13 @@ class Check(Generic[Case]):
     question: str
     why: str
     fix: str
-    run: Callable[[Case], None]
+    run: Callable[[Case], str | None]
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of one check; `found` and `fix` are empty if it passed."""
+    """The result of one check; of one that passed, `found` may say what it compared."""
 
     name: str
     question: str
@@ -76,7 +76,8 @@ class Result:
 
     def __str__(self) -> str:
         if self.outcome == "passed":
-            return f"  passed   {self.name}: {self.question}"
+            compared = f"\n           {self.found}" if self.found else ""
+            return f"  passed   {self.name}: {self.question}{compared}"
         if self.outcome == "skipped":
             return f"  skipped  {self.name}: {self.found}"
         return (
@@ -136,7 +137,7 @@ class Checklist(Generic[Case]):
 
     def check(
         self, name: str = "", *, needs: Sequence[str] = ()
-    ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
+    ) -> Callable[[Callable[[Case], str | None]], Callable[[Case], str | None]]:
         """Add the decorated function as a check.
 
         Its docstring is what reports say: the question, a paragraph `Why: ...` and a paragraph
@@ -147,7 +148,7 @@ class Checklist(Generic[Case]):
           needs: the checks that must pass first, if not those of the list.
         """
 
-        def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
+        def add(run: Callable[[Case], str | None]) -> Callable[[Case], str | None]:
             named = name or run.__name__.strip("_").replace("_", " ")
             # `python -OO` removes docstrings; then a check has its name only.
             said = inspect.getdoc(run) or f"{named}?\n\nWhy: \n\nFix: "
@@ -182,7 +183,7 @@ def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
         found = f"it needs {', '.join(missing)}, which did not pass."
         return result(outcome="skipped", found=found)
     try:
-        check.run(case)
+        compared = check.run(case)
     except NotApplicable as reason:
         return result(outcome="skipped", found=str(reason))
     except Failed as failure:
@@ -190,7 +191,7 @@ def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
     except Exception as error:
         found = str(error) if isinstance(error, TriglotError) else describe(error)
         return result(outcome="failed", found=found, fix=check.fix)
-    return result(outcome="passed")
+    return result(outcome="passed", found=compared or "")
 
 
 class NotTraceable(Exception):

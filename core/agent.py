@@ -278,6 +278,8 @@ class AgentBase:
     explores_by_parameters = False
     bootstraps = True
     plans = False
+    # Whether a model learns that nothing follows an episode's end, with the actions taken after it.
+    learns_absorbing_states = False
 
     def __post_init__(self) -> None:
         name = type(self).__name__

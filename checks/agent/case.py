@@ -28,6 +28,13 @@ class AgentCase(Case):
     def __init__(self, agent: Agent, env: Environment, seed: int) -> None:
         super().__init__(seed)
         self.agent, self.env = agent, env
+        self._shared: dict[str, Any] = {}
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what several checks of one file share, made at its first use."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     @property
     def num_envs(self) -> int:

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..purity import purity_checks
 from ..report import Checklist, Report
-from . import learning, protocol
+from . import episodes, learning, protocol, targets
 from .feeder import LearningCase
 
 CHECKS: Checklist[Any] = Checklist(
@@ -13,6 +13,9 @@ CHECKS: Checklist[Any] = Checklist(
         *purity_checks(needs=["update"]),
         *learning.TRAINING.checks,
         *learning.CHECKS.checks,
+        *targets.HYPERPARAMETERS.checks,
+        *episodes.CHECKS.checks,
+        *targets.CHECKS.checks,
     ]
 )
 

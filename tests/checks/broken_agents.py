@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.checks import n_step_sarsa as sarsa
 from tests.checks.sound_agent import ENV, ActorCritic, Masked, Numbers, linear
+from triglot import make_agent
 from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 
@@ -334,4 +336,15 @@ BROKEN = [
     Broken("time limits", FlagsIgnored(), words="both bootstrapped"),
     Broken("terminal successor", FlagsInverted()),
     Broken("truncated successor", TruncatedZeroed()),
+    Broken("later episodes", make_agent(sarsa.EndsTruncated, ENV), words="at terminated ends"),
+    Broken("later episodes", make_agent(sarsa.EndsTerminated, ENV), words="at truncated ends"),
+    Broken("earlier episodes", make_agent(sarsa.AgeGoesOn, ENV)),
+    Broken("last steps", make_agent(sarsa.LastRewardLost, ENV), words="0 before"),
+    Broken("used hyperparameters", make_agent(sarsa.TauUnused, ENV), words="hyper.tau"),
+    Broken("own reward", make_agent(sarsa.Broadcast, ENV)),
+    Broken("successors", make_agent(sarsa.Residual, ENV)),
+    Broken("discount", make_agent(sarsa.DiscountedTwice, ENV), words="twice"),
+    Broken("discount", make_agent(sarsa.DiscountForgotten, ENV), words="not multiplied"),
+    Broken("next action mask", make_agent(sarsa.NextMaskForgotten, Masked()), Masked()),
+    Broken("entropy", make_agent(sarsa.EntropyFought, ENV, config={"num_envs": 2})),
 ]
