@@ -20,9 +20,12 @@ import triglot
 from benchmarks.cases import CASES, SEQUENCES
 from triglot.core.agent import Trajectory
 from triglot.core.environment import TimeStep, first_step
+from triglot.core.host.trainer import HostTrainer
+from triglot.core.host_environment import HostStep
 from triglot.core.loop.rollout import rollout
 from triglot.core.loop.self_play import in_training
 from triglot.core.loop.state import first_state
+from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.specs import Box, Discrete
 from triglot.core.types import by_path, is_key
@@ -163,9 +166,7 @@ def make(variant: Variant) -> tuple[Any, Wander]:
         config |= {"num_envs": 2, "rollout_length": 1}
     backend = "table" if case.family == "tabular" else "jax"
     hyper = {**case.hyper, **variant.hyper}
-    agent = triglot.make_agent(
-        variant.algorithm, env, backend=backend, config=config, hyper=hyper
-    )
+    agent = triglot.make_agent(variant.algorithm, env, backend=backend, config=config, hyper=hyper)
     return agent, env
 
 
@@ -198,16 +199,11 @@ class Learning:
 
     def learn(self, trajectories: list[Trajectory]) -> dict[str, np.ndarray]:
         """Learn from rollouts, always with the same keys; give all arrays of the agent's state."""
-        state = first_state(
-            self.agent, self.env.num_envs, lambda key: (), self.key, None
-        ).agent
+        state = first_state(self.agent, self.env.num_envs, lambda key: (), self.key, None).agent
         for number, trajectory in enumerate(trajectories):
             key = jax.random.split(jax.random.fold_in(self.key, number), 3)[1]
             state, _ = self.update(state, trajectory, key)
-        return {
-            path: np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
-            for path, leaf in by_path(state).items()
-        }
+        return arrays_of(state)
 
     def truncated(self, given: list[Trajectory]) -> list[Trajectory]:
         """Truncate the last steps before the cut, where they have no end."""
@@ -224,6 +220,13 @@ class Learning:
     @staticmethod
     def _with(given: list[Trajectory], index: int, **changes: Any) -> list[Trajectory]:
         return [*given[:index], replace(given[index], **changes), *given[index + 1 :]]
+
+
+def arrays_of(state: Any) -> dict[str, np.ndarray]:
+    return {
+        path: np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+        for path, leaf in by_path(state).items()
+    }
 
 
 def differences(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -262,6 +265,75 @@ def test_a_cut_is_learned_as_a_truncation(variant: Variant) -> None:
     if variant.keeps:
         joined = differences(found, learning.learn(learning.joined(cut)))
         assert max(value for path, value in joined.items() if "learner" in path) > 1e-4
+
+
+class World:
+    """Environments of Python that go on with their time wherever a program opens them.
+
+    What they show depends on the time and on whether an episode starts, so that a run that is
+    resumed after `cut_at` steps sees what one sees whose episodes are truncated there.
+    """
+
+    def __init__(self, like: Wander, num_envs: int, cut_at: int | None) -> None:
+        draw, shape = np.random.default_rng(0), (64, num_envs)
+        self.obs_spec, self.action_spec, self.name = like.obs_spec, like.action_spec, "test:world"
+        self.rewards = draw.normal(size=shape).astype(np.float32)
+        self.shown, self.starts = (
+            draw.integers(NUM_PLACES, size=shape).astype(np.int32)
+            if like.kind == "table"
+            else draw.uniform(size=(*shape, 3)).astype(np.float32)
+            for _ in range(2)
+        )
+        self.cut_at, self.time, self.none = cut_at, 0, np.zeros(num_envs, bool)
+
+    def open(self, num_envs: int) -> "World":
+        assert num_envs == len(self.none)
+        return self
+
+    def reset(self, seed: int) -> np.ndarray:
+        return self.starts[self.time]
+
+    def step(self, action: np.ndarray) -> HostStep:
+        self.time += 1
+        cut, shown = self.none | (self.time == self.cut_at), self.shown[self.time]
+        obs = self.starts[self.time] if cut.any() else shown
+        return HostStep(self.rewards[self.time], self.none, cut, shown, obs)
+
+    def close(self) -> None:
+        """Keep the time."""
+
+
+ON_HOST = [one for one in variants() if one.algorithm not in ("alphazero", "openai_es")]
+QUICK_ON_HOST = ("dqn", "q_learning")
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(one, id=one.id, marks=() if quick else pytest.mark.slow)
+        for one in ON_HOST
+        for quick in [one.quick and one.algorithm in QUICK_ON_HOST]
+    ],
+)
+def test_a_resumed_host_run_learns_what_a_truncation_teaches(variant: Variant) -> None:
+    # Monte Carlo learns of a cut one step later: its first action must not depend on the values.
+    hyper = {"epsilon": 1.0} if variant.algorithm == "monte_carlo" else {}
+    agent, env = make(variant._replace(hyper={**variant.hyper, **hyper}))
+    before, after = (3, 9) if agent.online else (4, 4)
+
+    def train(*parts: int, cut_at: int | None = None) -> dict[str, np.ndarray]:
+        world: Any = World(env, agent.num_envs, cut_at)
+        trainer = HostTrainer(agent, world)
+        state = init_seeds(trainer, jax.random.split(jax.random.key(0), 1))
+        for count in parts:  # a program each, as `triglot resume` has
+            program = trainer.program()
+            state, _ = program(state, count)
+            program.close()
+        return arrays_of(state.agent)
+
+    resumed = train(before, after)
+    real = train(before + after, cut_at=before * agent.rollout_length)
+    assert not {path: size for path, size in differences(resumed, real).items() if size > 1e-5}
 
 
 def test_every_algorithm_is_tried() -> None:
