@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import triglot
-from benchmarks.cases import CASES, SEQUENCES
+from benchmarks.cases import CASES, REPLAY, SEQUENCES
+from tests.wander import NUM_PLACES, Wander
 from triglot.core.agent import Trajectory
-from triglot.core.environment import TimeStep, first_step
 from triglot.core.host.trainer import HostTrainer
 from triglot.core.host_environment import HostStep
 from triglot.core.loop.rollout import rollout
@@ -27,60 +26,8 @@ from triglot.core.loop.self_play import in_training
 from triglot.core.loop.state import first_state
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.core.specs import Box, Discrete
 from triglot.core.types import by_path, is_key
 from triglot.registry.algorithms import ALGORITHMS, EXTENSIONS, find_algorithm
-
-NUM_PLACES, NUM_ACTIONS, SHORTEST = 5, 3, 4
-
-
-@dataclass(frozen=True)
-class Wander:
-    """A random walk with random rewards, whose episodes last at least `SHORTEST` steps.
-
-    Attributes:
-      kind: `floats` with discrete actions, of which one is forbidden; `box` with continuous ones;
-        or `table`, with discrete observations.
-    """
-
-    kind: str = "floats"
-
-    @property
-    def name(self) -> str:
-        return f"test:wander-{self.kind}"
-
-    @property
-    def obs_spec(self) -> Any:
-        return Discrete(NUM_PLACES) if self.kind == "table" else Box((3,), "float32", 0.0, 1.0)
-
-    @property
-    def action_spec(self) -> Any:
-        return Box((2,), "float32", -1.0, 1.0) if self.kind == "box" else Discrete(NUM_ACTIONS)
-
-    def reset(self, key: jax.Array) -> TimeStep:
-        start = first_step(jnp.int32(0), self._observe(key))
-        return replace(start, action_mask=self._mask(jnp.int32(0)))
-
-    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
-        obs_key, reward_key, end_key = jax.random.split(key, 3)
-        after, drawn = state + 1, jax.random.uniform(end_key)
-        late = after >= SHORTEST
-        return TimeStep(
-            state=after,
-            obs=self._observe(obs_key),
-            reward=jax.random.normal(reward_key) + jnp.sum(action).astype(jnp.float32),
-            terminated=late & (drawn < 0.2),
-            truncated=late & (drawn > 0.8),
-            action_mask=self._mask(after),
-        )
-
-    def _observe(self, key: jax.Array) -> jax.Array:
-        if self.kind == "table":
-            return jax.random.randint(key, (), 0, NUM_PLACES)
-        return jax.random.uniform(key, (3,))
-
-    def _mask(self, state: jax.Array) -> jax.Array | None:
-        return None if self.kind == "box" else jnp.arange(NUM_ACTIONS) != state % NUM_ACTIONS
 
 
 class Variant(NamedTuple):
@@ -152,7 +99,13 @@ def variants() -> list[Variant]:
         found.append(Variant(f"dqn+{extension}", "floats", {"n_step": 3}, keeps=True))
         found.append(Variant(f"ppo+{extension}", "box", {"scale_rewards": True}, keeps=True))
     found.append(Variant("ppo+counts", "floats", {"counts_episodic": True}, quick=True))
+    found.append(Variant(CUSTOM, "floats", {"sequence_length": 6}, keeps=True, quick=True))
     return found
+
+
+# A custom algorithm, built from `rl.SequenceReplay`, which says nothing of cuts.
+CUSTOM = "examples.awr:AWR"
+REPLAY_OF_CUSTOM = {name: value for name, value in REPLAY.items() if name != "hidden_sizes"}
 
 
 def replace_config(variant: Variant, **config: Any) -> Variant:
@@ -160,12 +113,12 @@ def replace_config(variant: Variant, **config: Any) -> Variant:
 
 
 def make(variant: Variant) -> tuple[Any, Wander]:
-    case = CASES[variant.algorithm.partition("+")[0]]
-    env, config = Wander(variant.kind), {**case.config, **variant.config}
+    env, case = Wander(variant.kind), CASES.get(variant.algorithm.partition("+")[0], CASES["dqn"])
+    given = REPLAY_OF_CUSTOM if variant.algorithm == CUSTOM else case.config
+    config, hyper = {**given, **variant.config}, {**case.hyper, **variant.hyper}
     if case.family == "tabular":
         config |= {"num_envs": 2, "rollout_length": 1}
     backend = "table" if case.family == "tabular" else "jax"
-    hyper = {**case.hyper, **variant.hyper}
     agent = triglot.make_agent(variant.algorithm, env, backend=backend, config=config, hyper=hyper)
     return agent, env
 
@@ -275,7 +228,7 @@ class World:
     """
 
     def __init__(self, like: Wander, num_envs: int, cut_at: int | None) -> None:
-        draw, shape = np.random.default_rng(0), (64, num_envs)
+        draw, shape = np.random.default_rng(0), (80, num_envs)
         self.obs_spec, self.action_spec, self.name = like.obs_spec, like.action_spec, "test:world"
         self.rewards = draw.normal(size=shape).astype(np.float32)
         self.shown, self.starts = (
@@ -337,4 +290,4 @@ def test_a_resumed_host_run_learns_what_a_truncation_teaches(variant: Variant) -
 
 
 def test_every_algorithm_is_tried() -> None:
-    assert {one.algorithm for one in variants() if "+" not in one.algorithm} == set(ALGORITHMS)
+    assert {one.algorithm.partition("+")[0] for one in variants()} == {*ALGORITHMS, CUSTOM}
