@@ -9,7 +9,9 @@ Differences: the return of a truncated episode, whose rest is unknown, ends with
 of its true last observation under the policy; a terminated one never bootstraps. With several
 environments, episodes that end together are learned at once, as are the visits of one episode:
 errors use the values from before, and changes of one entry add up. An episode that runs while
-another one ends goes on with the new policy.
+another one ends goes on with the new policy. An episode that is cut from outside, such as where a
+run on the host is resumed, is known to be over when the next one starts: it is learned with those
+that end in the next one's first step.
 """
 
 from dataclasses import dataclass, replace
@@ -63,12 +65,15 @@ class MonteCarloState(rl.AgentState):
       returns: float32 `[N, S, A]`, the sum over these visits of the returns so far.
       visits: float32 `[N, S, A]`, their number.
       total_visits: float32 `[S, A]`, their number in all finished episodes.
+      last_value: float32 `[N]`, the expected values of the newest observations, with which the
+        returns end if the episodes are cut there.
     """
 
     trace: jax.Array
     returns: jax.Array
     visits: jax.Array
     total_visits: jax.Array
+    last_value: jax.Array
 
 
 @dataclass(frozen=True)
@@ -102,18 +107,21 @@ class MonteCarlo(rl.Tabular):
             returns=jnp.copy(zeros),  # donated buffers must not alias
             visits=jnp.copy(zeros),
             total_visits=jnp.zeros(pairs, jnp.float32),
+            last_value=jnp.zeros((num_envs,), jnp.float32),
         )
 
     def learn(
         self, state: MonteCarloState, step: rl.Trajectory, key: jax.Array
     ) -> tuple[MonteCarloState, rl.Metrics]:
-        """Extend the episodes by a step, and learn from those that end with it."""
-        state = self.extend(state, step)
+        """Extend the episodes by a step; learn from those that end with it or were cut before."""
+        # Where an episode starts, what is left of the one before had no end.
+        cut = step.first[:, None, None]
+        rest = state.returns + state.trace * state.last_value[:, None, None]
+        left = [jnp.where(cut, of_env, 0.0) for of_env in (rest, state.visits)]
+        state = self.extend(_kept(state, ~cut), step)
         ended = (step.terminated | step.truncated)[:, None, None]
-        returns, visits = (
-            jnp.sum(jnp.where(ended, of_env, 0.0), axis=0)
-            for of_env in (state.returns, state.visits)
-        )
+        over = [jnp.where(ended, of_env, 0.0) for of_env in (state.returns, state.visits)]
+        returns, visits = (jnp.sum(sum(both), axis=0) for both in zip(over, left, strict=True))
         total_visits = state.total_visits + visits
         weight, hyper = jnp.ones_like(visits), state.hyper
         if not self.config.constant_step_size:
@@ -122,11 +130,8 @@ class MonteCarlo(rl.Tabular):
             hyper = replace(hyper, learning_rate=jnp.ones(()))
         episodes = returns, visits, weight
         learner, metrics = self.learner.step(state.learner, self.loss, episodes, key, hyper)
-        trace, returns, visits = (
-            jnp.where(ended, 0.0, of_env) for of_env in (state.trace, state.returns, state.visits)
-        )
-        state = replace(state, learner=learner, trace=trace, returns=returns, visits=visits)
-        return replace(state, total_visits=total_visits), {"error": metrics["error"]}
+        state = replace(_kept(state, ~ended), learner=learner, total_visits=total_visits)
+        return state, {"error": metrics["error"]}
 
     def extend(self, state: MonteCarloState, step: rl.Trajectory) -> MonteCarloState:
         """Extend the unfinished episodes by one step.
@@ -148,6 +153,7 @@ class MonteCarlo(rl.Tabular):
             trace=trace * state.hyper.discount,
             returns=state.returns + trace * reward[:, None, None],
             visits=state.visits + here,
+            last_value=rest,
         )
 
     def loss(
@@ -172,3 +178,11 @@ class MonteCarlo(rl.Tabular):
         mean_error = (returns - visits * heads["q"]) / jnp.maximum(visits, 1.0)
         loss = 0.5 * jnp.sum(weight * visits * mean_error**2)
         return loss, ({"error": jnp.max(jnp.abs(mean_error))}, new_state)
+
+
+def _kept(state: MonteCarloState, goes_on: jax.Array) -> MonteCarloState:
+    """Keep what is known of the episodes that go on, bool `[N, 1, 1]`, and forget the others."""
+    trace, returns, visits = (
+        jnp.where(goes_on, of_env, 0.0) for of_env in (state.trace, state.returns, state.visits)
+    )
+    return replace(state, trace=trace, returns=returns, visits=visits)

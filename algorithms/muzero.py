@@ -218,7 +218,8 @@ def _scaled(latent: jax.Array) -> jax.Array:
 
 def _before(steps: rl.Trajectory) -> tuple[jax.Array, jax.Array]:
     """Say before which steps `[K + 1, B]` an episode ended, and where the first was truncated."""
-    ended = jnp.cumsum((steps.terminated | steps.truncated).astype(jnp.int32), axis=0)
-    cut = jnp.cumsum((steps.truncated & (ended == 1)).astype(jnp.int32), axis=0)
+    truncated = rl.truncations(steps)
+    ended = jnp.cumsum((steps.terminated | truncated).astype(jnp.int32), axis=0)
+    cut = jnp.cumsum((truncated & (ended == 1)).astype(jnp.int32), axis=0)
     none = jnp.zeros_like(ended[:1], bool)
     return jnp.concatenate([none, ended[:-1] > 0]), jnp.concatenate([none, cut[:-1] > 0])

@@ -85,26 +85,31 @@ class QLearning(rl.Tabular):
         return QLearningState(**vars(learned), pending=pending)
 
     def learn(
-        self, state: QLearningState, step: rl.Trajectory | Step, key: jax.Array
+        self, state: QLearningState, step: rl.Trajectory, key: jax.Array
     ) -> tuple[QLearningState, rl.Metrics]:
         """Move towards the target; SARSA's is that of the step before."""
-        next_action, hyper = step.action, state.hyper
+        hyper, known = state.hyper, step
         if state.pending is not None:
-            step, pending = self._await_next_action(state.pending, step)
+            known, pending = self._await_next_action(state.pending, step)
             state = replace(state, pending=pending)
-        next_value = self._next_value(state, step, next_action)
-        target = step.reward + hyper.discount * jnp.where(step.terminated, 0.0, next_value)
-        learner, metrics = self.move(state.learner, step.obs, step.action, target, key, hyper)
+        next_value = self._next_value(state, known, step.action)
+        target = known.reward + hyper.discount * jnp.where(known.terminated, 0.0, next_value)
+        learner, metrics = self.move(state.learner, known.obs, known.action, target, key, hyper)
         return replace(state, learner=learner), metrics
 
-    def _await_next_action(self, pending: Step, step: rl.Trajectory | Step) -> tuple[Step, Step]:
-        """Take the pending step, and keep back the given one, whose next action is unknown."""
+    def _await_next_action(self, pending: Step, step: rl.Trajectory) -> tuple[Step, Step]:
+        """Take the pending step, and keep back the given one, whose next action is unknown.
+
+        Where the given one starts an episode, the pending one has an end, or was cut from outside.
+        """
         given = {one.name: getattr(step, one.name) for one in fields(Step)}
         if given["next_action_mask"] is None:
             shape = (*step.truncated.shape, self.actions.num_values)
             given["next_action_mask"] = jnp.ones(shape, bool)
         last = jax.tree.map(lambda leaf: leaf[None], Step(**given))
-        return jax.tree.map(lambda leaf: leaf[0], pending), last
+        before = jax.tree.map(lambda leaf: leaf[0], pending)
+        truncated = rl.truncated_or_cut(before.terminated, before.truncated, step.first)
+        return replace(before, truncated=truncated), last
 
     def _next_value(
         self, state: QLearningState, step: rl.Trajectory | Step, next_action: jax.Array

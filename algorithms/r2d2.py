@@ -205,14 +205,12 @@ class R2D2(rl.ReplayedQ):
     ) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
         fixed, q, after = jax.lax.stop_gradient((variables, q, after))
-        # Where a run on the host was resumed, the next step begins another episode.
-        cut = steps.truncated | jnp.append(steps.first[1:], jnp.zeros_like(steps.first[:1]), axis=0)
         return rl.successor_values(
             lambda rows: nn.merge_heads(self.network.apply(fixed, rows)[0][0])["q"],
             q,
             (steps.next_obs, after),
             steps.terminated,
-            cut,
+            rl.truncations(steps),
         )
 
 
@@ -221,7 +219,7 @@ def _n_step_returns(
 ) -> jax.Array:
     """Sum the rewards of `n_step` steps, or up to an end, and the value after them, `[L, B]`."""
     goes_on = 1.0 - steps.terminated.astype(jnp.float32)
-    keeps = 1.0 - steps.truncated.astype(jnp.float32)  # 0: bootstraps here
+    keeps = 1.0 - rl.truncations(steps).astype(jnp.float32)  # 0: bootstraps here
     return jax.vmap(
         lambda r_t, discount_t, v_t, lambda_t: jnp.asarray(
             rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, n_step, lambda_t)

@@ -52,7 +52,7 @@ class REINFORCEConfig(rl.PolicyGradientConfig):
 
 @rl.pytree_dataclass
 class REINFORCEState(rl.PolicyGradientState):
-    """REINFORCE training state; `age` `[N]` counts the steps of the current episodes."""
+    """REINFORCE training state; `age` `[N]` counts the steps of the last episodes so far."""
 
     age: jax.Array
 
@@ -79,8 +79,8 @@ class REINFORCE(rl.PolicyGradient):
         value, advantage, returns = self.estimate(
             state.learner.variables, trajectory, hyper.discount, gae_lambda=1.0
         )
-        done, ones = trajectory.terminated | trajectory.truncated, jnp.ones_like(returns)
-        age, count = rl.discounted_sums(state.age, ones, done, 1.0)
+        ones = jnp.ones_like(returns)
+        age, count = rl.discounted_sums(state.age, ones, first=trajectory.first, discount=1.0)
         if self.config.discount_steps:
             advantage = hyper.discount ** (count - 1.0) * advantage
         batch = self.samples(rl.AdvantageSamples, trajectory, advantage=advantage, target=returns)

@@ -67,6 +67,7 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
+from .core.rl.cuts import truncated_or_cut, truncations
 from .core.rl.distributional import (
     categorical_mean,
     categorical_target,
@@ -203,7 +204,7 @@ __all__ = [
     "categorical_target", "tau_midpoints", "huber_quantile_losses",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
-    "importance_weights", "target_of", "polyak", "is_multiple",
+    "importance_weights", "target_of", "polyak", "is_multiple", "truncated_or_cut", "truncations",
     "SequenceReplayConfig", "SequenceReplay", "SequenceReplayState",
     "Sequences", "sequence_priority",
     # Normalization

@@ -131,7 +131,9 @@ class RND(rl.Extension):
         bonus = error(state.predictor.variables, None)[0].reshape(shape)
         # The episode's end ends nothing here: what was found is still new (section 2.3).
         never = jnp.zeros(shape, bool)
-        last, sums = rl.discounted_sums(state.last_return, bonus, never, hyper.rnd_discount)
+        last, sums = rl.discounted_sums(
+            state.last_return, bonus, first=never, discount=hyper.rnd_discount
+        )
         returns = state.returns.add(sums)
         scaled = bonus * returns.scale
 

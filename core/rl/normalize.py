@@ -80,7 +80,7 @@ class RewardScale:
 
     Attributes:
       stats: running statistics of the returns.
-      returns: float32 `[N]`, discounted return of each environment's current episode.
+      returns: float32 `[N]`, discounted return of each environment's last episode so far.
     """
 
     stats: RunningStats
@@ -103,24 +103,30 @@ class RewardScale:
         Returns:
           The scaled rewards, float32 `[T, N]`, and the updated scale.
         """
-        done = trajectory.terminated | trajectory.truncated
-        last, returns = discounted_sums(self.returns, trajectory.reward, done, discount)
+        last, returns = discounted_sums(
+            self.returns, trajectory.reward, first=trajectory.first, discount=discount
+        )
         stats = self.stats.add(returns)
         reward = jnp.clip(trajectory.reward * stats.scale, -limit, limit)
         return reward, RewardScale(stats=stats, returns=last)
 
 
 def discounted_sums(
-    start: Float[Array, " N"], reward: Float[Array, "T N"], done: Bool[Array, "T N"], discount: Any
+    start: Float[Array, " N"],
+    reward: Float[Array, "T N"],
+    *,
+    first: Bool[Array, "T N"],
+    discount: Any,
 ) -> tuple[Float[Array, " N"], Float[Array, "T N"]]:
-    """Sum discounted rewards forward in time, from 0 after each episode's end.
+    """Sum discounted rewards forward in time, from 0 where an episode starts.
 
-    s_t = r_t + discount * s_{t-1}, with s_{t-1} = 0 where an episode starts.
+    s_t = r_t + discount * s_{t-1}, with s_{t-1} = 0 where an episode starts, whether the one before
+    ended or was cut from outside (`core.rl.cuts`).
 
     Args:
       start: float32 `[N]`, the sums before the first step.
       reward: float32 `[T, N]`.
-      done: bool `[T, N]`, the episode ended with this step.
+      first: bool `[T, N]`, an episode starts with this step.
       discount: float `[]`.
 
     Returns:
@@ -132,10 +138,10 @@ def discounted_sums(
     """
 
     def step(before: jax.Array, seen: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        now = seen[0] + discount * before
-        return jnp.where(seen[1], 0.0, now), now
+        now = seen[0] + discount * jnp.where(seen[1], 0.0, before)
+        return now, now
 
-    return jax.lax.scan(step, start, (reward, done))
+    return jax.lax.scan(step, start, (reward, first))
 
 
 def normalized(stats: RunningStats | None, obs: PyTree) -> PyTree:

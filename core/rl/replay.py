@@ -6,6 +6,7 @@ only two observations: the first, and the true successor of the last step.
 """
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from ..errors import TriglotError
 from ..hyper import MAX_COUNT, Number, check_count
 from ..specs import Spec
 from ..types import PyTree, pytree_dataclass
+from .cuts import truncated_or_cut
 from .priorities import Priorities, Starts, set_priorities
 
 
@@ -90,6 +92,8 @@ class Step:
       next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
         where actions are continuous.
       action_mask: the observation's own; None unless the replay has `own_masks`.
+      first: bool, an episode starts here; it is read where a rollout is added, and not stored. None
+        where no episode was cut from outside (`core.rl.cuts`).
     """
 
     obs: PyTree
@@ -100,6 +104,7 @@ class Step:
     next_obs: PyTree
     next_action_mask: jax.Array | None
     action_mask: jax.Array | None = None
+    first: jax.Array | None = None
 
 
 @pytree_dataclass
@@ -216,7 +221,10 @@ class Replay:
     def add_trajectory(
         self, state: ReplayState, trajectory: Trajectory, action: jax.Array | None = None
     ) -> ReplayState:
-        """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions."""
+        """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions.
+
+        Where it starts an episode and the newest step has no end, that step becomes truncated.
+        """
 
         def kept(mask: jax.Array | None, stored: jax.Array | None) -> jax.Array | None:
             if stored is None:
@@ -234,7 +242,7 @@ class Replay:
         return self.add(state, steps)
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
-        """Write a rollout `[T, N, ...]` over the oldest slots."""
+        """Write a rollout `[T, N, ...]` over the oldest slots; see `add_trajectory`."""
         block = steps.reward.size
         if self.capacity % block:
             raise TriglotError(
@@ -242,13 +250,17 @@ class Replay:
                 f"{block} steps."
             )
 
+        stored = state.steps
+        if steps.first is not None:
+            stored = cut_newest(stored, steps.first[0], state.position, state.num_added)
         steps = replace(
             steps,
             obs=specs.to_stored(self.obs_spec, steps.obs),
             next_obs=specs.to_stored(self.obs_spec, steps.next_obs),
+            first=None,
         )
         return ReplayState(
-            steps=write(state.steps, steps, state.position),
+            steps=write(stored, steps, state.position),
             position=(state.position + block) % self.capacity,
             num_added=jnp.minimum(state.num_added, MAX_COUNT - block) + block,
             priorities=self.starts.make_room(state.priorities, state.position, state.size, block),
@@ -317,6 +329,27 @@ def write(slots: PyTree, new: PyTree, position: jax.Array) -> PyTree:
         return jax.lax.dynamic_update_slice_in_dim(old, rows, position, axis=0)
 
     return jax.tree.map(write_leaf, slots, new)
+
+
+def cut_newest(
+    slots: Any, first: Bool[Array, " N"], position: jax.Array, num_added: jax.Array
+) -> Any:
+    """Truncate the newest step of each environment if it has no end and an episode starts next.
+
+    Args:
+      slots: `[C, ...]`, with `terminated` and `truncated`.
+      first: bool `[N]`, of the steps that are added next.
+      position: int32 `[]`, the slot in which they are written.
+      num_added: int32 `[]`, steps added so far; 0 changes nothing.
+    """
+    newest = (position - first.shape[0]) % slots.truncated.shape[0]
+
+    def read(flags: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(flags, newest, first.shape[0])
+
+    next_first = first & (num_added > 0)
+    truncated = truncated_or_cut(read(slots.terminated), read(slots.truncated), next_first)
+    return replace(slots, truncated=write(slots.truncated, truncated, newest))
 
 
 def n_step_return(

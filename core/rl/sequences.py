@@ -25,7 +25,7 @@ from ..hyper import MAX_COUNT, Number, check_divides
 from ..specs import Discrete, Spec
 from ..types import PyTree, pytree_dataclass
 from .priorities import Priorities, Starts, set_priorities
-from .replay import ReplayConfig, write
+from .replay import ReplayConfig, cut_newest, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +188,8 @@ class SequenceReplay:
     ) -> SequenceReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots.
 
+        Where it starts an episode and the newest step has no end, that step becomes truncated.
+
         Args:
           state: of this replay.
           trajectory: its extras may be more than those stored.
@@ -205,7 +207,7 @@ class SequenceReplay:
                 f"sequence every {self.period} steps takes rollouts whose steps divide the slots "
                 f"and are divided by {self.period}, got one of {length} steps of {num_envs}."
             )
-        stored = state.steps
+        stored = cut_newest(state.steps, trajectory.first[0], state.position, state.num_added)
         if carries is None:
             carries = trajectory.carry
             if jax.tree.leaves(carries) and length != self.period:

@@ -183,6 +183,7 @@ def oracle(made: R2D2, given: Trajectory) -> np.ndarray:
                 target += factor * got["reward"][now, row]
                 factor *= 0.0 if got["terminated"][now, row] else discount
                 last = now == min(time + config.n_step, length) - 1
+                last |= got["first"][min(now + 1, length - 1), row]  # the episode was cut
                 if last or got["truncated"][now, row] or got["terminated"][now, row]:
                     target += factor * value[now, row]
                     break

@@ -62,7 +62,11 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple, dict[str, Any]]] = {
         (),
         {"mean": FLOAT((B, 3)), "log_std": FLOAT((B, 3))},
     ),
-    "discounted_sums": (discounted_sums, (FLOAT(N), FLOAT((T, N)), BOOL((T, N)), 0.9), {}),
+    "discounted_sums": (
+        discounted_sums,
+        (FLOAT(N), FLOAT((T, N))),
+        {"first": BOOL((T, N)), "discount": 0.9},
+    ),
     "n_step_return": (n_step_return, (FLOAT((T, B)), BOOL((T, B)), BOOL((T, B)), 0.9), {}),
     "sample_proportional": (sample_proportional, (jnp.ones(8), FLOAT(B)), {}),
     "trajectory": (make_trajectory, (), ROLLOUT),

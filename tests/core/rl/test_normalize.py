@@ -31,8 +31,12 @@ def test_before_the_first_sample_nothing_changes_and_outliers_are_cut() -> None:
 
 def test_discounted_sums_by_hand() -> None:
     reward = jnp.array([[1.0], [2.0], [4.0], [8.0]])
-    done = jnp.array([[False], [True], [False], [False]])
-    last, sums = jax.jit(discounted_sums)(jnp.array([6.0]), reward, done, 0.5)
+    first = jnp.array([[False], [False], [True], [False]])
+    sums_of = jax.jit(discounted_sums)
+    last, sums = sums_of(jnp.array([6.0]), reward, first=first, discount=0.5)
     # 1 + 3, 2 + 2, then anew: 4, 8 + 2.
     np.testing.assert_allclose(sums[:, 0], [4.0, 4.0, 4.0, 10.0])
     np.testing.assert_allclose(last, [10.0])
+    # An episode that starts with the first step drops what another one, cut before it, left.
+    last, sums = sums_of(last, reward[:2], first=first[2:], discount=0.5)
+    np.testing.assert_allclose(sums[:, 0], [1.0, 2.5])

@@ -104,6 +104,36 @@ def test_a_rollout_that_does_not_divide_the_slots_is_refused() -> None:
         made.add(made.init(), rollout(0, 3, 2))
 
 
+@pytest.mark.parametrize("length", [1, 2])
+def test_no_sample_crosses_a_cut(length: int) -> None:
+    """The first environment starts an episode at step 4, where the one before has no end."""
+    made = Replay(**SPECS, capacity=16, num_envs=2, n_step=3)
+    state = made.init()
+    for start in range(0, 10, length):  # step 7 is the last slot of the ring
+        first = jnp.zeros((length, 2), bool).at[0, 0].set(start == 4)
+        state = jax.jit(made.add)(state, replace(rollout(start, length, 2), first=first))
+    flags = np.asarray(state.steps.truncated).reshape(8, 2)
+    assert not state.steps.terminated.any() and flags.sum() == 1 and flags[3, 0]
+    sample = made.sample(state, jax.random.key(0), 512, DISCOUNT)
+    steps = np.where(np.asarray(sample.action) == 2, 2, np.where(sample.action == 3, 1, 3))
+    assert {1, 2} < set(steps.tolist())
+    np.testing.assert_array_equal(sample.next_obs[:, 0], np.asarray(sample.obs[:, 0]) + steps)
+    np.testing.assert_allclose(sample.discount, DISCOUNT**steps)  # it is bootstrapped there
+    first = np.asarray(sample.action, np.float32)
+    total = sum(DISCOUNT**k * (first + k) * (k < steps) for k in range(3))
+    np.testing.assert_allclose(sample.reward, total)
+
+
+def test_a_cut_changes_no_termination_and_no_empty_slot() -> None:
+    made = Replay(**SPECS, capacity=8, num_envs=2, n_step=2)
+    steps = replace(rollout(0, 2, 2), first=jnp.ones((2, 2), bool))
+    steps = replace(steps, terminated=steps.terminated.at[1].set(jnp.array([True, False])))
+    state = made.add(made.init(), steps)
+    assert not state.steps.truncated.any()
+    state = made.add(state, steps)
+    np.testing.assert_array_equal(np.flatnonzero(state.steps.truncated), [3])
+
+
 def test_uniform_samples_are_uniform() -> None:
     made = Replay(**SPECS, capacity=8, num_envs=2)
     sample = made.sample(filled(made, 1, 4), jax.random.key(0), 80_000, DISCOUNT)

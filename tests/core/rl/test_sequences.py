@@ -60,6 +60,10 @@ class Oracle:
             name: np.concatenate([np.asarray(getattr(one, name)) for one in rollouts])
             for name in names
         }
+        # A rollout that starts an episode truncates the step before it, if that one has no end.
+        for last in np.cumsum([len(one.reward) for one in rollouts])[:-1] - 1:
+            cut = self.steps["first"][last + 1] & ~self.steps["terminated"][last]
+            self.steps["truncated"][last] |= cut
         policy = [np.asarray(one.extras["policy"]) for one in rollouts]
         self.steps["policy"] = np.concatenate(policy)
         self.end = len(self.steps["reward"])
