@@ -22,6 +22,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.noise import of_layer, sigma_start
+from ...core.specs import scaled_bytes
 from .lifting import activated, values_of
 
 Noise = Mapping[str, Any]
@@ -179,14 +180,17 @@ class TorsoAndHeads(nn.Module):
         return values_of(head, dense)
 
 
-def _joined(inputs: Sequence[Any]) -> Any:
-    """Convert inputs as `core.networks.architecture.joined` does."""
-    scaled = [
-        each.float() / 255.0 if each.dtype == torch.uint8 else each.float() for each in inputs
-    ]
+def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
+    """Convert inputs as `core.networks.inputs.joined` does."""
+    pairs = zip(specs, inputs, strict=True)
+    scaled = [scaled_bytes(spec, each.float(), _constant) for spec, each in pairs]
     if len(scaled) == 1:
         return scaled[0]
     return torch.cat([each.flatten(1) for each in scaled], dim=-1)
+
+
+def _constant(array: Any) -> Any:
+    return torch.tensor(array.tolist())
 
 
 class Noisy(nn.Module):

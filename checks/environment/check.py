@@ -9,6 +9,7 @@ from ..report import Checklist, Report
 from ..trees import flat
 from . import play, protocol
 from .case import EnvironmentCase
+from .reading import reading_notes
 
 TYPED = ["flags", "observation", "action mask"]  # what must fit the specs before a batch is made
 CHECKS: Checklist[Any] = Checklist(
@@ -59,6 +60,7 @@ def _name(env: Any) -> str:
 def _add_notes(case: EnvironmentCase) -> None:
     """Note properties that may or may not be mistakes."""
     rollout = case.rollout
+    case.notes += reading_notes(case.env.obs_spec, [case.starts.obs, rollout.after.obs])
     if len(np.unique(flat(case.starts, 1), axis=0)) == 1:
         case.notes.append("Every reset gives the same start: the key has no effect.")
     ends = np.flatnonzero(rollout.done)
