@@ -10,6 +10,49 @@ from .specs import Dict, Spec, Specified
 Arrays: TypeAlias = Any  # an array, or a dictionary of arrays where the spec is a Dict
 
 
+def to_dtype(values: Any, dtype: Any, name: str = "a value") -> np.ndarray:
+    """Copy values from Python to an array of a dtype, which must hold them.
+
+    Floats are rounded to a shorter float type. Integers, and what becomes an integer or a bool,
+    keep their values.
+
+    Args:
+      values: an array, a number, or nested lists of numbers.
+      dtype: of the result.
+      name: what they are, for the message.
+
+    Raises:
+      TriglotError: with the first value that the dtype cannot hold.
+    """
+    given, dtype = np.asarray(values), np.dtype(dtype)
+    if given.dtype == dtype:
+        return given.copy()
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            result = given.astype(dtype)
+    except (FloatingPointError, OverflowError):
+        result = None
+    if result is not None and (dtype.kind == "f" or (result == given).all()):
+        return result
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = given.astype(np.float64).astype(dtype)
+    wrong = ~np.isfinite(cast) & np.isfinite(given) if dtype.kind == "f" else cast != given
+    raise TriglotError(
+        f"{name} is {given[wrong].flat[0]}, which {dtype} cannot hold{_way_out(dtype)}"
+    )
+
+
+def _way_out(dtype: np.dtype) -> str:
+    if dtype.kind == "b":
+        return ": return True or False"
+    if dtype.kind == "f":
+        return ": scale the values in the environment or in a wrapper"
+    return (
+        ": declare float32 in the environment's space or spec, or convert the values in a wrapper "
+        "to a smaller range"
+    )
+
+
 class HostStep(NamedTuple):
     """The batched result of one step; environments whose episode ended are reset.
 
@@ -31,8 +74,12 @@ class HostStep(NamedTuple):
     def of(
         cls, reward: Any, terminated: np.ndarray, truncated: np.ndarray, *observations: Arrays
     ) -> "HostStep":
-        """Make it of what a vector environment returns, where both flags may be True."""
-        reward = np.asarray(reward, np.float32)
+        """Make it of what a vector environment returns, where both flags may be True.
+
+        Raises:
+          TriglotError: if a reward is too large for float32.
+        """
+        reward = to_dtype(reward, np.float32, "a reward")
         return cls(reward, terminated, truncated & ~terminated, *observations)
 
 

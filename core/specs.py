@@ -252,7 +252,7 @@ def zeros(spec: Spec, *leading: int) -> Any:
     """
     if isinstance(spec, Dict):
         return {name: zeros(child, *leading) for name, child in spec.items}
-    return jnp.zeros((*leading, *spec.shape), spec.dtype)
+    return jnp.zeros((*leading, *spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
 def one_hot_spec(spec: Spec) -> Spec:
@@ -374,6 +374,41 @@ def scaled_bytes(
     return (converted - low) / span
 
 
+def check_fits(spec: Spec, described: str = "") -> None:
+    """Check that JAX's types hold every value that a spec declares.
+
+    Without `jax_enable_x64`, JAX has no 64-bit types: integers would wrap and floats overflow.
+    Infinite bounds declare nothing; values beyond the type are then refused when they occur
+    (`core.host_environment.to_dtype`).
+
+    Args:
+      spec: of observations or actions that come from or go to Python.
+      described: what declares the bounds, for the message; by default the spec.
+
+    Raises:
+      TriglotError: with the first declared bound that its type cannot hold.
+    """
+    for name, leaf in leaves(spec):
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        if dtype.kind not in "iuf":
+            continue
+        info = jnp.finfo(dtype) if dtype.kind == "f" else jnp.iinfo(dtype)
+        ends = (leaf.low, leaf.high) if isinstance(leaf, Box) else (0, np.max(leaf.num_values) - 1)
+        for bound in ends:
+            values = np.asarray(bound, np.float64)
+            outside = np.isfinite(values) & (
+                (values < float(info.min)) | (values > float(info.max))
+            )
+            if outside.any():
+                place = f"{name!r} in " if name else ""
+                raise TriglotError(
+                    f"{place}{described or spec} may be {values[outside].flat[0]:.17g}, which "
+                    f"JAX's {dtype} cannot hold (from {info.min} to {info.max}): declare "
+                    f"{'a smaller range' if dtype.kind == 'f' else 'float32 or a smaller range'}, "
+                    "and convert the values in the environment or in a wrapper."
+                )
+
+
 def mask_size(spec: Spec) -> int | None:
     """Count the entries of an action mask; None if such actions have no mask.
 
@@ -396,7 +431,7 @@ def from_stored(spec: Spec, value: Any) -> Any:
     """Undo `to_stored`."""
     if isinstance(spec, Dict):
         return {name: from_stored(child, value[name]) for name, child in spec.items}
-    return value.astype(spec.dtype)
+    return value.astype(jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
 def sample(spec: Spec, key: jax.Array) -> Any:

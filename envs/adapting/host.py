@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ...core.errors import TriglotError, describe
-from ...core.host_environment import Arrays, HostStep
+from ...core.host_environment import Arrays, HostStep, to_dtype
 from ...core.specs import Box, Leaf, Spec
 from .options import Options
 from .spaces import map_leaves
@@ -65,22 +65,34 @@ class GymnasiumVector:
         """
         self._env, self._restart, self._resets = env, restart, resets
         self._vector: Any = vector
-        spec = env.action_spec
-        self._bounds = spec.bounds() if isinstance(spec, Box) else None
+        self._declared = env.action_spec.bounds() if isinstance(env.action_spec, Box) else None
 
     def reset(self, seed: int) -> Arrays:
         obs, _ = self._vector.reset(seed=seed)
         return self.read(obs)
 
     def step(self, action: np.ndarray) -> HostStep:
-        if self._bounds is not None:  # float32 rounding may exceed the bounds
-            action = np.clip(action, *self._bounds)
+        if self._declared is not None:
+            action = self._clipped(action)
         found, reward, terminated, truncated, info = self.advance(action)
         next_obs = obs = self.read(found)
         done = terminated | truncated
         if self._resets and done.any():
             next_obs, obs = self.renew(obs, done, info)
         return HostStep.of(reward, terminated, truncated, next_obs, obs)
+
+    def _clipped(self, action: np.ndarray) -> np.ndarray:
+        """Clip actions in the space's dtype: float32 rounds bounds and actions beyond float64's."""
+        assert self._declared is not None  # for the type checker
+        action, space = np.clip(action, *self._declared), self._action_space
+        if space.dtype == action.dtype:
+            return action
+        return np.clip(action.astype(space.dtype), space.low, space.high)
+
+    @property
+    def _action_space(self) -> Any:
+        """The space of one environment's action."""
+        return self._vector.single_action_space
 
     def close(self) -> None:
         vector, self._vector = self._vector, None  # a library's threads may end with its object
@@ -117,7 +129,8 @@ class GymnasiumVector:
 
         def cast(leaf: Leaf, space: Any, values: Any) -> np.ndarray:
             start = getattr(space, "start", None)
-            return np.array(values if start is None else np.asarray(values) - start, leaf.dtype)
+            values = values if start is None else np.asarray(values) - start
+            return to_dtype(values, leaf.dtype, "an observation")
 
         return map_leaves(cast, self._env.obs_spec, self._vector.single_observation_space, obs)
 

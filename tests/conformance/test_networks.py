@@ -363,7 +363,7 @@ def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) ->
     reads_bytes, reads_floats = (
         build(backend, {"net": NetworkSpec(one, torso, HEADS)}) for one in (spec, as_floats(spec))
     )
-    variables = reads_bytes.init(jax.random.key(0))
+    key = jax.random.key(0)
     obs = jax.vmap(lambda key: specs.sample(spec, key))(jax.random.split(jax.random.key(1), 3))
 
     def by_hand(one: specs.Spec, value: object) -> object:
@@ -372,6 +372,7 @@ def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) ->
         low, high = (np.float32(bound) for bound in one.bounds())
         return (np.asarray(value, np.float32) - low) / (high - low)
 
-    found, _ = reads_bytes.apply(variables, obs)
-    expected, _ = reads_floats.apply(variables, jax.tree.map(jnp.asarray, by_hand(spec, obs)))
+    scaled = jax.tree.map(jnp.asarray, by_hand(spec, obs))
+    found, _ = reads_bytes.apply(reads_bytes.init(key), obs)
+    expected, _ = reads_floats.apply(reads_floats.init(key), scaled)
     chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
