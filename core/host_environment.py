@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from .errors import TriglotError
-from .specs import Dict, Spec, Specified
+from .specs import Dict, Spec, Specified, mask_size
 
 Arrays: TypeAlias = Any  # an array, or a dictionary of arrays where the spec is a Dict
 
@@ -53,6 +53,18 @@ def _way_out(dtype: np.dtype) -> str:
     )
 
 
+class HostStart(NamedTuple):
+    """What `reset` returns in environments with action masks.
+
+    Attributes:
+      obs: `[N, ...]`.
+      action_mask: bool `[N, num_actions]`, as `PolicyInput.action_mask`.
+    """
+
+    obs: Arrays
+    action_mask: np.ndarray
+
+
 class HostStep(NamedTuple):
     """The batched result of one step; environments whose episode ended are reset.
 
@@ -62,6 +74,8 @@ class HostStep(NamedTuple):
       next_obs: the true successor, from before any reset, `[N, ...]`.
       obs: the next policy input, from after any reset, `[N, ...]`; the same object as `next_obs` if
         no episode ended.
+      next_action_mask: of `next_obs`, bool `[N, num_actions]`; None without masks.
+      action_mask: of `obs`, likewise.
     """
 
     reward: np.ndarray
@@ -69,25 +83,34 @@ class HostStep(NamedTuple):
     truncated: np.ndarray
     next_obs: Arrays
     obs: Arrays
+    next_action_mask: np.ndarray | None = None
+    action_mask: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, reward: Any, terminated: np.ndarray, truncated: np.ndarray, *observations: Arrays
+        cls, reward: Any, terminated: np.ndarray, truncated: np.ndarray, *rest: Arrays
     ) -> "HostStep":
         """Make it of what a vector environment returns, where both flags may be True.
+
+        Args:
+          reward, terminated, truncated: `[N]`.
+          rest: the observations, and the masks if there are any, in the order of the fields.
 
         Raises:
           TriglotError: if a reward is too large for float32.
         """
         reward = to_dtype(reward, np.float32, "a reward")
-        return cls(reward, terminated, truncated & ~terminated, *observations)
+        return cls(reward, terminated, truncated & ~terminated, *rest)
 
 
 class HostVector(Protocol):
     """`N` open, stateful environments. Returned arrays must not be modified later."""
 
-    def reset(self, seed: int) -> Arrays:
-        """Reset all environments and return the observations, `[N, ...]`."""
+    def reset(self, seed: int) -> Arrays | HostStart:
+        """Reset all environments and return the observations, `[N, ...]`.
+
+        With action masks, return a `HostStart`.
+        """
         ...
 
     def step(self, action: np.ndarray) -> HostStep:
@@ -100,7 +123,11 @@ class HostVector(Protocol):
 
 @runtime_checkable
 class HostEnvironment(Specified, Protocol):
-    """A factory of environments; implement it as a frozen dataclass, so that it is hashable."""
+    """A factory of environments; implement it as a frozen dataclass, so that it is hashable.
+
+    An environment whose vectors give action masks has an attribute `has_action_mask`, True: masks
+    must be known before programs are compiled.
+    """
 
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""
@@ -127,6 +154,22 @@ class HostRenderable(HostEnvironment, Protocol):
     def open_filmed(self) -> RenderableVector:
         """Open one environment that renders frames."""
         ...
+
+
+def host_mask_size(env: HostEnvironment) -> int | None:
+    """Return the number of entries of an environment's action masks; None without masks.
+
+    Raises:
+      TriglotError: if its actions can have no mask.
+    """
+    if not getattr(env, "has_action_mask", False):
+        return None
+    if (size := mask_size(env.action_spec)) is None:
+        raise TriglotError(
+            f"{env.name} has action masks, which are for Discrete and MultiDiscrete actions; its "
+            f"actions are {env.action_spec}."
+        )
+    return size
 
 
 def check_shapes(spec: Spec, obs: Arrays, num_envs: int) -> None:

@@ -11,13 +11,17 @@ from ..errors import TriglotError, describe
 from ..host_environment import (
     Arrays,
     HostEnvironment,
+    HostStart,
     HostStep,
     HostVector,
     check_shapes,
+    host_mask_size,
     to_dtype,
 )
 from ..specs import Box, leaves
 from ..types import PyTree
+
+_MUST_ALLOW = np.ones((), bool)
 
 
 class HostRunner:
@@ -26,6 +30,7 @@ class HostRunner:
     Attributes:
       obs: the next policy input, `[S, N, ...]`.
       first: bool `[S, N]`, an episode starts here.
+      action_mask: bool `[S, N, num_actions]` of `obs`; None if the environments give none.
       num_steps: steps taken in each environment since they were opened.
     """
 
@@ -47,7 +52,7 @@ class HostRunner:
         Raises:
           TriglotError: if opening or resetting fails.
         """
-        self._env, self._num_envs = env, num_envs
+        self._env, self._num_envs, self._mask_size = env, num_envs, host_mask_size(env)
         self.num_steps = 0
         self._vectors = list(vectors)
         try:
@@ -71,7 +76,9 @@ class HostRunner:
 
     def _reset(self, seeds: Sequence[int]) -> None:
         starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
-        self.obs = _stack_seeds([self._read(obs) for obs in starts])
+        starts = [one if isinstance(one, HostStart) else (one, None) for one in starts]
+        self.obs = _stack_seeds([self._read(obs) for obs, _ in starts])
+        self.action_mask = _stack_seeds([self._mask(mask, _MUST_ALLOW) for _, mask in starts])
         self.first = np.ones((len(seeds), self._num_envs), bool)
         self._returns = np.zeros(self.first.shape)
         self._lengths = np.zeros(self.first.shape, np.int64)
@@ -85,7 +92,7 @@ class HostRunner:
         steps = [self._step(v, actions) for v, actions in zip(self._vectors, action, strict=True)]
         step = HostStep(*map(_stack_seeds, zip(*steps, strict=True)))
         self.num_steps += 1
-        self.obs = step.obs
+        self.obs, self.action_mask = step.obs, step.action_mask
         self.first = step.terminated | step.truncated
         return step
 
@@ -172,12 +179,15 @@ class HostRunner:
         try:
             step = vector.step(action)
             next_obs = self._read(step.next_obs)
+            terminated = self._per_env("terminated", step.terminated, bool)
             step = step._replace(
                 next_obs=next_obs,
                 obs=next_obs if step.obs is step.next_obs else self._read(step.obs),
                 reward=self._per_env("a reward", step.reward, np.float32),
-                terminated=self._per_env("terminated", step.terminated, bool),
+                terminated=terminated,
                 truncated=self._per_env("truncated", step.truncated, bool),
+                next_action_mask=self._mask(step.next_action_mask, ~terminated),
+                action_mask=self._mask(step.action_mask, _MUST_ALLOW),
             )
         except (Exception, SystemExit) as error:
             where = f"{self._env.name} failed in step {self.num_steps + 1:,}"
@@ -188,6 +198,28 @@ class HostRunner:
         """Check observations `[N, ...]`, and convert 64-bit types that JAX does not have."""
         check_shapes(self._env.obs_spec, obs, self._num_envs)
         return jax.tree.map(_in_jax_dtype, obs)
+
+    def _mask(self, mask: Any, must_allow: np.ndarray) -> np.ndarray | None:
+        """Check masks `[N, num_actions]`; they allow an action where `must_allow` `[N]` is True."""
+        if mask is None and self._mask_size is None:
+            return None
+        size = self._mask_size
+        if mask is None or np.shape(mask) != (self._num_envs, size) or size is None:
+            raise TriglotError(
+                f"action masks must have the shape {(self._num_envs, size)}, got "
+                f"{None if mask is None else np.shape(mask)}: has_action_mask is {size is not None}"
+            )
+        mask = mask if mask.dtype == bool else to_dtype(mask, bool, "an entry of an action mask")
+        spec: Any = self._env.action_spec
+        starts = np.cumsum([0, *np.ravel(spec.num_values)[:-1]])
+        allows = np.logical_or.reduceat(mask, starts, axis=-1).all(axis=-1)
+        if not (allows | ~must_allow).all():
+            index = int(np.flatnonzero(must_allow & ~allows)[0])
+            raise TriglotError(
+                f"the action mask of environment {index} allows no action: end the episode there, "
+                "or allow an action that does nothing"
+            )
+        return mask
 
     def _per_env(self, name: str, values: Any, dtype: Any) -> np.ndarray:
         """Check that there is one value for each environment, and convert them."""
@@ -219,6 +251,8 @@ def over_time(steps: Sequence[PyTree]) -> PyTree:
 
 
 def _stack_seeds(parts: Sequence[Arrays]) -> Arrays:
+    if parts[0] is None:
+        return None
     if isinstance(parts[0], dict):
         return {name: _stack_seeds([part[name] for part in parts]) for name in parts[0]}
     return parts[0][None] if len(parts) == 1 else np.stack(parts)
