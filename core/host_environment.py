@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import jax
 import numpy as np
 
 from .errors import TriglotError
@@ -103,6 +104,29 @@ class HostStep(NamedTuple):
         return cls(reward, terminated, truncated & ~terminated, *rest)
 
 
+class Transition(NamedTuple):
+    """One step of one environment.
+
+    Attributes:
+      obs, next_obs: before and after it; `next_obs` from before any reset.
+      reward: float32 `[]`.
+      terminated, truncated: at most one of them True.
+      next_action_mask: of `next_obs`, or None.
+    """
+
+    obs: Arrays
+    reward: Any
+    terminated: bool
+    truncated: bool
+    next_obs: Arrays
+    next_action_mask: np.ndarray | None
+
+
+def row(batch: Arrays, index: int) -> Arrays:
+    """Copy what belongs to one environment of a batch, `[N, ...]`."""
+    return jax.tree.map(lambda leaf: np.array(leaf[index]), batch)
+
+
 class HostVector(Protocol):
     """`N` open, stateful environments. Returned arrays must not be modified later."""
 
@@ -131,6 +155,34 @@ class HostEnvironment(Specified, Protocol):
 
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""
+        ...
+
+
+@runtime_checkable
+class HostInspectable(HostEnvironment, Protocol):
+    """A host environment that `check_environment` can step alone (optional)."""
+
+    @property
+    def autoreset_modes(self) -> tuple[str, ...]:
+        """When several environments may begin their next episodes, by name."""
+        ...
+
+    def open_single(self) -> Any:
+        """Open one environment with Gymnasium's interface, as its author wrote it."""
+        ...
+
+    def transitions(
+        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+    ) -> list[list[Transition]]:
+        """Take `num` transitions in each of `num_envs` environments.
+
+        Args:
+          mode: one of `autoreset_modes`; "" for environments that are stepped alone.
+          num_envs: `N`.
+          seed: of the first environment; that of number i is higher by i.
+          choose: `choose(i, number, action_mask)` returns the action for a transition.
+          num: number of transitions.
+        """
         ...
 
 

@@ -7,13 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import TriglotError, check_known, prefixed, require, unknown
+from ..core.host_environment import Transition
 from ..core.specs import mask_size
 from .adapting import masks
 from .adapting.host import GymnasiumVector, HostAdapted
 from .adapting.importing import without_warning
 from .adapting.options import building, check_values, hashable_options
 from .adapting.spaces import action_spec_from_space, observed, spec_from_space
+from .adapting.transitions import MODES, of_several, of_single
 from .gif import without_window
 
 OWN_VECTOR = "vector_entry_point"
@@ -150,6 +154,32 @@ class Gymnasium(HostAdapted):
         if vector.render_mode != "rgb_array":
             raise TriglotError(f"{self.name} cannot render: it has no render_mode 'rgb_array'.")
         return self._opened(vector, resets=False)
+
+    @property
+    def autoreset_modes(self) -> tuple[str, ...]:
+        """The modes in which `transitions` steps several environments."""
+        return MODES
+
+    def open_single(self) -> Any:
+        """Open one environment, without Gymnasium's own checker."""
+        gym = require("gymnasium", "gymnasium")
+        options = {**dict(self.options), "disable_env_checker": True}
+        return gym.make(self.env_id, **options)
+
+    def transitions(
+        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+    ) -> list[list[Transition]]:
+        """Step environments alone, or several under an autoreset mode; see `HostInspectable`."""
+        if mode:
+            vector = self._opened(self._vector(num_envs, "sync", mode), resets=mode == "SameStep")
+            vector.ended = np.zeros(num_envs, bool)
+            return of_several(vector, mode, num_envs, seed, choose, num)
+        found = []
+        for i in range(num_envs):
+            with closing(self._opened(self._vector(1, "sync", "Disabled"))) as read:
+                (single,) = read.unwrapped.envs
+                found.append(of_single(single, read, seed + i, choose, num, i))
+        return found
 
     def _opened(self, vector: Any, restart: Any = None, **how: Any) -> GymnasiumVector:
         how |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}

@@ -71,6 +71,7 @@ class GymnasiumVector:
         self._env, self._restart, self._resets = env, restart, resets
         self._mask_form, self._ignores_mask = mask_form, ignores_mask
         self._mask_size = mask_size(env.action_spec)
+        self.ended = np.zeros(0, bool)  # where the last step ended an episode, for `transitions`
         self._vector: Any = vector
         self._declared = env.action_spec.bounds() if isinstance(env.action_spec, Box) else None
 
@@ -127,6 +128,35 @@ class GymnasiumVector:
     def _action_space(self) -> Any:
         """The space of one environment's action."""
         return self._vector.single_action_space
+
+    @property
+    def unwrapped(self) -> Any:
+        """The library's vector environment."""
+        return self._vector
+
+    def mask_of(self, found: Any, info: Any) -> np.ndarray | None:
+        """Read the mask of one environment, bool `[num_actions]`; None without masks."""
+        if not self._mask_form:
+            return None
+        key = masks.key_of(self._mask_form)
+        return masks.as_mask(found[key] if key else info[masks.KEY], self._mask_size)
+
+    def as_action(self, action: np.ndarray) -> Any:
+        """Convert the action of one environment to the space's dtype; a scalar to its type."""
+        action = self._clipped(action) if self._declared is not None else action
+        converted = np.asarray(action).astype(self._action_space.dtype)
+        return converted if converted.ndim else converted[()]
+
+    def reset_where(self, done: np.ndarray, obs: Arrays, mask: Any) -> tuple[Arrays, Any]:
+        """Reset ended environments of a vector without autoreset."""
+        found, info = self._vector.reset(options={"reset_mask": done})
+        started, index = self.read(found), np.flatnonzero(done)
+        obs = replaced(obs, index, jax.tree.map(lambda leaf: leaf[index], started))
+        if mask is None:
+            return obs, None
+        key, mask = masks.key_of(self._mask_form), mask.copy()
+        mask[index] = np.asarray(found[key] if key else info[masks.KEY], bool)[index]
+        return obs, mask
 
     def close(self) -> None:
         vector, self._vector = self._vector, None  # a library's threads may end with its object
@@ -186,6 +216,12 @@ class GymnasiumVector:
         if self._restart is not None:
             return obs, self.read(self._restart(self._vector.unwrapped, done))
         ended = np.flatnonzero(done)
+        if "final_obs" not in info:
+            raise TriglotError(
+                "its vector environment says that it resets in the same step "
+                "(AutoresetMode.SAME_STEP), and the info of a step that ends an episode has no "
+                "final_obs: return it there, or choose vectorization_mode='sync'"
+            )
         for index in ended:
             self._check_shapes(info["final_obs"][index], int(index))
         last = [self.read(info["final_obs"][index]) for index in ended]
