@@ -1,7 +1,7 @@
 """Specs of observations and actions: small, frozen, hashable descriptions."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -252,7 +252,7 @@ def zeros(spec: Spec, *leading: int) -> Any:
     """
     if isinstance(spec, Dict):
         return {name: zeros(child, *leading) for name, child in spec.items}
-    return jnp.zeros((*leading, *spec.shape), spec.dtype)
+    return jnp.zeros((*leading, *spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
 def one_hot_spec(spec: Spec) -> Spec:
@@ -301,7 +301,8 @@ def vector(spec: Spec, value: Any, *, num_axes: int = 1) -> jax.Array:
 
     Returns:
       float32 `[..., vector_size(spec)]`: the arrays in the order of `leaves`. Each integer of a
-      Discrete or a MultiDiscrete is one-hot; a Box is flattened, and bytes are divided by 255.
+      Discrete or a MultiDiscrete is one-hot; a Box is flattened, and its bytes are scaled as in
+      `floats`.
 
     >>> spec = Dict({"speed": Box((2,)), "gear": Discrete(3)})
     >>> vector(spec, {"speed": jnp.ones((1, 2)), "gear": jnp.array([1])}).tolist()
@@ -310,7 +311,7 @@ def vector(spec: Spec, value: Any, *, num_axes: int = 1) -> jax.Array:
     parts = []
     for (_, leaf), array in zip(leaves(spec), jax.tree.leaves(value), strict=True):
         if isinstance(leaf, Box):
-            parts.append(floats(array).reshape((*array.shape[:num_axes], -1)))
+            parts.append(floats(leaf, array).reshape((*array.shape[:num_axes], -1)))
             continue
         counts = leaf.num_values if isinstance(leaf, MultiDiscrete) else (leaf.num_values,)
         columns = array.reshape((*array.shape[:num_axes], len(counts)))
@@ -318,10 +319,94 @@ def vector(spec: Spec, value: Any, *, num_axes: int = 1) -> jax.Array:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
-def floats(array: jax.Array) -> jax.Array:
-    """Convert an array to float32; bytes (uint8), which are those of images, are divided by 255."""
-    converted = array.astype(jnp.float32)
-    return converted / 255.0 if array.dtype == jnp.uint8 else converted
+def byte_range(spec: Box) -> tuple[Any, Any] | None:
+    """Return the minimum of bytes (uint8) and the span to their maximum, by the declared bounds.
+
+    Returns:
+      Two floats if the bounds are the same for all elements, two float32 arrays of `spec.shape`
+      otherwise; None if the values are not bytes. A span of 0 is returned as 1.
+
+    >>> byte_range(Box((8, 8, 3), "uint8", 0, 255)), byte_range(Box((2,), "uint8", 0, 1))
+    ((0.0, 255.0), (0.0, 1.0))
+    """
+    if spec.dtype != "uint8":
+        return None
+    low, high = (bound.astype(np.float32) for bound in spec.bounds())
+    span = np.maximum(high - low, np.float32(1))
+    if low.size and np.ptp(low) == 0 and np.ptp(span) == 0:
+        return float(low.flat[0]), float(span.flat[0])
+    return low, span
+
+
+def floats(spec: Box, array: Any) -> Any:
+    """Convert an array to float32; the declared bounds of bytes (uint8) become 0 and 1.
+
+    An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. Arrays
+    of other dtypes are not scaled.
+
+    Args:
+      spec: of one value.
+      array: `[..., *spec.shape]`.
+
+    >>> floats(Box((3,), "uint8", 1, 5), jnp.array([1, 3, 5], "uint8")).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return scaled_bytes(spec, array.astype(jnp.float32))
+
+
+def scaled_bytes(
+    spec: Box, converted: Any, constant: Callable[[np.ndarray], Any] = jnp.asarray
+) -> Any:
+    """Scale float32 values `[..., *spec.shape]` as `floats` does.
+
+    Args:
+      spec: of one value.
+      converted: an array of any library.
+      constant: makes such an array from NumPy's.
+    """
+    if (limits := byte_range(spec)) is None:
+        return converted
+    low, span = limits
+    if isinstance(low, float):
+        return (converted - low if low else converted) / span
+    leading = (1,) * (converted.ndim - len(spec.shape))
+    low, span = (constant(bound.reshape(leading + spec.shape)) for bound in limits)
+    return (converted - low) / span
+
+
+def check_fits(spec: Spec, described: str = "") -> None:
+    """Check that JAX's types hold every value that a spec declares.
+
+    Without `jax_enable_x64`, JAX has no 64-bit types: integers would wrap and floats overflow.
+    Infinite bounds declare nothing; values beyond the type are then refused when they occur
+    (`core.host_environment.to_dtype`).
+
+    Args:
+      spec: of observations or actions that come from or go to Python.
+      described: what declares the bounds, for the message; by default the spec.
+
+    Raises:
+      TriglotError: with the first declared bound that its type cannot hold.
+    """
+    for name, leaf in leaves(spec):
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        if dtype.kind not in "iuf":
+            continue
+        info = jnp.finfo(dtype) if dtype.kind == "f" else jnp.iinfo(dtype)
+        ends = (leaf.low, leaf.high) if isinstance(leaf, Box) else (0, np.max(leaf.num_values) - 1)
+        for bound in ends:
+            values = np.asarray(bound, np.float64)
+            outside = np.isfinite(values) & (
+                (values < float(info.min)) | (values > float(info.max))
+            )
+            if outside.any():
+                place = f"{name!r} in " if name else ""
+                raise TriglotError(
+                    f"{place}{described or spec} may be {values[outside].flat[0]:.17g}, which "
+                    f"JAX's {dtype} cannot hold (from {info.min} to {info.max}): declare "
+                    f"{'a smaller range' if dtype.kind == 'f' else 'float32 or a smaller range'}, "
+                    "and convert the values in the environment or in a wrapper."
+                )
 
 
 def mask_size(spec: Spec) -> int | None:
@@ -346,7 +431,7 @@ def from_stored(spec: Spec, value: Any) -> Any:
     """Undo `to_stored`."""
     if isinstance(spec, Dict):
         return {name: from_stored(child, value[name]) for name, child in spec.items}
-    return value.astype(spec.dtype)
+    return value.astype(jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
 def sample(spec: Spec, key: jax.Array) -> Any:

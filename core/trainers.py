@@ -22,6 +22,7 @@ from .loop.state import RunnerState
 from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
 from .loop.vectorize import VectorEnvironment
 from .rl.planning import check_model
+from .specs import check_fits
 from .types import PyTree
 from .wrappers.levels import held_out
 
@@ -44,11 +45,13 @@ def make_trainer(
       population: how the seeds learn from each other, from `Population.for_agent`; or None.
 
     Raises:
-      TriglotError: if a host environment is to be divided or gets a population, or the agent cannot
-        plan in it.
+      TriglotError: if a host environment is to be divided or gets a population, if JAX's types
+        cannot hold the values that it declares, or if the agent cannot plan in it.
     """
     check_model(agent, env)
     if isinstance(env, HostEnvironment):
+        check_fits(env.obs_spec, f"an observation of {env.name}, {env.obs_spec},")
+        check_fits(env.action_spec, f"an action of {env.name}, {env.action_spec},")
         if sharding is not None:
             raise TriglotError(
                 f"{env.name} is stepped in Python, by one process, so its training cannot be "

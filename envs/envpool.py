@@ -136,6 +136,10 @@ class EnvPoolVector(GymnasiumVector):
         self._steps += 1
         return obs, reward, terminated, truncated | (self._steps == self._limit), info
 
+    @property
+    def _action_space(self) -> Any:
+        return self._vector.action_space
+
     def read(self, obs: Any) -> Arrays:
         """Convert observations to the spec's dtypes, and images to channels last."""
         return as_declared(self._env.obs_spec, obs)

@@ -7,11 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import TriglotError, check_known, prefixed, require, unknown
+from ..core.host_environment import Transition
+from ..core.specs import mask_size
+from .adapting import masks
 from .adapting.host import GymnasiumVector, HostAdapted
 from .adapting.importing import without_warning
 from .adapting.options import building, check_values, hashable_options
 from .adapting.spaces import action_spec_from_space, observed, spec_from_space
+from .adapting.transitions import MODES, of_several, of_single
 from .gif import without_window
 
 OWN_VECTOR = "vector_entry_point"
@@ -37,7 +43,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
         `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. The
         default is the environment's vector entry point if it is usable (see `Gymnasium.open`),
         otherwise `sync`; and `sync` for up to 3 environments of CartPole. `action_scale` bounds
-        actions without bounds, as `core.specs.Box.within` does.
+        actions without bounds, as `core.specs.Box.within` does. `use_action_mask`: whether action
+        masks are read, in the forms of `adapting.masks`; True by default.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
@@ -46,6 +53,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
     """
     gym, full_name = require("gymnasium", "gymnasium"), f"gymnasium:{name}"
     mode, scale = options.pop("vectorization_mode", None), options.pop("action_scale", None)
+    use_mask = options.pop("use_action_mask", True)
+    check_values(full_name, {"use_action_mask": use_mask}, {"use_action_mask": True})
     check_known("vectorization_mode", str(mode or "sync"), ("sync", "async", OWN_VECTOR))
     pairs = hashable_options(full_name, options)
     with building(full_name, options):
@@ -57,13 +66,16 @@ def make(name: str, **options: Any) -> "Gymnasium":
         except gym.error.DependencyNotInstalled as error:
             raise TriglotError(f"{full_name} needs a further package: {error}.") from None
     with closing(env), prefixed(f"{full_name}: "):
-        obs_spec = spec_from_space(observed(env.observation_space))
         action_spec = action_spec_from_space(env.action_space, scale)
+        form = masks.find_form(env, action_spec) if use_mask else ""
+        shown, _ = masks.without_mask(form, env.observation_space)
+        obs_spec = spec_from_space(observed(shown))
     spec, (module, colon, _) = env.unwrapped.spec, name.rpartition(":")
     own, same_step = spec.vector_entry_point, gym.vector.AutoresetMode.SAME_STEP
     in_time = own == CARTPOLE or _metadata(own).get("autoreset_mode") == same_step
     # It would take a limit of -1, which is none, for one that is reached at once.
     own = own if in_time and options.get("max_episode_steps") != -1 else None
+    own = None if form == masks.METHOD else own  # a vector has no such method
     if own is None and mode == OWN_VECTOR:
         raise TriglotError(
             f"{full_name} has no vector entry point that resets in the same step "
@@ -71,7 +83,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
         )
     milliseconds = max(20, round(1000 / (_metadata(spec.entry_point).get("render_fps") or 30)))
     env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
-    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, own, mode, milliseconds)
+    how = (own, mode, milliseconds, form, use_mask)
+    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how)
 
 
 def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None:
@@ -95,19 +108,26 @@ def _metadata(creator: Any) -> dict[str, Any]:
 class Gymnasium(HostAdapted):
     """An environment of Gymnasium; make it with `make`.
 
-    An `action_mask` in `info`, such as Taxi-v3's, is ignored: every action is allowed.
-
     Attributes:
       options: those that are passed on to Gymnasium.
       vector_entry_point: of the environment, if it is usable.
       vectorization_mode: the one that was chosen, or None.
       milliseconds: duration of a frame: the environment's frame rate, at most a GIF's 50 per
         second.
+      mask_form: how it gives action masks, as `adapting.masks.find_form` returns it.
+      use_action_mask: whether they are read.
     """
 
     vector_entry_point: Any
     vectorization_mode: str | None
     milliseconds: int
+    mask_form: str
+    use_action_mask: bool
+
+    @property
+    def has_action_mask(self) -> bool:
+        """Whether masks of allowed actions are given."""
+        return bool(self.mask_form)
 
     def open(self, num_envs: int) -> GymnasiumVector:
         """Start `num_envs` environments with automatic reset in the same step.
@@ -119,7 +139,7 @@ class Gymnasium(HostAdapted):
         few = own == CARTPOLE and num_envs <= FEW
         mode = self.vectorization_mode or ("sync" if own is None or few else OWN_VECTOR)
         restart = _restart_cartpole if (own, mode) == (CARTPOLE, OWN_VECTOR) else None
-        return GymnasiumVector(self, self._vector(num_envs, mode, "SameStep"), restart)
+        return self._opened(self._vector(num_envs, mode, "SameStep"), restart)
 
     def open_filmed(self) -> GymnasiumVector:
         """Start one environment that renders its states; some need a further package, as pygame.
@@ -133,12 +153,45 @@ class Gymnasium(HostAdapted):
             vector = self._vector(1, "sync", "Disabled", render_mode="rgb_array")
         if vector.render_mode != "rgb_array":
             raise TriglotError(f"{self.name} cannot render: it has no render_mode 'rgb_array'.")
-        return GymnasiumVector(self, vector, resets=False)
+        return self._opened(vector, resets=False)
+
+    @property
+    def autoreset_modes(self) -> tuple[str, ...]:
+        """The modes in which `transitions` steps several environments."""
+        return MODES
+
+    def open_single(self) -> Any:
+        """Open one environment, without Gymnasium's own checker."""
+        gym = require("gymnasium", "gymnasium")
+        options = {**dict(self.options), "disable_env_checker": True}
+        return gym.make(self.env_id, **options)
+
+    def transitions(
+        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+    ) -> list[list[Transition]]:
+        """Step environments alone, or several under an autoreset mode; see `HostInspectable`."""
+        if mode:
+            vector = self._opened(self._vector(num_envs, "sync", mode), resets=mode == "SameStep")
+            vector.ended = np.zeros(num_envs, bool)
+            return of_several(vector, mode, num_envs, seed, choose, num)
+        found = []
+        for i in range(num_envs):
+            with closing(self._opened(self._vector(1, "sync", "Disabled"))) as read:
+                (single,) = read.unwrapped.envs
+                found.append(of_single(single, read, seed + i, choose, num, i))
+        return found
+
+    def _opened(self, vector: Any, restart: Any = None, **how: Any) -> GymnasiumVector:
+        how |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
+        return GymnasiumVector(self, vector, restart, **how)
 
     def _vector(self, num_envs: int, mode: str, autoreset: str, **options: Any) -> Any:
         gym, options = require("gymnasium", "gymnasium"), dict(self.options) | options
         kwargs = {} if mode == OWN_VECTOR else {"autoreset_mode": autoreset, "copy": False}
-        return gym.make_vec(self.env_id, num_envs, mode, kwargs, **options)
+        wrapped = mode != OWN_VECTOR and self.mask_form in (masks.IN_INFO, masks.METHOD)
+        size = mask_size(self.action_spec)
+        wrappers = [masks.in_info(self.mask_form, size)] if wrapped else None
+        return gym.make_vec(self.env_id, num_envs, mode, kwargs, wrappers, **options)
 
 
 def _restart_cartpole(vector: Any, done: Any) -> Any:

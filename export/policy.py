@@ -9,7 +9,8 @@ import numpy as np
 from jax.core import Tracer
 
 from ..core.agent import PolicyInput
-from ..core.errors import TriglotError, shown
+from ..core.errors import TriglotError, prefixed, shown
+from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..training.load import load_run
@@ -207,6 +208,9 @@ def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
         raise TriglotError(f"the policy reads {spec.dtype} observations, got {array.dtype}.")
     if exact and not isinstance(array, Tracer):
         _check_range(spec, np.asarray(array))
+    if isinstance(array, np.ndarray):
+        with prefixed("the policy cannot read this observation: "):
+            array = to_dtype(array, spec.dtype)
     array = array.astype(spec.dtype)
     return array[None] if batch is None else array
 

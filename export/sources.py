@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ..backends.calling import describe_inputs
 from ..core.errors import TriglotError
 from ..core.networks.architecture import CNN, Head, NetworkSpec, Table
-from ..core.specs import Box, Spec
+from ..core.specs import Box, Spec, byte_range
 from .styles import Style
 
 
@@ -129,11 +129,11 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
     torso, style, batched = spec.layers, source.style, source.style.batched
     names = arguments_of(spec)[: len(spec.inputs)]
     if len(names) == 1:
-        source.body.append(f"x = {style.floats.format('obs')}{_scaling(spec.inputs[0])}")
+        source.body.append(f"x = {_scaled(style.floats.format('obs'), spec.inputs[0])}")
     else:
         for name, given in zip(names, spec.inputs, strict=True):
             flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
-            source.body.append(f"{name} = {style.floats.format(flat)}{_scaling(given)}")
+            source.body.append(f"{name} = {_scaled(style.floats.format(flat), given)}")
         source.body.append(f"x = {style.joined.format(', '.join(names))}")
     activation, shape = style.activation(torso.activation), spec.obs_shape
     if activation is None:
@@ -155,8 +155,23 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
     return size
 
 
-def _scaling(given: Spec) -> str:
-    return " / 255" if isinstance(given, Box) and given.dtype == "uint8" else ""
+def _scaled(floats: str, given: Spec) -> str:
+    """Scale bytes by their declared bounds, as `core.specs.floats` does.
+
+    Raises:
+      TriglotError: if the elements have different bounds.
+    """
+    limits = byte_range(given) if isinstance(given, Box) else None
+    if limits is None:
+        return floats
+    low, span = limits
+    if not isinstance(low, float):
+        raise TriglotError(
+            f"a plain model scales all bytes by the same bounds, and the network reads {given}: "
+            "choose the format stablehlo or onnx, or load the run with triglot.load_policy."
+        )
+    shifted = f"({floats} - {low:.0f})" if low else floats
+    return f"{shifted} / {span:.0f}"
 
 
 def _head(source: Source, name: str, head: Head, size: int) -> str:

@@ -23,6 +23,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, pool_padding
 from ...core.networks.noise import of_layer, sigma_start
+from ...core.specs import scaled_bytes
 from .lifting import activated, values_of
 
 Noise = Mapping[str, Any]
@@ -196,14 +197,17 @@ def _pooled(features: Any) -> Any:
     return functional.max_pool2d(padded, POOL_SIZE, POOL_STRIDE).movedim(1, -1)
 
 
-def _joined(inputs: Sequence[Any]) -> Any:
-    """Convert inputs as `core.networks.architecture.joined` does."""
-    scaled = [
-        each.float() / 255.0 if each.dtype == torch.uint8 else each.float() for each in inputs
-    ]
+def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
+    """Convert inputs as `core.networks.inputs.joined` does."""
+    pairs = zip(specs, inputs, strict=True)
+    scaled = [scaled_bytes(spec, each.float(), _constant) for spec, each in pairs]
     if len(scaled) == 1:
         return scaled[0]
     return torch.cat([each.flatten(1) for each in scaled], dim=-1)
+
+
+def _constant(array: Any) -> Any:
+    return torch.tensor(array.tolist())
 
 
 class Noisy(nn.Module):

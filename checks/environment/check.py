@@ -9,6 +9,8 @@ from ..report import Checklist, Report
 from ..trees import flat
 from . import play, protocol
 from .case import EnvironmentCase
+from .host_checks import check_host
+from .reading import reading_notes
 
 TYPED = ["flags", "observation", "action mask"]  # what must fit the specs before a batch is made
 CHECKS: Checklist[Any] = Checklist(
@@ -31,7 +33,8 @@ def check_environment(env: Any, *, seed: int = 0) -> Report:
     seconds.
 
     Args:
-      env: a `triglot.Environment`; anything else is reported as a failure.
+      env: a `triglot.Environment`, or an environment that is stepped in Python (a
+        `HostEnvironment`, such as one of Gymnasium); anything else is reported as a failure.
       seed: random seed of the keys and actions.
 
     Returns:
@@ -41,11 +44,18 @@ def check_environment(env: Any, *, seed: int = 0) -> Report:
     >>> check_environment(probes.make("two-step")).passed
     True
     """
+    if is_host(env):
+        return check_host(env, seed, _name(env))
     case = EnvironmentCase(env, seed)
     results = CHECKS.run(case)
     if any(result.name == "scan" and result.outcome == "passed" for result in results):
         _add_notes(case)
     return Report(f"environment {_name(env)}", results, tuple(case.notes))
+
+
+def is_host(env: Any) -> bool:
+    """Return whether an object is meant as an environment that is stepped in Python."""
+    return not isinstance(env, type) and hasattr(env, "open") and hasattr(env, "obs_spec")
 
 
 def _name(env: Any) -> str:
@@ -59,6 +69,7 @@ def _name(env: Any) -> str:
 def _add_notes(case: EnvironmentCase) -> None:
     """Note properties that may or may not be mistakes."""
     rollout = case.rollout
+    case.notes += reading_notes(case.env.obs_spec, [case.starts.obs, rollout.after.obs])
     if len(np.unique(flat(case.starts, 1), axis=0)) == 1:
         case.notes.append("Every reset gives the same start: the key has no effect.")
     ends = np.flatnonzero(rollout.done)

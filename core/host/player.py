@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent, PolicyInput
-from ..host_environment import HostEnvironment, HostRenderable, HostStep, HostVector
+from ..host_environment import (
+    HostEnvironment,
+    HostRenderable,
+    HostStep,
+    HostVector,
+    host_mask_size,
+)
 from ..loop.episode import Episode, Episodes
 from ..specs import Spec, zeros
 from ..tracing.hoist import vmap_seeds
@@ -24,8 +30,8 @@ class Actor(NamedTuple):
 
     Attributes:
       read: indices of these leaves among the state's leaves.
-      call: `call(state_read, carry, key_data, obs, first) -> (action, carry, extras)`, each
-        `[S, ...]`; jitted.
+      call: `call(state_read, carry, key_data, obs, first, action_mask) -> (action, carry, extras)`,
+        each `[S, ...]`; jitted.
     """
 
     read: tuple[int, ...]
@@ -38,21 +44,28 @@ class Actor(NamedTuple):
 
 
 def actor(
-    agent: Agent, agent_state: PyTree, obs_spec: Spec, num_envs: int, *, explore: bool, impl: Any
+    agent: Agent,
+    agent_state: PyTree,
+    env: HostEnvironment,
+    num_envs: int,
+    *,
+    explore: bool,
+    impl: Any,
 ) -> Actor:
     """Build an actor; the result is cached, so equal arguments compile once.
 
     Args:
       agent: the algorithm.
       agent_state: `[S, ...]`, read for its shapes only.
-      obs_spec: the spec of one observation.
+      env: of which the observations and the masks are.
       num_envs: `N`.
       explore: sample actions as in training instead of acting greedily.
       impl: the keys' implementation, see `jax.random.key_impl`.
     """
     one_seed = jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], agent_state))
     leaves, treedef = jax.tree.flatten(one_seed)
-    return _actor(agent, tuple(leaves), treedef, obs_spec, num_envs, explore, impl)
+    masked = host_mask_size(env)
+    return _actor(agent, tuple(leaves), treedef, env.obs_spec, masked, num_envs, explore, impl)
 
 
 @functools.lru_cache(maxsize=64)
@@ -61,12 +74,15 @@ def _actor(
     shapes: tuple[jax.ShapeDtypeStruct, ...],
     treedef: Any,
     obs_spec: Spec,
+    num_masked: int | None,
     num_envs: int,
     explore: bool,
     impl: Any,
 ) -> Actor:
-    def act(state: PyTree, carry: PyTree, key: jax.Array, obs: PyTree, first: jax.Array) -> tuple:
-        inputs = PolicyInput(obs=obs, first=first, action_mask=None)
+    def act(
+        state: PyTree, carry: PyTree, key: jax.Array, obs: PyTree, first: jax.Array, mask: Any
+    ) -> tuple:
+        inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
         output = agent.act(state, carry, inputs, key, explore=explore)
         return output.action, output.carry, output.extras
 
@@ -75,12 +91,13 @@ def _actor(
     key = jax.eval_shape(lambda: jax.random.key(0, impl=impl))
     obs = jax.eval_shape(lambda: zeros(obs_spec, num_envs))
     first = jax.ShapeDtypeStruct((num_envs,), bool)
-    read = leaves_read(act, state, carry, key, obs, first)
+    mask = None if num_masked is None else jax.ShapeDtypeStruct((num_envs, num_masked), bool)
+    read = leaves_read(act, state, carry, key, obs, first, mask)
 
     def call(inputs: tuple) -> tuple:
-        selected, carry, key_data, obs, first = inputs
+        selected, carry, key_data, obs, first, mask = inputs
         key = jax.random.wrap_key_data(key_data, impl=impl)
-        return act(with_leaves(treedef, shapes, read, selected), carry, key, obs, first)
+        return act(with_leaves(treedef, shapes, read, selected), carry, key, obs, first, mask)
 
     return Actor(read, jax.jit(lambda *inputs: vmap_seeds(call, inputs)))
 
@@ -106,7 +123,7 @@ class Player:
         """
         impl = jax.random.key_impl(key)
         one_seed = jax.tree.map(lambda leaf: leaf[None], agent_state)
-        acting = actor(agent, one_seed, env.obs_spec, num_envs, explore=explore, impl=impl)
+        acting = actor(agent, one_seed, env, num_envs, explore=explore, impl=impl)
         self._act, self._read = acting.call, acting.of(one_seed)
         carry = agent.initial_carry(agent_state, num_envs)
         self._carry = jax.tree.map(lambda leaf: leaf[None], carry)
@@ -122,7 +139,8 @@ class Player:
         """
         runner = self._runner
         key = jax.random.key_data(jax.random.fold_in(self._loop_key, runner.num_steps))
-        inputs = (self._read, self._carry, key[None], runner.obs, runner.first)
+        seen = (runner.obs, runner.first, runner.action_mask)
+        inputs = (self._read, self._carry, key[None], *seen)
         action, self._carry, _ = self._act(*inputs)
         step = runner.step(np.asarray(action))
         runner.check_finite(jax.tree.map(lambda leaf: leaf[:, None], step._asdict()))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..agent import Agent, Trajectory
 from ..errors import TriglotError
-from ..host_environment import HostEnvironment
+from ..host_environment import HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
 from ..loop.state import RunnerState, first_state, scheduled, update_keys
@@ -27,7 +27,10 @@ from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
 # The arrays that are recorded per step, in this order.
-RECORDED = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
+RECORDED = (
+    "obs", "first", "action_mask", "action",
+    "reward", "terminated", "truncated", "next_obs", "next_action_mask",
+)  # fmt: skip
 
 Metrics: TypeAlias = dict[str, np.ndarray]
 
@@ -125,15 +128,16 @@ class HostProgram:
         agent, spec = self._trainer.agent, self._trainer.single_env.obs_spec
         shape = (state.num_updates.shape[0], agent.num_envs)
         num_steps = 1 if agent.online else agent.rollout_length
-        built = self._find_actor(state)
+        built, num_masked = self._find_actor(state), host_mask_size(self._trainer.single_env)
 
         def example(state: RunnerState) -> tuple[tuple, tuple]:
             keys, _ = _keys(agent, state.key, state.num_updates)
             obs, first = zeros(spec, *shape), jnp.zeros(shape, bool)
-            acting = (built.of(state.agent), state.carry, keys[:, 0], obs, first)
+            mask = None if num_masked is None else jnp.zeros((*shape, num_masked), bool)
+            acting = (built.of(state.agent), state.carry, keys[:, 0], obs, first, mask)
             action, _, extras = built.call(*acting)
             step = {"obs": obs, "next_obs": obs, "action": action, "extras": extras}
-            step |= {"reward": jnp.zeros(shape)}
+            step |= {"reward": jnp.zeros(shape), "action_mask": mask, "next_action_mask": mask}
             step |= {name: first for name in ("first", "terminated", "truncated")}
             steps = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_steps, axis=1), step)
             return acting, (state.agent, _trajectory(steps, state.carry), keys[:, 0])
@@ -180,7 +184,7 @@ class HostProgram:
     def _find_actor(self, state: RunnerState) -> Actor:
         agent, env = self._trainer.agent, self._trainer.single_env
         impl = jax.random.key_impl(state.key)
-        return actor(agent, state.agent, env.obs_spec, agent.num_envs, explore=True, impl=impl)
+        return actor(agent, state.agent, env, agent.num_envs, explore=True, impl=impl)
 
     def _open(self, state: RunnerState) -> HostRunner:
         env, num_envs = self._trainer.single_env, self._trainer.agent.num_envs
@@ -203,16 +207,18 @@ class HostProgram:
                 hyper = hyper or values
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
-                obs, first = runner.obs, runner.first
-                action, carry, extras = actor.call(read, carry, act_keys[:, time], obs, first)
+                seen = (runner.obs, runner.first, runner.action_mask)
+                action, carry, extras = actor.call(read, carry, act_keys[:, time], *seen)
                 on_host = np.asarray(action)
-                steps.append(((obs, first, on_host, *runner.step(on_host)[:-1]), extras))
+                step = runner.step(on_host)
+                after = (step.reward, step.terminated, step.truncated, step.next_obs)
+                steps.append(((*seen, on_host, *after, step.next_action_mask), extras))
             arrays, extras = over_time(steps)
-            seen: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
-            runner.check_finite(seen)
-            trajectory = _trajectory({**seen, "extras": extras}, self._state.carry)
+            recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
+            runner.check_finite(recorded)
+            trajectory = _trajectory({**recorded, "extras": extras}, self._state.carry)
             agent_state, metrics = learn(self._state.agent, trajectory, learn_keys[:, start])
-            rollouts.append(seen)
+            rollouts.append(recorded)
             learned.append(metrics)
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
@@ -286,7 +292,7 @@ def _learn(
 
 
 def _trajectory(steps: dict[str, Any], carry: PyTree) -> Trajectory:
-    return Trajectory(**steps, carry=carry, action_mask=None, next_action_mask=None)
+    return Trajectory(**steps, carry=carry)
 
 
 def _stacked(history: list[dict[str, Any]]) -> Metrics:

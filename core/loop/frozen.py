@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
 from ..errors import TriglotError
-from ..host_environment import HostEnvironment
+from ..host_environment import HostEnvironment, host_mask_size
 from ..numerics import where_rows
 from ..specs import zeros
 from ..tracing.jaxprs import leaves_read, with_leaves
@@ -170,6 +170,6 @@ def check_same_specs(agent: Agent, game: Environment, what: str) -> None:
 def num_masked(env: Environment | HostEnvironment) -> int | None:
     """Return the number of actions in the masks that an environment gives; None without."""
     if isinstance(env, HostEnvironment):
-        return None
+        return host_mask_size(env)
     mask = jax.eval_shape(env.reset, jax.random.key(0)).action_mask
     return None if mask is None else mask.shape[-1]

@@ -421,11 +421,11 @@ class NetworkSpec:
           joined: `core.networks.inputs.joined`, or that of a library whose arrays are not JAX's.
         """
         if len(self.paths) == 1:
-            return [joined(observations)]
+            return [joined(self.inputs, observations)]
         pairs = list(zip(self.inputs, observations, strict=True))
-        pictures = [joined((array,)) for spec, array in pairs if is_image(spec)]
-        rest = tuple(array for spec, array in pairs if not is_image(spec))
-        return [*pictures, joined(rest)] if rest else pictures
+        pictures = [joined((spec,), (array,)) for spec, array in pairs if is_image(spec)]
+        rest = [(spec, array) for spec, array in pairs if not is_image(spec)]
+        return [*pictures, joined(*zip(*rest, strict=True))] if rest else pictures
 
     @property
     def paths(self) -> tuple[Path, ...]:

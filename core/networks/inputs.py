@@ -215,12 +215,15 @@ def concatenated(arrays: Sequence[jax.Array]) -> jax.Array:
     return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, axis=-1)
 
 
-def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
+def joined(specs: Sequence[Any], inputs: Sequence[jax.Array], *, batched: bool = True) -> jax.Array:
     """Convert inputs to one float32 array; several are flattened and concatenated.
 
-    Bytes (uint8), which are those of images, are divided by 255.
+    Args:
+      specs: the `Box` of each input, whose bounds scale bytes (`core.specs.floats`).
+      inputs: one array for each of them.
+      batched: whether they have a leading batch axis.
     """
-    scaled = [floats(array) for array in inputs]
+    scaled = [floats(spec, array) for spec, array in zip(specs, inputs, strict=True)]
     if len(inputs) == 1:
         return scaled[0]
     batch = inputs[0].shape[:1] if batched else ()

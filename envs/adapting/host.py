@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 from ...core.errors import TriglotError, describe
-from ...core.host_environment import Arrays, HostStep
-from ...core.specs import Box, Leaf, Spec
+from ...core.host_environment import Arrays, HostStart, HostStep, to_dtype
+from ...core.specs import Box, Leaf, Spec, mask_size
+from . import masks
 from .options import Options
 from .spaces import map_leaves
 
@@ -52,6 +53,8 @@ class GymnasiumVector:
         restart: Restart | None = None,
         *,
         resets: bool = True,
+        mask_form: str = "",
+        ignores_mask: bool = True,
     ) -> None:
         """Wrap `vector`, which is closed with this object.
 
@@ -62,25 +65,98 @@ class GymnasiumVector:
           restart: `restart(vector, done)` resets the environments where `done` `[N]` and returns
             all observations; None if `vector` resets itself.
           resets: whether ended environments are reset.
+          mask_form: how action masks are given, as `masks.find_form` returns it.
+          ignores_mask: whether masks are ignored where the form is none.
         """
         self._env, self._restart, self._resets = env, restart, resets
+        self._mask_form, self._ignores_mask = mask_form, ignores_mask
+        self._mask_size = mask_size(env.action_spec)
+        self.ended = np.zeros(0, bool)  # where the last step ended an episode, for `transitions`
         self._vector: Any = vector
-        spec = env.action_spec
-        self._bounds = spec.bounds() if isinstance(spec, Box) else None
+        self._declared = env.action_spec.bounds() if isinstance(env.action_spec, Box) else None
 
-    def reset(self, seed: int) -> Arrays:
-        obs, _ = self._vector.reset(seed=seed)
-        return self.read(obs)
+    def reset(self, seed: int) -> Arrays | HostStart:
+        found, info = self._vector.reset(seed=seed)
+        obs = self.read(found)
+        mask = self._masks(found, info, "reset")
+        return obs if mask is None else HostStart(obs, mask)
 
     def step(self, action: np.ndarray) -> HostStep:
-        if self._bounds is not None:  # float32 rounding may exceed the bounds
-            action = np.clip(action, *self._bounds)
+        if self._declared is not None:
+            action = self._clipped(action)
         found, reward, terminated, truncated, info = self.advance(action)
         next_obs = obs = self.read(found)
+        next_mask = mask = self._masks(found, info, "step")
         done = terminated | truncated
         if self._resets and done.any():
             next_obs, obs = self.renew(obs, done, info)
-        return HostStep.of(reward, terminated, truncated, next_obs, obs)
+            next_mask = self._last_masks(mask, done, info)
+        return HostStep.of(reward, terminated, truncated, next_obs, obs, next_mask, mask)
+
+    def _masks(self, found: Any, info: Any, method: str) -> np.ndarray | None:
+        """Read the masks of all environments, bool `[N, num_actions]`; None without masks."""
+        if not self._mask_form:
+            if not self._ignores_mask and masks.KEY in info:
+                raise masks.unexpected()
+            return None
+        if key := masks.key_of(self._mask_form):
+            return to_dtype(found[key], bool, "an entry of the action mask")
+        return masks.of_vector(info, self._vector.num_envs, self._mask_size, method)
+
+    def _last_masks(self, mask: np.ndarray | None, done: np.ndarray, info: Any) -> Any:
+        """Put the masks from before the reset where episodes ended."""
+        if mask is None:
+            return None
+        key, result = masks.key_of(self._mask_form), mask.copy()
+        for index in np.flatnonzero(done):
+            result[index] = (
+                masks.as_mask(info["final_obs"][index][key], self._mask_size)
+                if key
+                else masks.of_last(info, int(index), self._mask_size)
+            )
+        return result
+
+    def _clipped(self, action: np.ndarray) -> np.ndarray:
+        """Clip actions in the space's dtype: float32 rounds bounds and actions beyond float64's."""
+        assert self._declared is not None  # for the type checker
+        action, space = np.clip(action, *self._declared), self._action_space
+        if space.dtype == action.dtype:
+            return action
+        return np.clip(action.astype(space.dtype), space.low, space.high)
+
+    @property
+    def _action_space(self) -> Any:
+        """The space of one environment's action."""
+        return self._vector.single_action_space
+
+    @property
+    def unwrapped(self) -> Any:
+        """The library's vector environment."""
+        return self._vector
+
+    def mask_of(self, found: Any, info: Any) -> np.ndarray | None:
+        """Read the mask of one environment, bool `[num_actions]`; None without masks."""
+        if not self._mask_form:
+            return None
+        key = masks.key_of(self._mask_form)
+        return masks.as_mask(found[key] if key else info[masks.KEY], self._mask_size)
+
+    def as_action(self, action: np.ndarray) -> Any:
+        """Convert the action of one environment to the space's dtype; a scalar to its type."""
+        action = self._clipped(action) if self._declared is not None else action
+        converted = np.asarray(action).astype(self._action_space.dtype)
+        return converted if converted.ndim else converted[()]
+
+    def reset_where(self, done: np.ndarray, obs: Arrays, mask: Any) -> tuple[Arrays, Any]:
+        """Reset ended environments of a vector without autoreset."""
+        found, info = self._vector.reset(options={"reset_mask": done})
+        started, index = self.read(found), np.flatnonzero(done)
+        obs = replaced(obs, index, jax.tree.map(lambda leaf: leaf[index], started))
+        if mask is None:
+            return obs, None
+        key, mask = masks.key_of(self._mask_form), mask.copy()
+        mask[index] = np.asarray(found[key] if key else info[masks.KEY], bool)[index]
+        return obs, mask
 
     def close(self) -> None:
         vector, self._vector = self._vector, None  # a library's threads may end with its object
@@ -117,9 +193,17 @@ class GymnasiumVector:
 
         def cast(leaf: Leaf, space: Any, values: Any) -> np.ndarray:
             start = getattr(space, "start", None)
-            return np.array(values if start is None else np.asarray(values) - start, leaf.dtype)
+            values = values if start is None else np.asarray(values) - start
+            return to_dtype(values, leaf.dtype, "an observation")
 
-        return map_leaves(cast, self._env.obs_spec, self._vector.single_observation_space, obs)
+        space = self._vector.single_observation_space
+        if key := self._inner_key(space):
+            space, obs = space[key], obs[key]
+        return map_leaves(cast, self._env.obs_spec, space, obs)
+
+    def _inner_key(self, space: Any) -> str:
+        """Return the key of what is left of an observation without its mask; "" if it is whole."""
+        return masks.without_mask(self._mask_form, space)[1] if self._mask_form else ""
 
     def renew(self, obs: Arrays, done: np.ndarray, info: Any) -> tuple[Arrays, Arrays]:
         """Begin new episodes where `done`; return the true successors and the next observations.
@@ -132,6 +216,12 @@ class GymnasiumVector:
         if self._restart is not None:
             return obs, self.read(self._restart(self._vector.unwrapped, done))
         ended = np.flatnonzero(done)
+        if "final_obs" not in info:
+            raise TriglotError(
+                "its vector environment says that it resets in the same step "
+                "(AutoresetMode.SAME_STEP), and the info of a step that ends an episode has no "
+                "final_obs: return it there, or choose vectorization_mode='sync'"
+            )
         for index in ended:
             self._check_shapes(info["final_obs"][index], int(index))
         last = [self.read(info["final_obs"][index]) for index in ended]
@@ -145,7 +235,8 @@ class GymnasiumVector:
                     f"its space declares {leaf.shape}"
                 ) from cause
 
-        map_leaves(check, self._env.obs_spec, obs)
+        key = self._inner_key(self._vector.single_observation_space)
+        map_leaves(check, self._env.obs_spec, obs[key] if key else obs)
 
 
 def replaced(obs: Arrays, index: np.ndarray, others: Arrays) -> Arrays:

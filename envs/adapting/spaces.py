@@ -8,7 +8,18 @@ import jax
 import numpy as np
 
 from ...core.errors import TriglotError, prefixed, require
-from ...core.specs import Bound, Box, Dict, Discrete, Leaf, MultiDiscrete, Spec, bound_of
+from ...core.host_environment import to_dtype
+from ...core.specs import (
+    Bound,
+    Box,
+    Dict,
+    Discrete,
+    Leaf,
+    MultiDiscrete,
+    Spec,
+    bound_of,
+    check_fits,
+)
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -73,7 +84,7 @@ def as_declared(spec: Spec, batch: Any) -> Any:
     def copied(leaf: Leaf, values: np.ndarray) -> np.ndarray:
         if values.shape[1:] != leaf.shape and len(leaf.shape) == 3:
             values = np.moveaxis(values, 1, -1)
-        return np.array(values, leaf.dtype, order="C")
+        return np.ascontiguousarray(to_dtype(values, leaf.dtype, "an observation"))
 
     return map_leaves(copied, spec, batch)
 
@@ -121,9 +132,10 @@ def _named(spaces: Any, space: Any) -> dict[str, Any]:
 def spec_from_space(space: Any) -> Spec:
     """Convert a Gymnasium space to a spec with JAX's dtype.
 
-    Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones. A bound equal to the dtype's largest
-    float or signed integer, which several libraries use for "unbounded", becomes infinite, and so
-    does a lower bound equal to the smallest positive float, C++'s `numeric_limits::min()`.
+    Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones, if these hold every value within the
+    declared bounds. A bound equal to the dtype's largest float, signed or 64-bit integer, which
+    several libraries use for "unbounded", becomes infinite, and so does a lower bound equal to the
+    smallest positive float, C++'s `numeric_limits::min()`.
 
     Args:
       space: a `gymnasium.Space`: a `Discrete` or `MultiDiscrete` that starts at 0, a `MultiBinary`,
@@ -132,8 +144,15 @@ def spec_from_space(space: Any) -> Spec:
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
-      TriglotError: if no spec describes the space.
+      TriglotError: if no spec describes the space, or JAX's types cannot hold its values.
     """
+    spec = _spec_from_space(space)
+    if not isinstance(spec, Dict):  # its parts are checked already
+        check_fits(spec, f"a value of the Gymnasium space {space}")
+    return spec
+
+
+def _spec_from_space(space: Any) -> Spec:
     spaces = require("gymnasium", "gymnasium").spaces
     if isinstance(space, spaces.Discrete):
         if space.start != 0:
@@ -216,8 +235,9 @@ def _jax_dtype(dtype: np.dtype) -> str:
 
 def _bound(array: np.ndarray, none: Sequence[float] = ()) -> Bound:
     values = array.astype(np.float64)
-    if array.dtype.kind in "fi":
+    if array.dtype.kind in "fi" or array.dtype == np.uint64:
         info = np.finfo(array.dtype) if array.dtype.kind == "f" else np.iinfo(array.dtype)
-        values = np.where((values <= info.min) | np.isin(values, none), -np.inf, values)
+        if info.min < 0:
+            values = np.where((values <= info.min) | np.isin(values, none), -np.inf, values)
         values = np.where(values >= info.max, np.inf, values)
     return bound_of(values)

@@ -1,10 +1,17 @@
 """`check_environment` passes correct environments, and reports each defect with one check."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from triglot.checks.environment.check import CHECKS, check_environment
+from triglot.checks.environment.reading import reading_notes
+from triglot.core.environment import TimeStep, first_step
+from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete
 
 from .broken_environments import BROKEN
 from .defects import marks
@@ -68,6 +75,41 @@ def test_unusual_properties_are_notes(env: Any, note: str) -> None:
     report = check_environment(env)
     assert report.passed
     assert note in " ".join(report.notes)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Shows two bits as bytes."""
+
+    high: int = 1
+    name = "bits"
+    action_spec = Discrete(2)
+
+    @property
+    def obs_spec(self) -> Box:
+        return Box((2,), "uint8", 0, self.high)
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return first_step((), jax.random.bernoulli(key, shape=(2,)).astype(jnp.uint8))
+
+    def step(self, state: tuple, action: jax.Array, key: jax.Array) -> TimeStep:
+        del action
+        ended = jax.random.bernoulli(key)
+        start = self.reset(key)
+        return replace(start, state=state, terminated=ended)
+
+
+def test_notes_say_what_networks_read() -> None:
+    (bits,) = reading_notes(Bits().obs_spec, [np.array([[0, 1]], np.uint8)])
+    assert "seen: [0, 1]" in bits and "upper bound" not in bits
+    (wide,) = check_environment(Bits(255)).notes
+    assert "bytes within [0, 255]" in wide and "seen: [0, 0.003922]" in wide
+    assert "If no value can be above 1, declare it" in wide
+    spec = Dict({"a": Discrete(3), "b": MultiDiscrete((2, 3)), "c": Box((2,), "int32", 0, 9)})
+    seen = {"a": np.zeros(1), "b": np.zeros((1, 2)), "c": np.array([[4, 7]])}
+    first, second, third = reading_notes(spec, [seen])
+    assert "one of 3 values" in first and "5 values" in second
+    assert "int32 without scaling" in third and "seen: [4, 7]" in third
 
 
 def test_another_seed_passes() -> None:

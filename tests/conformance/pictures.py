@@ -7,7 +7,28 @@ import jax
 import jax.numpy as jnp
 
 from triglot.core.environment import TimeStep, first_step
-from triglot.core.specs import Box
+from triglot.core.specs import Box, Discrete, sample
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Shows random kinds of tiles from 3 to 10, in bytes; an episode is one step."""
+
+    name: ClassVar[str] = "tiles"
+    obs_spec: ClassVar[Box] = Box((6, 6, 2), "uint8", 3, 10)
+    action_spec: ClassVar[Discrete] = Discrete(3)
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return first_step((), sample(self.obs_spec, key))
+
+    def step(self, state: tuple, action: jax.Array, key: jax.Array) -> TimeStep:
+        return TimeStep(
+            state=state,
+            obs=sample(self.obs_spec, key),
+            reward=(action == 1).astype(jnp.float32),
+            terminated=jnp.ones((), bool),
+            truncated=jnp.zeros((), bool),
+        )
 
 
 @dataclass(frozen=True)

@@ -332,3 +332,47 @@ def test_the_table_backend_is_the_tables_of_the_libraries() -> None:
 def test_the_table_backend_refuses_what_is_no_table() -> None:
     with pytest.raises(TriglotError, match="lookup tables only"):
         build("table", {"net": CASES[0].spec})
+
+
+# Bytes with other bounds than an image's: the same for all, of each element, and of a dictionary.
+BYTES = {
+    "bits": specs.Box((4,), "uint8", 0, 1),
+    "each": specs.Box((4,), "uint8", (0, 1, 2, 3), (1, 5, 9, 255)),
+    "tiles": specs.Box((5, 5, 2), "uint8", 3, 10),
+    "parts": specs.Dict(
+        {
+            "bits": specs.Box((4,), "uint8", 0, 1),
+            "tiles": specs.Box((5, 5, 2), "uint8", 3, 10),
+            "image": specs.Box((5, 5, 1), "uint8", 0, 255),
+        }
+    ),
+}
+
+
+@every_backend
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) -> None:
+    spec = BYTES[name]
+    torso = CNN((2,), 3, (4,)) if name in ("tiles", "parts") else MLP((4,))
+
+    def as_floats(one: specs.Spec) -> specs.Spec:
+        if isinstance(one, specs.Dict):
+            return specs.Dict({name: as_floats(child) for name, child in one.items})
+        return specs.Box(one.shape)
+
+    reads_bytes, reads_floats = (
+        build(backend, {"net": NetworkSpec(one, torso, HEADS)}) for one in (spec, as_floats(spec))
+    )
+    key = jax.random.key(0)
+    obs = jax.vmap(lambda key: specs.sample(spec, key))(jax.random.split(jax.random.key(1), 3))
+
+    def by_hand(one: specs.Spec, value: object) -> object:
+        if isinstance(one, specs.Dict):
+            return {name: by_hand(child, value[name]) for name, child in one.items}  # pyright: ignore
+        low, high = (np.float32(bound) for bound in one.bounds())
+        return (np.asarray(value, np.float32) - low) / (high - low)
+
+    scaled = jax.tree.map(jnp.asarray, by_hand(spec, obs))
+    found, _ = reads_bytes.apply(reads_bytes.init(key), obs)
+    expected, _ = reads_floats.apply(reads_floats.init(key), scaled)
+    chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)

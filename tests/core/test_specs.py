@@ -20,6 +20,7 @@ from triglot.core.specs import (
     Discrete,
     MultiDiscrete,
     Spec,
+    floats,
     from_stored,
     leaves,
     mask_size,
@@ -184,6 +185,41 @@ def test_tuples_become_dictionaries_with_numbers_as_names() -> None:
         }
     )
     assert spec_from_space(space_from_spec(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "expected"),
+    [
+        (Box((3,), "uint8", 0, 255), [0, 51, 255], [0, 51 / 255, 1]),
+        (Box((3,), "uint8"), [0, 51, 255], [0, 51 / 255, 1]),
+        (Box((3,), "uint8", 0, 1), [0, 1, 1], [0, 1, 1]),
+        (Box((3,), "uint8", 10, 14), [10, 11, 14], [0, 0.25, 1]),
+        (Box((3,), "uint8", (0, 4, 7), (2, 8, 7)), [1, 8, 7], [0.5, 1, 0]),
+        (Box((3,), "int32", 0, 4), [0, 1, 4], [0, 1, 4]),
+        (Box((3,), "int8", 0, 4), [0, 1, 4], [0, 1, 4]),
+        (Box((3,), "bool", 0, 1), [0, 1, 1], [0, 1, 1]),
+        (Box((3,), "float32", 0, 4), [0, 1, 4], [0, 1, 4]),
+    ],
+)
+@pytest.mark.parametrize("leading", [(), (2,), (5, 2)])
+def test_bytes_are_scaled_by_their_declared_bounds(
+    spec: Box, given: list[int], expected: list[float], leading: tuple[int, ...]
+) -> None:
+    array = jnp.broadcast_to(jnp.array(given, spec.dtype), (*leading, 3))
+    found = floats(spec, array)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, np.broadcast_to(expected, (*leading, 3)), rtol=1e-6)
+    in_part = vector(
+        Dict({"part": Dict({"of": spec})}), {"part": {"of": array}}, num_axes=len(leading)
+    )
+    np.testing.assert_array_equal(in_part, found)
+
+
+def test_images_are_divided_by_255_to_the_bit() -> None:
+    every = jnp.arange(256).astype(jnp.uint8)
+    found = jax.jit(lambda array: floats(Box((), "uint8", 0, 255), array))(every)
+    before = jax.jit(lambda array: array.astype(jnp.float32) / 255.0)(every)
+    np.testing.assert_array_equal(found, before)
 
 
 def test_a_value_is_one_vector_of_floats() -> None:

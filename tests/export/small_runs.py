@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "shared": ("ppo", "probe:two-step", {**SMALL, "shared_torso": True}),
     "images": ("ppo", "tests.conformance.pictures:Pictures", IMAGES),
     "residual": ("ppo", "tests.conformance.pictures:Pictures", RESIDUAL),
+    "tiles": ("ppo", "tests.conformance.pictures:Tiles", IMAGES),
     "lstm": ("ppo", "probe:two-step", {**SMALL, "cell": "lstm", "cell_size": 3}),
     "gru": ("ppo", "probe:two-step", {**SMALL, "cell": "gru", "cell_size": 3}),
     "dueling": ("dqn", "probe:two-step", {**REPLAY, "dueling": True}),

@@ -13,9 +13,11 @@ from tests.export.alone import run_alone
 from tests.export.small_runs import seed_of, small_run
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
+from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
 from triglot.core.networks.combinators import part_of
-from triglot.core.specs import sample
+from triglot.core.specs import Box, sample
 from triglot.export.models import model_files, specs_of
+from triglot.export.sources import written
 from triglot.export.styles import LIBRARIES
 from triglot.machine.files import write_files
 from triglot.training.load import named_weights, safetensors_files, variables_of
@@ -26,6 +28,7 @@ FROM = {
     "clipped": "linen",
     "multi": "nnx",
     "images": "equinox",
+    "tiles": "linen",
     "lstm": "haiku",
     "dueling": "nnx",
     "twins": "linen",
@@ -142,6 +145,13 @@ def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) 
 def test_a_cell_that_a_library_lacks_is_refused(library: str, backend: str, says: str) -> None:
     with pytest.raises(TriglotError, match=says):
         model_files(small_run("gru", backend), 0, library, "Weights.")
+
+
+def test_bytes_with_bounds_of_each_element_are_refused() -> None:
+    spec = Box((2,), "uint8", (0, 1), (4, 5))
+    heads = (("value", value_head()),)
+    with pytest.raises(TriglotError, match="the same bounds"):
+        written(NetworkSpec(spec, MLP((3,)), heads), LIBRARIES["flax"])
 
 
 def test_safetensors_hold_all_weights_by_canonical_name(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.core.wrappers.clock import Clock, ends, play, rewards
 from triglot.checks.environment.check import check_environment
 from triglot.core.environment import Environment, first_step
 from triglot.core.errors import TriglotError
-from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, mismatch, sample
+from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, floats, mismatch, sample
 from triglot.core.wrappers.actions import ActionRepeat, StickyActions, _allows
 from triglot.core.wrappers.base import Wrapper, without_wrappers
 from triglot.core.wrappers.ends import AbsorbingStates, TimeLimit, absorbing_until
@@ -75,6 +75,12 @@ def test_images_are_stacked_as_channels(shape: tuple[int, ...], stacked: tuple[i
     assert mismatch(env.obs_spec, obs) is None
     newest = np.asarray(obs)[..., -(shape[-1] if len(shape) in (1, 3) else 1) :]
     np.testing.assert_array_equal(newest.reshape(shape), image)
+
+
+def test_stacked_bits_are_read_as_bits() -> None:
+    env = FrameStack(Shown(Box((2,), "uint8", 0, 1), np.array([1, 0], np.uint8)), 2)
+    obs = env.reset(jax.random.key(0)).obs
+    assert floats(env.obs_spec, obs).tolist() == [1, 0, 1, 0]
 
 
 def test_bounds_of_each_element_are_stacked_with_it() -> None:
