@@ -276,6 +276,9 @@ class AgentBase:
     explores_by_parameters = False
     bootstraps = True
     plans = False
+    # Why the network may return something else in a loss than while acting, for equal inputs and
+    # parameters, such as other statistics of batch normalization; "" if it may not.
+    learns_otherwise = ""
 
     def __post_init__(self) -> None:
         name = type(self).__name__

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.specs import Discrete
 from .differences import Difference
-from .play import Play, Step, Update, first_of, gradients
+from .play import MAX_CHANGED, Play, Step, Update, first_of, gradients
 from .recorder import Application, Forbidden
 
 TOLERANCE = 1e-6  # relative to the largest number of a row, and at least absolute
@@ -105,6 +105,16 @@ class References:
         self.carry = None if carries[0] is None else np.concatenate(carries)
         self.forbidden = None if forbidden[0] is None else np.concatenate(forbidden)
         self.size = inputs[0].shape[0]
+        self.known: dict[bytes, list[int]] = {}
+        for number, row in enumerate(self.inputs):
+            self.known.setdefault(row.tobytes(), []).append(number)
+
+    def find(self, row: np.ndarray) -> np.ndarray:
+        """Find the rows that equal one: bit by bit, or else up to the tolerance."""
+        same = self.known.get(row.tobytes())
+        if same is None:  # remembered, since minibatches repeat rows
+            same = self.known[row.tobytes()] = near(row, self.inputs).tolist()
+        return np.asarray(same, np.int64)
 
     @staticmethod
     def _acting(updates: Sequence[Update]) -> set[str]:
@@ -116,6 +126,11 @@ class References:
             for one in step.acted
             if one.inputs.shape == main.shape and np.array_equal(one.inputs, main)
         }
+
+    def place(self, some: np.ndarray) -> tuple[int, int, int]:
+        """Choose the step to name: one at which the agent acted, rather than the one before it."""
+        rows = [self.rows[int(number)] for number in some]
+        return min(rows, key=lambda row: (row.follows, row.where)).where
 
     def output(self, part: str, number: int) -> dict[str, np.ndarray]:
         """Return the outputs of a part for one row."""
@@ -204,7 +219,6 @@ class Comparison:
 
     def _match(self) -> None:
         """Find for each row that an update reads the steps at which acting read it."""
-        rows, known = self.references.inputs, {}
         for number, update in self.recorded:
             made = self.matches[number] = []
             seen_until = sum(2 * len(u.steps) for u in self.updates[: number + 1])
@@ -212,17 +226,9 @@ class Comparison:
             for one in update.applied:
                 if not self._reads_observations(one):
                     continue
-                found = []
-                for row in one.inputs:
-                    key = row.tobytes()
-                    if key not in known:
-                        known[key] = near(row, rows)
-                    found.append(known[key][known[key] < limit])
+                found = [same[same < limit] for same in map(self.references.find, one.inputs)]
                 made.append((one, found))
-                self.replays |= any(
-                    len(some) and all(self.references.rows[i].where[0] < number for i in some)
-                    for some in found
-                )
+                self.replays |= any(self._from_before(number, some) for some in found)
 
     def _reads_observations(self, one: Application) -> bool:
         step = self.updates[0].steps[0]
@@ -237,30 +243,35 @@ class Comparison:
         return True
 
     def _inputs(self) -> None:
-        name_of = {"": "inputs"}
         spec = self.play.agent.obs_spec
+        differ: list[tuple[str, np.ndarray, np.ndarray]] = []
         for number, made in self.matches.items():
             later: np.ndarray | None = None
             for one, found in made:
-                name = name_of.get(one.part, f"inputs of {one.part}")
+                name = f"inputs of {one.part}" if one.part else "inputs"
                 self.outcome.compared[name] += len(found)
                 for row, some in zip(one.inputs, found, strict=True):
                     if len(some) or (isinstance(spec, Discrete) and _is_value(spec, row)):
                         continue
-                    if later is None:
-                        later = self._inputs_later(number)
+                    later = self._inputs_later(number) if later is None else later
                     same = near(row, later)
-                    if len(same) and self.replays:
-                        reason = "replayed observations are read with the newest statistics"
-                        self.outcome.left_out["statistics"] = reason
-                        continue
-                    where = self._nearest(row, same)
-                    text = "differ from those that acting gave to the network"
-                    if len(same):
-                        text += ": the statistics changed between acting and learning"
-                    self._find(where, name, f"{text}.")
+                    differ.append((name, row, same))
+                    self.replays |= self._from_before(number, same)
+        for name, row, same in differ:
+            if len(same) and self.replays:
+                reason = "replayed observations are read with the newest statistics"
+                self.outcome.left_out["statistics"] = reason
+                continue
+            text = "differ from those that acting gave to the network"
+            if len(same):
+                text += ": the statistics changed between acting and learning"
+            self._find(self._nearest(row, same), name, f"{text}.")
         if not sum(self.outcome.compared.values()):
             self._find(UNKNOWN, "inputs", "were never read by an update: nothing was compared.")
+
+    def _from_before(self, number: int, some: np.ndarray) -> bool:
+        """Whether a row can only be of steps from before the rollout of an update."""
+        return len(some) > 0 and all(self.references.rows[i].where[0] < number for i in some)
 
     def _inputs_later(self, number: int) -> np.ndarray:
         """What acting reads of all observations so far, by the state after an update."""
@@ -276,7 +287,7 @@ class Comparison:
 
     def _nearest(self, row: np.ndarray, same: np.ndarray) -> tuple[int, int, int]:
         if len(same):
-            return self.references.rows[int(same[0])].where
+            return self.references.place(same)
         distance = np.max(np.abs(self.references.inputs - row), axis=-1)
         return self.references.rows[int(np.argmin(distance))].where
 
@@ -288,10 +299,13 @@ class Comparison:
                 if one.carry is None or one.carry.shape[-1] != table.shape[-1]:
                     continue
                 self.outcome.compared["carry"] += len(found)
-                for carry, some in zip(one.carry, found, strict=True):
+                for row, carry, some in zip(one.inputs, one.carry, found, strict=True):
                     if not len(some) or equal(table[some], carry).all(axis=-1).any():
                         continue
-                    where = self.references.rows[int(some[0])].where
+                    some = near(row, self.references.inputs)  # with those equal up to rounding
+                    if equal(table[some], carry).all(axis=-1).any():
+                        continue
+                    where = self.references.place(some)
                     size = np.min(np.max(np.abs(table[some] - carry), axis=-1))
                     text = "before the step differs from the one with which the agent acted"
                     self._find(where, "carry", f"{text}, by up to {size:.2g}.")
@@ -336,7 +350,7 @@ class Comparison:
             if not differ:
                 return
             wrong = wrong or differ[0]
-        where = self.references.rows[int(some[0])].where
+        where = self.references.place(some)
         text = "of the network differs in the update from acting, for equal inputs and parameters"
         self._find(where, f"output {wrong}", f"{text} (noise, dropout, or another mode).")
 
@@ -378,7 +392,7 @@ class Comparison:
                 if row.shape[-1] == self.references.inputs.shape[-1]:
                     some = near(row, self.references.inputs)
                     if len(some):
-                        return self.references.rows[int(some[0])].where
+                        return self.references.place(some)
         return number, 0, 0
 
     def _masks(self) -> None:
@@ -421,7 +435,7 @@ class Comparison:
             reason = "the agent's state has no LearnerState, whose gradients would show an effect"
             self.outcome.left_out["masks"] = reason
             return
-        rows = rows[: self.play.table_size]
+        rows = rows[:MAX_CHANGED]
 
         def changed(count: int) -> bool:
             now = self.play.gradients_with(update, self._tables(rows[:count]))

@@ -97,8 +97,7 @@ def _run(closed: Any, values: list[_Value], send: Callable[..., None]) -> list[_
         return [_Value(array, leaves, learned) for array in results]
 
     known = {
-        var: _Value(const)
-        for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+        var: _Value(const) for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True)
     }
     known |= dict(zip(closed.jaxpr.invars, values, strict=True))
     read = evaluate(closed.jaxpr.eqns, known, rule, _Value)

@@ -22,6 +22,8 @@ from ..purity import FAST_COMPILATION
 from .differences import Difference
 from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
 
+MAX_CHANGED = 512  # inputs whose forbidden actions are changed at once
+
 
 def frozen(hyper: Any) -> optax.GradientTransformation:
     """Leave the parameters unchanged, and sum the gradients in the optimizer's state."""
@@ -114,7 +116,7 @@ class Play:
 
     def start(self, key: jax.Array) -> RunnerState:
         """Initialize, with learning rates of 0."""
-        state = jax.jit(self.trainer.init)(key)
+        state = jax.jit(self.trainer.init, compiler_options=FAST_COMPILATION)(key)
         return replace(state, agent=self.rest(state.agent))
 
     def rest(self, state: Any) -> Any:
@@ -136,7 +138,7 @@ class Play:
             state, _ = scheduled(state, self.trainer.steps_per_update)
             return replace(state, agent=self.rest(state.agent))
 
-        return jax.jit(begin)
+        return jax.jit(begin, compiler_options=FAST_COMPILATION)
 
     @cached_property
     def _step(self) -> Any:
@@ -257,23 +259,19 @@ class Play:
         if not self.tables and steps[0].forbidden is not None:
             widths = {one.inputs.shape[-1] for one in steps[0].acted}
             actions = steps[0].forbidden.shape[-1]
-            size = self.table_size
             self.tables = {
                 width: Forbidden(
-                    inputs=jnp.zeros((size, width)),
-                    actions=jnp.zeros((size, actions), bool),
-                    active=jnp.zeros((size,), bool),
+                    inputs=jnp.zeros((MAX_CHANGED, width)),
+                    actions=jnp.zeros((MAX_CHANGED, actions), bool),
+                    active=jnp.zeros((MAX_CHANGED,), bool),
                 )
                 for width in widths
             }
         return tuple(self.tables.values())
 
-    @property
-    def table_size(self) -> int:
-        """Most inputs whose forbidden actions can be changed at once."""
-        return 2 * self.trainer.env.num_envs * max(self.num_steps, 64)
-
-    def gradients_with(self, update: Update, tables: tuple[Forbidden, ...]) -> dict[str, np.ndarray]:
+    def gradients_with(
+        self, update: Update, tables: tuple[Forbidden, ...]
+    ) -> dict[str, np.ndarray]:
         """Repeat an update with changed outputs; return the sums of the gradients."""
         state, _ = self._update(*update.given, tables)
         return gradients(state)

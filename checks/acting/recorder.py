@@ -13,7 +13,7 @@ import numpy as np
 from ...core.learner import Loss, observing
 from ...core.network import Network, Variables
 from ...core.types import PyTree, by_path, pytree_dataclass
-from .differences import Difference, Emit, with_differences
+from .differences import Difference, with_differences
 
 ACT, NEXT, LEARN = "act", "next", "learn"
 STEP = 3.0  # by which outputs of forbidden actions are changed
@@ -135,7 +135,9 @@ class Recorder:
         if self._phase != LEARN:
             return loss
 
-        emit: Emit = lambda one, *arrays: jax.debug.callback(partial(self._differ, one), *arrays)
+        def emit(made: Callable[..., Difference], *arrays: jax.Array) -> None:
+            jax.debug.callback(partial(self._differ, made), *arrays)
+
         return with_differences(loss, emit)
 
     def _differ(self, made: Callable[..., Difference], *arrays: Any) -> None:
@@ -179,5 +181,6 @@ def _change(rows: jax.Array, leaf: jax.Array) -> jax.Array:
             change = jnp.asarray(STEP, leaf.dtype)
             if axes:  # a distribution: another one, not the same up to a constant
                 change = change * jnp.linspace(0.5, 1.5, leaf.shape[-1], dtype=leaf.dtype)
-            return leaf + jnp.where(rows.reshape(rows.shape + axes), change, jnp.zeros_like(change))
+            rows = jnp.broadcast_to(rows.reshape((1,) * before + rows.shape + axes), leaf.shape)
+            return jnp.where(rows, leaf + jnp.broadcast_to(change, leaf.shape), leaf)
     return leaf
