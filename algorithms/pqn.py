@@ -119,6 +119,12 @@ class PQN(rl.AgentBase):
         rl.check_divides("PQN", "num_minibatches", config.num_minibatches, samples, what)
 
     @property
+    def learns_otherwise(self) -> str:
+        if self.config.normalization != "batch":
+            return ""
+        return "the loss normalizes by the minibatch, as in the paper's code, and acting does not"
+
+    @property
     def heads(self) -> dict[str, tuple[int, ...]]:
         return {"q": (nn.num_actions(self.action_spec, algorithm="PQN"),)}
 

@@ -280,6 +280,9 @@ class AgentBase:
     plans = False
     # Whether a model learns that nothing follows an episode's end, with the actions taken after it.
     learns_absorbing_states = False
+    # Why the network may return something else in a loss than while acting, for equal inputs and
+    # parameters, such as other statistics of batch normalization; "" if it may not.
+    learns_otherwise = ""
 
     def __post_init__(self) -> None:
         name = type(self).__name__

@@ -1,6 +1,8 @@
 """Gradient steps: the one place that takes gradients, so that no algorithm names a library."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -15,6 +17,18 @@ from .tracing.hoist import draw_ahead, num_rows
 from .types import Metrics, PyTree, pytree_dataclass
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
+
+_OBSERVED: ContextVar[Callable[[Loss], Loss] | None] = ContextVar("observed", default=None)
+
+
+@contextmanager
+def observing(observed: Callable[[Loss], Loss]) -> Iterator[None]:
+    """Replace each loss of `Learner.step` by `observed(loss)` in what is traced meanwhile."""
+    token = _OBSERVED.set(observed)
+    try:
+        yield
+    finally:
+        _OBSERVED.reset(token)
 
 
 @pytree_dataclass
@@ -71,6 +85,8 @@ class Learner:
           The next state, and the loss's metrics with `loss` and `grad_norm` (before any clipping).
         """
         variables = state.variables
+        observed = _OBSERVED.get()
+        loss = loss if observed is None else observed(loss)
 
         def objective(params: PyTree) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
             return loss(Variables(params=params, state=variables.state), batch, key)

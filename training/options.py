@@ -77,7 +77,8 @@ class TrainOptions(SharedOptions, MachineOptions):
         worst copies the best, the second worst the second best.
       print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
-        work everywhere; it is about a thousand times slower.
+        work everywhere; it is about a thousand times slower. acting compares first, with parameters
+        unchanged, what the losses read with what the agent acted on.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
     """
 
@@ -93,7 +94,7 @@ class TrainOptions(SharedOptions, MachineOptions):
     keep_every: Annotated[int | None, Arg("N", "the last two")] = None
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
-    debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()
+    debug: Annotated[tuple[str, ...], Arg("nans|no-jit|acting ...", "none")] = ()
     init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
     init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()
     init_seed_index: Annotated[

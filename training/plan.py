@@ -30,7 +30,7 @@ from .options import TrainOptions
 from .storage import logs
 from .storage.config import write_config
 
-DEBUG = ("nans", "no-jit")
+DEBUG = ("nans", "no-jit", "acting")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
 MAX_WORD = 60  # characters of each word in the name of a default folder
 

@@ -90,6 +90,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
             options = replace(options, init_from=start.folder.resolve())
         plan = prepare(options, check=None if start is None else start.check)
     watch.lap("import")
+    _check_acting(plan)
     with locked(plan.out):
         check_free(plan.out)  # another program may have used it since
         config = plan.write_config(arguments)
@@ -157,6 +158,16 @@ def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
     state = start.initial(plan)
     _checkpoint(plan, journal, state)
     return Progress(state, 0)
+
+
+def _check_acting(plan: Plan) -> None:
+    """Check that acting equals learning, if asked to; a difference is an error."""
+    if "acting" in plan.options.debug:
+        from ..checks.acting.check import check_training
+
+        with phase("checking"):
+            report = check_training(plan.trainer, seed_keys(plan)[0])
+        print(wrapped(f"acting equals learning: {report}"), flush=True)
 
 
 @contextmanager
@@ -242,7 +253,7 @@ def _prepare(
     plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
 ) -> RunnerState:
     """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
-    if plan.options.debug:  # the debug modes cannot look into a compiled program
+    if {*plan.options.debug} - {"acting"}:  # these modes cannot look into a compiled program
         with phase("initializing"):
             state = initial(plan) if state is None else state
             jax.block_until_ready(state)

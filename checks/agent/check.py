@@ -4,7 +4,7 @@ from typing import Any
 
 from ..purity import purity_checks
 from ..report import Checklist, Report
-from . import episodes, learning, protocol, targets
+from . import acting, episodes, learning, protocol, targets
 from .feeder import LearningCase
 
 CHECKS: Checklist[Any] = Checklist(
@@ -16,12 +16,13 @@ CHECKS: Checklist[Any] = Checklist(
         *targets.HYPERPARAMETERS.checks,
         *episodes.CHECKS.checks,
         *targets.CHECKS.checks,
+        *acting.CHECKS.checks,
     ]
 )
 
 
 def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
-    """Check an agent: its interface, its purity, and what it learns at episode ends.
+    """Check an agent: its interface, its purity, what it learns at ends, and from what it learns.
 
     It acts and learns in the environment and on synthetic trajectories. Small `num_envs` and
     `rollout_length` make this fast.

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"core", "algorithms", "backends", "envs", "report"},
     "jobs": {"core", "machine", "terminal", "registry"},
 }
-MAY_IMPORT["training"] = {*MAY_IMPORT["registry"], *MAY_IMPORT["jobs"], "jobs"}
+MAY_IMPORT["training"] = {*MAY_IMPORT["registry"], *MAY_IMPORT["jobs"], "jobs", "checks"}
 MAY_IMPORT["export"] = MAY_IMPORT["sweep"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["rating"] = MAY_IMPORT["export"] | {"export"}
 MAY_IMPORT["porting"] = {"core", "backends", "diff", "registry", "terminal"}
