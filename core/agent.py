@@ -11,6 +11,7 @@ from .hyper import (
     check_config,
     check_count,
     check_hyperparams,
+    filled_in,
     first_numbers,
     with_schedules,
 )
@@ -279,6 +280,9 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
+        for part in ("config", "hyper"):
+            options = filled_in(getattr(self, part), self.obs_spec, self.action_spec)
+            object.__setattr__(self, part, options)
         object.__setattr__(self, "hyper", with_schedules(self.hyper))
         check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))

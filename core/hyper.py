@@ -224,7 +224,8 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
-    So is each number of a `PerLayer`. A declared range may begin at 0.
+    So is each number of a `PerLayer`, and an `int | None` that is not None. A declared range may
+    begin at 0.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -240,7 +241,9 @@ def check_config(owner: str, config: Any) -> None:
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if one.type in (int, "int", PerLayer, "PerLayer"):
+        if value is None and one.type in (int | None, "int | None"):
+            continue
+        if one.type in (int, "int", int | None, "int | None", PerLayer, "PerLayer"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)
@@ -248,6 +251,27 @@ def check_config(owner: str, config: Any) -> None:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
             raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
+
+
+def filled_in(options: HyperparamsT, obs_spec: Any, action_spec: Any) -> HyperparamsT:
+    """Replace fields that are None by the defaults for an environment.
+
+    Args:
+      options: a `Config` or `Hyperparams`, which may have a method
+        `defaults_for(obs_spec, action_spec)` that returns the values by field name.
+      obs_spec: one observation.
+      action_spec: one action.
+
+    Raises:
+      TriglotError: if the defaults do not fit the fields that were given.
+    """
+    defaults = getattr(options, "defaults_for", None)
+    if defaults is None:
+        return options
+    found = defaults(obs_spec, action_spec)
+    values = {name: value for name, value in found.items() if getattr(options, name) is None}
+    given: Any = options
+    return replace(given, **values) if values else options
 
 
 def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:

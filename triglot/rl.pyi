@@ -31,6 +31,7 @@ from .core.families.actor_critic import (
     ActorCriticConfig,
     ActorCriticHyperparams,
     ActorCriticState,
+    TargetFreeHyperparams,
     joined,
 )
 from .core.families.auxiliary import AuxiliaryLoss
@@ -69,7 +70,9 @@ from .core.loop.vectorize import VectorEnvironment
 from .core.rl.distributional import (
     categorical_mean,
     categorical_target,
+    ensemble_quantile_losses,
     huber_quantile_losses,
+    lowest_quantiles,
     tau_midpoints,
 )
 from .core.rl.distributions import (
@@ -177,7 +180,7 @@ __all__ = [
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
+    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",
@@ -199,6 +202,7 @@ __all__ = [
     "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
     "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",
     "categorical_target", "tau_midpoints", "huber_quantile_losses",
+    "ensemble_quantile_losses", "lowest_quantiles",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "is_multiple",

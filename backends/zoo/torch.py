@@ -21,7 +21,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
     Table,
 )
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from .lifting import activated, values_of
 
 Noise = Mapping[str, Any]
@@ -139,6 +139,7 @@ class TorsoAndHeads(nn.Module):
         features = flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
         for index, _ in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._apply_dense(f"torso_{index}", features, noise)
+            features = dropped(features, self.spec, noise, f"torso_{index}")
             features = self._activated(features, index)
         return features
 

@@ -45,6 +45,8 @@ class ReplayConfig(AgentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.buffer_size is None or self.learning_starts is None:  # by observation, checked then
+            return
         owner = type(self).__name__.removesuffix("Config")
         check_count(f"{owner}'s buffer_size, rounded up to whole rollouts,", self.capacity)
         self._check_learning_starts(owner)
