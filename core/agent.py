@@ -11,14 +11,15 @@ from .hyper import (
     check_config,
     check_count,
     check_hyperparams,
-    filled_in,
     first_numbers,
+    for_environment,
     with_schedules,
 )
 from .learner import Learner, LearnerState
 from .network import Network
 from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
+from .networks.inputs import images
 from .rl.optimizers import OptimizerFn, adam, check_optimizer
 from .specs import Spec
 from .types import Metrics, PyTree, pytree_dataclass
@@ -280,10 +281,9 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        for part in ("config", "hyper"):
-            options = filled_in(getattr(self, part), self.obs_spec, self.action_spec)
-            object.__setattr__(self, part, options)
-        object.__setattr__(self, "hyper", with_schedules(self.hyper))
+        kinds = ["images"] if images(self.obs_spec) else []
+        object.__setattr__(self, "config", for_environment(self.config, kinds))
+        object.__setattr__(self, "hyper", with_schedules(for_environment(self.hyper, kinds)))
         check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:

@@ -6,6 +6,7 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
@@ -85,6 +86,39 @@ def part_of(count: str) -> Any:
     None, the default, means all of them.
     """
     return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
+
+
+def by_environment(default: Any, **others: Any) -> Any:
+    """Declare a field whose default depends on the environment; it holds None, which stands for it.
+
+    An agent replaces None when it is made, see `for_environment`.
+
+    Args:
+      default: where none of the others holds; or a field declared by another function of this
+        module, whose range holds.
+      others: the default where the environment is of a kind, such as `images=100_000`.
+    """
+    declared = default if isinstance(default, Field) else field(default=default)
+    defaults = declared.default, others
+    return field(default=None, metadata={**declared.metadata, "by_environment": defaults})
+
+
+def for_environment(options: HyperparamsT, kinds: Collection[str]) -> HyperparamsT:
+    """Replace None by the default in the fields declared by `by_environment`.
+
+    Args:
+      options: a `Config` or `Hyperparams`; what is not a dataclass is returned as it is.
+      kinds: what the environment is, such as `images`.
+    """
+    if not is_dataclass(options):
+        return options
+    found: dict[str, Any] = {}
+    for one in fields(options):
+        if "by_environment" in one.metadata and getattr(options, one.name) is None:
+            default, others = one.metadata["by_environment"]
+            found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
+    given: Any = options
+    return replace(given, **found) if found else options
 
 
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
@@ -224,8 +258,7 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
-    So is each number of a `PerLayer`, and an `int | None` that is not None. A declared range may
-    begin at 0.
+    So is each number of a `PerLayer`. A declared range may begin at 0.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -241,9 +274,9 @@ def check_config(owner: str, config: Any) -> None:
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if value is None and one.type in (int | None, "int | None"):
+        if value is None and "by_environment" in one.metadata:
             continue
-        if one.type in (int, "int", int | None, "int | None", PerLayer, "PerLayer"):
+        if one.type in (int, "int", PerLayer, "PerLayer"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)
@@ -251,27 +284,6 @@ def check_config(owner: str, config: Any) -> None:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
             raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
-
-
-def filled_in(options: HyperparamsT, obs_spec: Any, action_spec: Any) -> HyperparamsT:
-    """Replace fields that are None by the defaults for an environment.
-
-    Args:
-      options: a `Config` or `Hyperparams`, which may have a method
-        `defaults_for(obs_spec, action_spec)` that returns the values by field name.
-      obs_spec: one observation.
-      action_spec: one action.
-
-    Raises:
-      TriglotError: if the defaults do not fit the fields that were given.
-    """
-    defaults = getattr(options, "defaults_for", None)
-    if defaults is None:
-        return options
-    found = defaults(obs_spec, action_spec)
-    values = {name: value for name, value in found.items() if getattr(options, name) is None}
-    given: Any = options
-    return replace(given, **values) if values else options
 
 
 def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:

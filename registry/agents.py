@@ -5,7 +5,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
-from ..core.hyper import filled_in
 from ..core.rl.planning import check_model, model_in
 from .algorithms import find_algorithm
 from .loading import load
@@ -64,7 +63,6 @@ def make_agent(
         config = from_overrides(found.Config, config)
     if not isinstance(hyper, found.Hyperparams):
         hyper = from_overrides(found.Hyperparams, hyper)
-    config, hyper = (filled_in(each, env.obs_spec, env.action_spec) for each in (config, hyper))
     given: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
         if getattr(found, "plans", False):

@@ -8,11 +8,19 @@ import jax
 import jax.numpy as jnp
 
 from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..hyper import Number, between, one_of, only_for, positive, replaced_by, unit_interval
+from ..hyper import (
+    Number,
+    between,
+    by_environment,
+    one_of,
+    only_for,
+    positive,
+    replaced_by,
+    unit_interval,
+)
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
-from ..networks.inputs import images
 from ..rl.exploration import epsilon_greedy, exploration_rate, greedy
 from ..rl.learning import replay_and_learn
 from ..rl.priorities import importance_weights
@@ -68,7 +76,7 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
       buffer_size: environment steps kept for replay, rounded up to whole rollouts. None: 100,000
         where observations have images, else 10,000.
       learning_starts: environment steps before the first gradient step. None: 20,000 where
-        observations have images, else 10,000; at most `buffer_size`.
+        observations have images, else 10,000.
       double: let the online network choose the action that the target network evaluates.
       dueling: sum a value and advantages in the network's head.
       hidden_sizes: units of the hidden layers.
@@ -77,19 +85,12 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """
 
     num_envs: int = 10
-    buffer_size: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    learning_starts: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    buffer_size: int = by_environment(10_000, images=100_000)
+    learning_starts: int = by_environment(10_000, images=20_000)
     double: bool = False
     dueling: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
     normalization: str = only_for("networks", one_of("none", "layer"))
-
-    def defaults_for(self, obs_spec: Spec, action_spec: Spec) -> dict[str, Any]:
-        """Choose the sizes of the replay by observation."""
-        del action_spec
-        size, start = (100_000, 20_000) if images(obs_spec) else (10_000, 10_000)
-        size = size if self.buffer_size is None else self.buffer_size
-        return {"buffer_size": size, "learning_starts": min(start, size)}
 
 
 @pytree_dataclass

@@ -11,6 +11,7 @@ import triglot
 from triglot.algorithms.dqn import DQN, DQNConfig
 from triglot.backends import build
 from triglot.core.errors import TriglotError
+from triglot.core.hyper import for_environment
 from triglot.core.networks.architecture import Table
 from triglot.core.rl.optimizers import sgd
 from triglot.core.specs import Box, Dict, Discrete
@@ -66,7 +67,7 @@ def make(obs_spec: Any, **config: Any) -> DQN:
         (Discrete(4), {}, (10_000, 10_000)),
         (IMAGE, {}, (100_000, 20_000)),
         (Dict({"eye": IMAGE, "speed": VECTOR}), {}, (100_000, 20_000)),
-        (IMAGE, {"buffer_size": 10_000}, (10_000, 10_000)),
+        (IMAGE, {"buffer_size": 50_000}, (50_000, 20_000)),
         (IMAGE, {"learning_starts": 10_000}, (100_000, 10_000)),
         (VECTOR, {"buffer_size": 50_000}, (50_000, 10_000)),
     ],
@@ -80,10 +81,9 @@ def test_the_replay_is_larger_for_images(obs_spec: Any, given: Any, sizes: Any) 
 @pytest.mark.parametrize("name", REPLAYED)
 def test_all_of_the_family_choose_by_observation(name: str) -> None:
     config = find_algorithm(name).Config()
-    found = config.defaults_for(IMAGE, ACTIONS)
-    assert found["buffer_size"] >= 100_000
-    assert found["learning_starts"] == 20_000
-    assert config.defaults_for(VECTOR, ACTIONS)["learning_starts"] == 10_000
+    found = for_environment(config, ["images"])
+    assert (found.buffer_size, found.learning_starts) == (100_000, 20_000)
+    assert for_environment(config, []).learning_starts == 10_000
 
 
 def test_make_agent_fills_them_in() -> None:
@@ -101,6 +101,7 @@ def test_make_agent_fills_them_in() -> None:
         ({"buffer_size": 0}, "DQN's buffer_size must be at least 1, got 0"),
         ({"buffer_size": 2.5}, "DQN's buffer_size must be an integer, got 2.5"),
         ({"buffer_size": 64}, "learning_starts <= buffer_size"),
+        ({"learning_starts": 20_000}, "learning_starts <= buffer_size"),
         ({"buffer_size": 64, "learning_starts": 128}, "learning_starts <= buffer_size"),
         ({"normalization": "batch"}, "batch"),
     ],
