@@ -19,14 +19,11 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class CrossQHyperparams:
+class CrossQHyperparams(rl.TargetFreeHyperparams):
     """Hyperparameters of CrossQ, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: of the actor.
-      critic_learning_rate: of both critics.
       temperature_learning_rate: of the log temperature.
-      discount: of future rewards, within [0, 1].
       target_entropy: entropy of the policy that the temperature is tuned to, in nats, of actions
         within [-1, 1]; None: minus the number of action dimensions.
       adam_b1: Adam's decay of the average gradient, within [0, 1].
@@ -35,7 +32,6 @@ class CrossQHyperparams:
     learning_rate: rl.Number = 1e-3
     critic_learning_rate: rl.Number = 1e-3
     temperature_learning_rate: rl.Number = 1e-3
-    discount: rl.Number = rl.unit_interval(0.99)
     target_entropy: rl.Number | None = rl.finite(None)
     adam_b1: rl.Number = rl.only_for("optimizer", rl.unit_interval(0.5))
 
@@ -129,7 +125,8 @@ class CrossQ(rl.ActorCritic):
         q, next_q = jnp.split(both, 2, axis=1)
         next_value = next_q.min(axis=0) - self.temperature(state) * drawn.mean(drawn.log_prob)
         target = jax.lax.stop_gradient(sample.reward + sample.discount * next_value)
-        return rl.ensemble_loss(q, target), ({"q": q.mean()}, new_state)
+        loss, metrics = self.regress(q, target, batch)
+        return loss, (metrics, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

@@ -22,11 +22,12 @@ class DDPGHyperparams(rl.ActorCriticHyperparams):
       exploration_noise: standard deviation of the noise on actions within [-1, 1].
     """
 
+    tau: rl.Number = rl.unit_interval(0.001)
     exploration_noise: rl.Number = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDPGConfig(rl.ActorCriticConfig):
+class DDPGConfig(nn.CriticConfig, rl.ActorCriticConfig):
     """Static configuration of DDPG."""
 
 
@@ -79,17 +80,19 @@ class DDPG(rl.ActorCritic):
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average 0.5 (Q(s, a) - y)^2, with y = r + discount * Q'(s', mu'(s')) (equations 4, 5)."""
         sample, target = batch.sample, batch.state.target
+        own_key, target_key = jax.random.split(key)
         next_action, _ = self.unit_action(target["actor"], sample.next_obs)
-        next_q, _ = self.q(target["critic"], sample.next_obs, next_action)
-        q, new_state = self.q(critic, sample.obs, sample.action, key=key, train=True)
-        loss = rl.ensemble_loss(q, sample.reward + sample.discount * next_q[0])
-        return loss, ({"q": q.mean()}, new_state)
+        next_q, _ = self.q(target["critic"], sample.next_obs, next_action, key=target_key)
+        q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
+        loss, metrics = self.regress(q, sample.reward + sample.discount * next_q[0], batch)
+        return loss, (metrics, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average -Q(s, mu(s)), with the deterministic policy gradient (equation 6)."""
         sample, critic = batch.sample, batch.state.learners["critic"].variables
-        action, new_state = self.unit_action(actor, sample.obs, key=key, train=True)
-        q, _ = self.q(critic, sample.obs, action)
+        own_key, critic_key = jax.random.split(key)
+        action, new_state = self.unit_action(actor, sample.obs, key=own_key, train=True)
+        q, _ = self.q(critic, sample.obs, action, key=critic_key)
         return -q[0].mean(), ({}, new_state)

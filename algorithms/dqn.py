@@ -4,9 +4,11 @@ Source: Mnih et al. 2015, https://doi.org/10.1038/nature14236, algorithm 1. Opti
 Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4), dueling networks
 (Wang et al. 2016, https://arxiv.org/abs/1511.06581, equation 9), prioritized replay (Schaul et al.
 2016, https://arxiv.org/abs/1511.05952, proportional), n-step returns (Hessel et al. 2018,
-https://arxiv.org/abs/1710.02298, section "Multi-step learning") and Munchausen rewards (Vieillard
-et al. 2020, https://arxiv.org/abs/2007.14430, equation 2).
-Differences: Adam, on half the squared error without clipping; a truncated episode bootstraps from
+https://arxiv.org/abs/1710.02298, section "Multi-step learning"), layer normalization (Ba et al.
+2016, https://arxiv.org/abs/1607.06450), Huber's loss, whose gradient is the clipped error of Mnih
+et al. (section "Training algorithm"), and Munchausen rewards (Vieillard et al. 2020,
+https://arxiv.org/abs/2007.14430, equation 2).
+Differences: Adam, on half the squared error unless `huber`; a truncated episode bootstraps from
 its true last observation; the exponent of the importance weights is constant over the run.
 """
 
@@ -26,11 +28,13 @@ class DQNHyperparams(rl.ReplayedQHyperparams):
     """Hyperparameters of DQN, which a sweep may vary under `vmap`.
 
     Attributes:
+      huber_threshold: error from which the loss is linear; 1 clips its gradient to [-1, 1].
       munchausen_coef: of the log-policy that is added to rewards, alpha, within [0, 1].
       munchausen_temperature: of the softmax policy, tau.
       munchausen_min: lower bound of the log-policy times the temperature, l0, at most 0.
     """
 
+    huber_threshold: rl.Number = rl.only_for("huber", rl.positive(1.0))
     munchausen_coef: rl.Number = rl.only_for("munchausen", rl.unit_interval(0.9))
     munchausen_temperature: rl.Number = rl.only_for("munchausen", rl.positive(0.03))
     munchausen_min: rl.Number = rl.only_for("munchausen", rl.between(-1.0, -math.inf, 0.0))
@@ -41,10 +45,12 @@ class DQNConfig(rl.ReplayedQConfig):
     """Static configuration of DQN.
 
     Attributes:
+      huber: Huber's loss of an error; otherwise half its square.
       munchausen: add the log-probability of the action, under a softmax of the target network's
         values, to the reward, and bootstrap on that policy's soft value.
     """
 
+    huber: bool = False
     munchausen: bool = False
 
     def __post_init__(self) -> None:
@@ -88,7 +94,8 @@ class DQN(rl.ReplayedQ):
         """Average half the squared temporal-difference error, weighted.
 
         L = mean(0.5 * w * (r + discount * max_a Q'(s', a) - Q(s, a))^2), with Q' of the target
-        network; the online network chooses its action if `double`.
+        network; the online network chooses its action if `double`. Of an error u beyond the
+        threshold k, `huber` takes k (|u| - k / 2) instead of u^2 / 2.
 
         Returns the loss, float32 `[]`, with the metrics, `td_errors` `[B]` among them, and the
         network's new state; `key` is for the network's own randomness.
@@ -107,7 +114,11 @@ class DQN(rl.ReplayedQ):
         else:
             errors = jax.vmap(rlax.q_learning)(*data, rl.mask_q(next_q, sample.next_action_mask))
         errors = jnp.asarray(errors)
-        loss = jnp.mean(batch.weight * rlax.l2_loss(errors))
+        if self.config.huber:
+            losses = rlax.huber_loss(errors, hyper.huber_threshold)
+        else:
+            losses = rlax.l2_loss(errors)
+        loss = jnp.mean(batch.weight * losses)
         return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
 
     def _munchausen_errors(

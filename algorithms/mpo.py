@@ -44,7 +44,7 @@ class MPOHyperparams(rl.ActorCriticHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MPOConfig(rl.ActorCriticConfig):
+class MPOConfig(nn.CriticConfig, rl.ActorCriticConfig):
     """Static configuration of MPO.
 
     Attributes:
@@ -126,10 +126,12 @@ class MPO(rl.ActorCritic):
         """Draw actions of the target policy, and estimate their values by the target critic."""
         target = state.target
         policy, _ = self.policy(target["actor"], obs, action_mask)
-        raw = jax.vmap(policy.sample)(jax.random.split(key, self.config.num_actions))
+        keys = jax.random.split(key, self.config.num_actions + 1)
+        raw = jax.vmap(policy.sample)(keys[:-1])
 
         def value(raw: jax.Array) -> jax.Array:
-            return self.q(target["critic"], obs, rl.squashed(policy, raw))[0][0]
+            action = rl.squashed(policy, raw)
+            return self.q(target["critic"], obs, action, key=keys[-1])[0][0]
 
         return Drawn(policy=policy, raw=raw, q=jax.vmap(value)(raw))
 
@@ -141,8 +143,8 @@ class MPO(rl.ActorCritic):
         draw_key, own_key = jax.random.split(key)
         next_q = self.draw(batch.state, sample.next_obs, mask, draw_key).q.mean(axis=0)
         q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
-        loss = rl.ensemble_loss(q, sample.reward + sample.discount * next_q)
-        return loss, ({"q": q.mean()}, new_state)
+        loss, metrics = self.regress(q, sample.reward + sample.discount * next_q, batch)
+        return loss, (metrics, new_state)
 
     def dual_loss(
         self, drawn: Drawn, dual: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

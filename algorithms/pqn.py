@@ -135,7 +135,7 @@ class PQN(rl.AgentBase):
         """Describe the `q_network`."""
         (spec,) = nn.q_network(obs_spec, action_spec, config, algorithm="PQN").values()
         cell = None if config.cell == "none" else nn.RecurrentCell(config.cell, config.cell_size)
-        return {"q_network": replace(spec.normalized(config.normalization), cell=cell)}
+        return {"q_network": replace(spec, cell=cell)}
 
     def initial_carry(self, state: rl.AgentState, num_envs: int) -> Any:
         return self.network.initial_carry(state.learner.variables, num_envs)

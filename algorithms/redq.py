@@ -20,6 +20,8 @@ from .sac import SACConfig, SACHyperparams
 class REDQHyperparams(SACHyperparams):
     """Hyperparameters of REDQ, which a sweep may vary under `vmap`."""
 
+    critic_learning_rate: rl.Number = 3e-4
+
 
 @dataclass(frozen=True, kw_only=True)
 class REDQConfig(SACConfig):
@@ -34,6 +36,7 @@ class REDQConfig(SACConfig):
     """
 
     num_envs: int = 1
+    learning_starts: int = 5_000
     num_gradient_steps: int = 20
     policy_delay: int = 20
     num_critics: int = 10
@@ -92,28 +95,30 @@ class REDQ(rl.ActorCritic):
         the i in a random set of M critics.
         """
         sample, state = batch.sample, batch.state
-        draw_key, set_key, own_key = jax.random.split(key, 3)
+        draw_key, set_key, own_key, target_key = jax.random.split(key, 4)
         actor, mask = state.learners["actor"].variables, sample.next_action_mask
         drawn = rl.weighted_actions(self.policy(actor, sample.next_obs, mask)[0], draw_key)
-        next_q, _ = self.q(state.target, sample.next_obs, drawn.action)
+        next_q, _ = self.q(state.target, sample.next_obs, drawn.action, key=target_key)
         chosen = jax.random.permutation(set_key, len(next_q))[: self.config.num_target_critics]
         next_value = drawn.mean(next_q[chosen].min(axis=0))
         next_value = next_value - self.temperature(state) * drawn.mean(drawn.log_prob)
         target = sample.reward + sample.discount * next_value
         q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
-        return rl.ensemble_loss(q, target), ({"q": q.mean()}, new_state)
+        loss, metrics = self.regress(q, target, batch)
+        return loss, (metrics, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average temperature * log pi(a|s) - mean_i Q_i(s, a), a ~ pi(s), over all N critics."""
         sample, state = batch.sample, batch.state
-        draw_key, own_key = jax.random.split(key)
+        draw_key, own_key, critic_key = jax.random.split(key, 3)
         policy, new_state = self.policy(
             actor, sample.obs, sample.action_mask, key=own_key, train=True
         )
         drawn = rl.weighted_actions(policy, draw_key)
-        q, _ = self.q(state.learners["critic"].variables, sample.obs, drawn.action)
+        critic = state.learners["critic"].variables
+        q, _ = self.q(critic, sample.obs, drawn.action, key=critic_key)
         log_prob = drawn.mean(drawn.log_prob)
         loss = jnp.mean(self.temperature(state) * log_prob - drawn.mean(q.mean(axis=0)))
         return loss, ({"entropy": -log_prob.mean()}, new_state)

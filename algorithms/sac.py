@@ -34,7 +34,7 @@ class SACHyperparams(rl.ActorCriticHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(rl.ActorCriticConfig):
+class SACConfig(nn.CriticConfig, rl.ActorCriticConfig):
     """Static configuration of SAC.
 
     Attributes:
@@ -91,14 +91,16 @@ class SAC(rl.ActorCritic):
         over one drawn action, or over all discrete ones (Christodoulou, equation 10).
         """
         sample, state = batch.sample, batch.state
-        draw_key, own_key = jax.random.split(key)
+        draw_key, own_key, target_key = jax.random.split(key, 3)
         actor, mask = state.learners["actor"].variables, sample.next_action_mask
         drawn = rl.weighted_actions(self.policy(actor, sample.next_obs, mask)[0], draw_key)
-        next_q = self.q(state.target, sample.next_obs, drawn.action)[0].min(axis=0)
-        next_value = drawn.mean(next_q) - self.temperature(state) * drawn.mean(drawn.log_prob)
+        next_q, _ = self.q(state.target, sample.next_obs, drawn.action, key=target_key)
+        next_value = drawn.mean(next_q.min(axis=0))
+        next_value = next_value - self.temperature(state) * drawn.mean(drawn.log_prob)
         target = sample.reward + sample.discount * next_value
         q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
-        return rl.ensemble_loss(q, target), ({"q": q.mean()}, new_state)
+        loss, metrics = self.regress(q, target, batch)
+        return loss, (metrics, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
@@ -108,12 +110,13 @@ class SAC(rl.ActorCritic):
         With discrete actions, it is averaged over pi exactly (Christodoulou, equation 12).
         """
         sample, state = batch.sample, batch.state
-        draw_key, own_key = jax.random.split(key)
+        draw_key, own_key, critic_key = jax.random.split(key, 3)
         policy, new_state = self.policy(
             actor, sample.obs, sample.action_mask, key=own_key, train=True
         )
         drawn = rl.weighted_actions(policy, draw_key)
-        q, _ = self.q(state.learners["critic"].variables, sample.obs, drawn.action)
+        critic = state.learners["critic"].variables
+        q, _ = self.q(critic, sample.obs, drawn.action, key=critic_key)
         log_prob = drawn.mean(drawn.log_prob)
         loss = jnp.mean(self.temperature(state) * log_prob - drawn.mean(q.min(axis=0)))
         return loss, ({"entropy": -log_prob.mean()}, new_state)

@@ -31,7 +31,7 @@ class TD3Hyperparams(rl.ActorCriticHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config(rl.ActorCriticConfig):
+class TD3Config(nn.CriticConfig, rl.ActorCriticConfig):
     """Static configuration of TD3.
 
     Attributes:
@@ -97,20 +97,22 @@ class TD3(rl.ActorCritic):
         [-1, 1] (equations 10, 14 and 15).
         """
         sample, target, hyper = batch.sample, batch.state.target, batch.state.hyper
-        noise_key, own_key = jax.random.split(key)
+        noise_key, own_key, target_key = jax.random.split(key, 3)
         greedy, _ = self.unit_action(target["actor"], sample.next_obs)
         limit = hyper.target_noise_clip
         next_action = rl.noisy(greedy, hyper.target_noise, noise_key, limit=limit)
-        next_q, _ = self.q(target["critic"], sample.next_obs, next_action)
+        next_q, _ = self.q(target["critic"], sample.next_obs, next_action, key=target_key)
         q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
-        loss = rl.ensemble_loss(q, sample.reward + sample.discount * next_q.min(axis=0))
-        return loss, ({"q": q.mean()}, new_state)
+        next_value = sample.discount * next_q.min(axis=0)
+        loss, metrics = self.regress(q, sample.reward + next_value, batch)
+        return loss, (metrics, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average -Q_1(s, mu(s)), of the first critic alone (algorithm 1)."""
         sample, critic = batch.sample, batch.state.learners["critic"].variables
-        action, new_state = self.unit_action(actor, sample.obs, key=key, train=True)
-        q, _ = self.q(critic, sample.obs, action)
+        own_key, critic_key = jax.random.split(key)
+        action, new_state = self.unit_action(actor, sample.obs, key=own_key, train=True)
+        q, _ = self.q(critic, sample.obs, action, key=critic_key)
         return -q[0].mean(), ({}, new_state)

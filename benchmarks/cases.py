@@ -344,6 +344,13 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_CONTINUOUS, "CrossQ needs a bounded Box of float actions"),
     ),
+    "tqc": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config={**REPLAY, "num_quantiles": 5},
+        probes=(SOFT_REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "TQC needs a bounded Box of float actions"),
+    ),
     "mpo": Case(
         family="actor and critic",
         envs=(*CONTINUOUS, CART, MAZE, GRID),

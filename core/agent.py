@@ -12,13 +12,14 @@ from .hyper import (
     check_count,
     check_hyperparams,
     first_numbers,
-    for_actions,
+    for_environment,
     with_schedules,
 )
 from .learner import Learner, LearnerState
 from .network import Network
 from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
+from .networks.inputs import images
 from .rl.optimizers import OptimizerFn, adam, check_optimizer
 from .specs import Box, Spec
 from .types import Metrics, PyTree, pytree_dataclass
@@ -286,8 +287,8 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        object.__setattr__(self, "config", self.for_actions(self.config))
-        object.__setattr__(self, "hyper", with_schedules(self.for_actions(self.hyper)))
+        object.__setattr__(self, "config", self.for_environment(self.config))
+        object.__setattr__(self, "hyper", with_schedules(self.for_environment(self.hyper)))
         check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:
@@ -321,13 +322,18 @@ class AgentBase:
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
         del num_envs
-        numbers = as_float32(self.hyper if hyper is None else self.for_actions(hyper))
+        numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
         return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
 
-    def for_actions(self, options: Any) -> Any:
-        """Fill in what a `Config` or `Hyperparams` leaves to the actions (`hyper.by_actions`)."""
-        is_box = isinstance(self.action_spec, Box)
-        return for_actions(options, continuous=is_box and not self.network.recurrent)
+    def for_environment(self, options: Any) -> Any:
+        """Fill in what a `Config` or `Hyperparams` leaves to the environment (`by_environment`).
+
+        Its kinds are `images`, where observations have some, and `continuous`, where actions are a
+        `Box` and the network is not recurrent.
+        """
+        continuous = isinstance(self.action_spec, Box) and not self.network.recurrent
+        kinds = [*["images"] * bool(images(self.obs_spec)), *["continuous"] * continuous]
+        return for_environment(options, kinds)
 
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
         del state, num_envs

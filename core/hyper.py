@@ -6,6 +6,7 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
@@ -88,33 +89,35 @@ def part_of(count: str) -> Any:
     return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
 
 
-def by_actions(discrete: Any, *, continuous: float) -> Any:
-    """Declare a field whose default depends on the actions; None, which it holds, stands for it.
+def by_environment(default: Any, **others: Any) -> Any:
+    """Declare a field whose default depends on the environment; it holds None, which stands for it.
 
-    An agent replaces None when it is made, see `for_actions`.
-
-    Args:
-      discrete: the default for discrete actions, and with a recurrent network; or a field declared
-        by another function of this module, whose range holds.
-      continuous: the default for a `Box` of actions.
-    """
-    declared = discrete if isinstance(discrete, Field) else field(default=discrete)
-    defaults = declared.default, continuous
-    return field(default=None, metadata={**declared.metadata, "by_actions": defaults})
-
-
-def for_actions(options: OptionsT, *, continuous: bool) -> OptionsT:
-    """Replace None by the default in the fields declared by `by_actions`.
+    An agent replaces None when it is made, see `for_environment`.
 
     Args:
-      options: a `Config` or `Hyperparams`; what is no dataclass is returned as it is.
-      continuous: whether the actions are a `Box` and the network is not recurrent.
+      default: where none of the others holds; or a field declared by another function of this
+        module, whose range holds.
+      others: the default where the environment is of a kind, such as `images=100_000`.
     """
-    found = {
-        one.name: one.metadata["by_actions"][continuous]
-        for one in (fields(options) if is_dataclass(options) else ())
-        if "by_actions" in one.metadata and getattr(options, one.name) is None
-    }
+    declared = default if isinstance(default, Field) else field(default=default)
+    defaults = declared.default, others
+    return field(default=None, metadata={**declared.metadata, "by_environment": defaults})
+
+
+def for_environment(options: HyperparamsT, kinds: Collection[str]) -> HyperparamsT:
+    """Replace None by the default in the fields declared by `by_environment`.
+
+    Args:
+      options: a `Config` or `Hyperparams`; what is not a dataclass is returned as it is.
+      kinds: what the environment is, such as `images`.
+    """
+    if not is_dataclass(options):
+        return options
+    found: dict[str, Any] = {}
+    for one in fields(options):
+        if "by_environment" in one.metadata and getattr(options, one.name) is None:
+            default, others = one.metadata["by_environment"]
+            found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
     given: Any = options
     return replace(given, **found) if found else given
 
@@ -247,7 +250,7 @@ def replacement_of(one: "Field[Any]") -> tuple[str | None, float | None]:
 def optional_in(owner: Any) -> set[str]:
     """Name the fields of a dataclass that have no value by default."""
     without = [one for one in fields(owner) if one.default is None]
-    return {one.name for one in without if "by_actions" not in one.metadata}
+    return {one.name for one in without if "by_environment" not in one.metadata}
 
 
 def _is_lost(number: float, rounded: float) -> bool:
@@ -278,7 +281,7 @@ def check_config(owner: str, config: Any) -> None:
     """
     for one in fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
-        if value is None and "by_actions" in one.metadata:
+        if value is None and "by_environment" in one.metadata:
             continue
         if isinstance(value, Schedule) or is_schedule_text(value):
             raise TriglotError(

@@ -141,5 +141,5 @@ def train(
 
 
 def _complete(agent: Agent, hyper: PyTree) -> PyTree:
-    """Fill in what hyperparameters leave to the actions; a custom agent need not know of it."""
-    return agent.for_actions(hyper) if isinstance(agent, AgentBase) else hyper
+    """Fill in what hyperparameters leave to the environment; a custom agent need not know of it."""
+    return agent.for_environment(hyper) if isinstance(agent, AgentBase) else hyper

@@ -31,7 +31,7 @@ LARGEST = {
     "q": "dqn pqn r2d2 q_learning monte_carlo dyna_q",
     "quantiles": "qr_dqn",
     "atoms": "c51 rainbow",
-    "action": "ddpg td3 crossq",
+    "action": "ddpg td3 crossq tqc",
 }
 HEADS = {"atoms": "logits"}
 GREEDY = {ALGORITHMS[name]: kind for kind, names in LARGEST.items() for name in names.split()}

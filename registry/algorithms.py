@@ -28,6 +28,7 @@ ALGORITHMS = {
     "sac": "triglot.algorithms.sac:SAC",
     "redq": "triglot.algorithms.redq:REDQ",
     "crossq": "triglot.algorithms.crossq:CrossQ",
+    "tqc": "triglot.algorithms.tqc:TQC",
     "mpo": "triglot.algorithms.mpo:MPO",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "muzero": "triglot.algorithms.muzero:MuZero",
@@ -52,7 +53,7 @@ FAMILIES = {
         "dqn", "c51", "qr_dqn", "iqn", "rainbow", "pqn", "r2d2",
     ),
     "actors and critics: off-policy; continuous actions (sac, redq, mpo: discrete ones too)": (
-        "ddpg", "td3", "sac", "redq", "crossq", "mpo",
+        "ddpg", "td3", "sac", "redq", "crossq", "tqc", "mpo",
     ),
     "search: discrete actions": ("alphazero", "muzero"),
     "tables: discrete observations and actions": ("q_learning", "monte_carlo", "dyna_q"),

@@ -177,7 +177,7 @@ def _group(
             program=program,
         )
     agent: Any = before.trainer.agent
-    complete = getattr(agent, "for_actions", lambda hyper: hyper)
+    complete = getattr(agent, "for_environment", lambda hyper: hyper)
     hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
     for hyper in hypers:
         check_hyperparams(type(agent).__name__, hyper, agent.config)

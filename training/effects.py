@@ -8,7 +8,7 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..core.hyper import for_actions
+from ..core.hyper import for_environment
 from ..core.network import Network
 from ..core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ..core.specs import Box, Spec
@@ -128,7 +128,7 @@ def _another(config: Any, name: str) -> Any:
 
 def _defaults(algorithm: Any) -> Any:
     """Build hyperparameters that have all numbers."""
-    return for_actions(algorithm.Hyperparams(), continuous=False)
+    return for_environment(algorithm.Hyperparams(), ())
 
 
 def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:

@@ -303,14 +303,14 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:
-    """Fill in the numbers that depend on the actions, for which the environment is built.
+    """Fill in the numbers that depend on the environment, which is built for that the environment is built.
 
     Args:
       options: with a complete `Config` and `Hyperparams`.
     """
     given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
     declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
-    if not any("by_actions" in one.metadata for one in declared):
+    if not any("by_environment" in one.metadata for one in declared):
         return options
     agent: Any = agent_of(options, make_env(options.env))
     return replace(options, config=agent.config, hyper=agent.hyper)

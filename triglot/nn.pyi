@@ -1,6 +1,7 @@
 from .core.network import Network, Variables
 from .core.networks.action_values import implicit_quantile_network, q_network
 from .core.networks.actor_critic import (
+    CriticConfig,
     actor_critic,
     check_parts,
     continuous_actor_critic,
@@ -44,7 +45,7 @@ from .core.networks.unroll import apply_step, carries, outputs_and_carries, unro
 
 __all__ = [
     # Descriptions
-    "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "RecurrentCell",
+    "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "CriticConfig", "RecurrentCell",
     "CELLS", "NORMALIZATIONS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads",
     "policy_heads",
     "actor_critic", "soft_actor_critic", "continuous_actor_critic", "q_network",

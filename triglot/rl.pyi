@@ -31,6 +31,7 @@ from .core.families.actor_critic import (
     ActorCriticConfig,
     ActorCriticHyperparams,
     ActorCriticState,
+    TargetFreeHyperparams,
     joined,
 )
 from .core.families.auxiliary import AuxiliaryLoss
@@ -55,7 +56,7 @@ from .core.hyper import (
     as_float32,
     below,
     between,
-    by_actions,
+    by_environment,
     check_divides,
     finite,
     one_of,
@@ -71,7 +72,9 @@ from .core.rl.cuts import truncated_or_cut, truncations
 from .core.rl.distributional import (
     categorical_mean,
     categorical_target,
+    ensemble_quantile_losses,
     huber_quantile_losses,
+    lowest_quantiles,
     tau_midpoints,
 )
 from .core.rl.distributions import (
@@ -179,13 +182,13 @@ __all__ = [
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
+    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "by_actions", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule",
+    "part_of", "by_environment", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule",
     "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
@@ -202,6 +205,7 @@ __all__ = [
     "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
     "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",
     "categorical_target", "tau_midpoints", "huber_quantile_losses",
+    "ensemble_quantile_losses", "lowest_quantiles",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "is_multiple", "truncated_or_cut", "truncations",

@@ -27,7 +27,7 @@ from ...core.networks.inputs import (
     joined,
     pool_padding,
 )
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from ..objects import BATCH_AXIS
 from .initializers import kernel_initializer
 
@@ -166,6 +166,7 @@ class TorsoAndHeads(eqx.Module):
         features, carry = concatenated(flat), None
         for index in range(spec.num_convolutions, len(self.torso)):
             features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features = dropped(features, spec, noise, f"torso_{index}")
             features, moved = self._activated(features, index, moved)
         if isinstance(self.cell, eqx.nn.LSTMCell):
             features, cell = self.cell(features, (more["hidden"], more["cell"]))

@@ -19,7 +19,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from .lifting import activated, values_of
 
 
@@ -65,7 +65,7 @@ class _Layers:
     Attributes:
       spec: the network.
       is_training: whether batch normalization takes the batch's statistics.
-      noise: of noisy layers.
+      noise: of noisy layers, or the masks of dropout.
     """
 
     spec: NetworkSpec
@@ -86,6 +86,7 @@ class _Layers:
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}")
+            features = dropped(features, self.spec, self.noise, f"torso_{index}")
             features = self._activated(features, index)
         return features
 

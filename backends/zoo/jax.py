@@ -19,7 +19,7 @@ from ...core.networks.architecture import (
     RecurrentCell,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from ...core.types import Key
 from ..calling import example_arguments
 from ..cells import LSTM, LSTM_GATES, RESET_AFTER
@@ -148,6 +148,7 @@ class _Layers:
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
+            features = dropped(features, self.spec, noise, f"torso_{index}")
             features = self._activated(features, index)
         return features
 

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 
 from ...core.network import Network, Statistics, Variables
 from ...core.networks.architecture import Head, Layers, NetworkSpec
-from ...core.networks.noise import draw_noise
+from ...core.networks.noise import draw_masks, draw_noise
 from ...core.specs import Box, Dict
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
 
 
 def inputs_of(spec: NetworkSpec) -> Inputs:
-    """List what the module of a zoo reads: the observations, then the noise of noisy layers."""
-    sizes = spec.noise_sizes
+    """List what the module of a zoo reads: the observations, then the noise or the masks."""
+    sizes = spec.drawn_sizes
     if not sizes:
         return spec.obs_spec
     return (*spec.inputs, Dict({name: Box((size,)) for name, size in sizes.items()}))
@@ -64,26 +64,29 @@ def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module
     example = jax.eval_shape(network.init, jax.random.key(0)).state
     if jax.tree.leaves(example):
         network = _with_named_statistics(network, example)
-    return network if spec.noise is None else _with_noise(network, spec)
+    return _with_draws(network, spec) if spec.drawn_sizes else network
 
 
-def _with_noise(network: Network, spec: NetworkSpec) -> Network:
-    """Draw the noise of noisy layers from the key of each call; without a key there is none.
+def _with_draws(network: Network, spec: NetworkSpec) -> Network:
+    """Draw noise, or masks of dropout, from the key of each call; without a key there is none.
 
-    All examples of a batch read the same noise.
+    All examples of a batch read the same noise, and masks of their own.
     """
-    sizes = spec.noise_sizes
+    sizes = spec.drawn_sizes
 
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         if key is None:
-            noise = {name: jnp.zeros((batch, size)) for name, size in sizes.items()}
+            unchanged = jnp.ones if spec.dropout else jnp.zeros
+            drawn = {name: unchanged((batch, size)) for name, size in sizes.items()}
+        elif spec.dropout:
+            drawn = draw_masks(sizes, spec.dropout, batch, key)
         else:
-            drawn = draw_noise(sizes, key)
-            noise = {n: jnp.broadcast_to(one, (batch, one.size)) for n, one in drawn.items()}
-        return network.apply(variables, (*arguments(inputs), noise), train=train)
+            rows = draw_noise(sizes, key)
+            drawn = {n: jnp.broadcast_to(one, (batch, one.size)) for n, one in rows.items()}
+        return network.apply(variables, (*arguments(inputs), drawn), train=train)
 
     return replace(network, apply=apply)
 

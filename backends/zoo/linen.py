@@ -19,7 +19,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from .initializers import kernel_initializer
 from .lifting import activated, values_of
 
@@ -75,6 +75,7 @@ class TorsoAndHeads(nn.Module):
         features = concatenated(flat)
         for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
+            features = dropped(features, self.spec, noise, f"torso_{index}")
             features = self._activated(features, index, train)
         return features
 

@@ -19,7 +19,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from .initializers import kernel_initializer
 from .lifting import activated
 
@@ -85,6 +85,7 @@ class TorsoAndHeads(nnx.Module):
         features = concatenated(flat)
         for index in range(spec.num_convolutions, len(self.torso)):
             features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features = dropped(features, spec, noise, f"torso_{index}")
             features = self._activated(features, index)
         if self.cell is None:
             return self._heads(features, noise)

@@ -22,7 +22,7 @@ from ...core.networks.architecture import (
     Table,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, pool_padding
-from ...core.networks.noise import of_layer, sigma_start
+from ...core.networks.noise import dropped, of_layer, sigma_start
 from ...core.specs import scaled_bytes
 from .lifting import activated, values_of
 
@@ -141,6 +141,7 @@ class TorsoAndHeads(nn.Module):
         features = flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
         for index, _ in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._apply_dense(f"torso_{index}", features, noise)
+            features = dropped(features, self.spec, noise, f"torso_{index}")
             features = self._activated(features, index)
         return features
 

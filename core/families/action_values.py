@@ -8,7 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..hyper import Number, between, only_for, positive, replaced_by, unit_interval
+from ..hyper import (
+    Number,
+    between,
+    by_environment,
+    one_of,
+    only_for,
+    positive,
+    replaced_by,
+    unit_interval,
+)
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
@@ -64,15 +73,24 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """Static configuration of an agent that learns action values from replay.
 
     Attributes:
+      buffer_size: environment steps kept for replay, rounded up to whole rollouts. None: 100,000
+        where observations have images, else 10,000.
+      learning_starts: environment steps before the first gradient step. None: 20,000 where
+        observations have images, else 10,000.
       double: let the online network choose the action that the target network evaluates.
       dueling: sum a value and advantages in the network's head.
       hidden_sizes: units of the hidden layers; None: 120 84, and those of the `torso` for images.
+      normalization: of the outputs of each layer of the torso before the activation: `layer` or
+        `none`.
     """
 
     num_envs: int = 10
+    buffer_size: int = by_environment(10_000, images=100_000)
+    learning_starts: int = by_environment(10_000, images=20_000)
     double: bool = False
     dueling: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
+    normalization: str = only_for("networks", one_of("none", "layer"))
 
     # Without annotation, so that it is no field.
     vector_sizes = (120, 84)

@@ -10,7 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from ..agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
-from ..hyper import Number, as_float32, check_divides, only_for, unit_interval
+from ..errors import TriglotError
+from ..hyper import (
+    Number,
+    as_float32,
+    between,
+    check_divides,
+    only_for,
+    positive,
+    unit_interval,
+)
 from ..learner import LearnerState, Loss
 from ..network import Network, Variables
 from ..networks.actor_critic import check_parts
@@ -29,8 +38,10 @@ from ..rl.distributions import (
     weighted_actions,
 )
 from ..rl.learning import replay_and_learn
+from ..rl.losses import ensemble_loss
 from ..rl.normalize import RunningStats, normalized, require_normalizable
-from ..rl.replay import Replay, ReplayConfig, ReplayState, Sample
+from ..rl.priorities import importance_weights
+from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Box, Discrete, Spec
 from ..types import Metrics, PyTree, pytree_dataclass
@@ -40,31 +51,50 @@ LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
 @pytree_dataclass
-class ActorCriticHyperparams:
-    """Hyperparameters that every off-policy actor-critic has.
+class TargetFreeHyperparams:
+    """Hyperparameters that every off-policy actor-critic has, also without target networks.
 
     Attributes:
       learning_rate: of the actor.
       critic_learning_rate: of all critics.
       discount: of future rewards, within [0, 1].
-      tau: weight of the online parameters in each update of their targets'.
+      max_grad_norm: clip threshold of each network's global gradient norm; None: no clipping.
+      priority_exponent: of the critics' average error, in a step's priority; 0 samples uniformly.
+      importance_sampling_exponent: of the weights that correct the critics' loss for priorities,
+        within [0, 1].
+      priority_eps: added to the absolute error, so that every step can be sampled.
     """
 
     learning_rate: Number = 3e-4
     critic_learning_rate: Number = 1e-3
     discount: Number = unit_interval(0.99)
-    tau: Number = unit_interval(0.005)
+    max_grad_norm: Number | None = between(None, 0.0)
+    priority_exponent: Number = only_for("prioritized", 0.6)
+    importance_sampling_exponent: Number = only_for("prioritized", unit_interval(0.4))
+    priority_eps: Number = only_for("prioritized", positive(1e-6))
 
     # Without annotations, so that only an algorithm that has the option makes it a field.
     target_update_period = None
     target_entropy_ratio = 0.98
 
 
+@pytree_dataclass
+class ActorCriticHyperparams(TargetFreeHyperparams):
+    """Hyperparameters that every off-policy actor-critic with target networks has.
+
+    Attributes:
+      tau: weight of the online parameters in each update of their targets'.
+    """
+
+    tau: Number = unit_interval(0.005)
+
+
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig(ConvolutionConfig, ReplayConfig):
+class ActorCriticConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """Static configuration that every off-policy actor-critic has.
 
     Attributes:
+      n_step: steps in one sample, whose rewards are summed; the critics bootstrap after the last.
       learning_starts: environment steps, with random actions, before the first gradient step.
       normalize_obs: normalize observations by their running mean and variance.
       hidden_sizes: units of the hidden layers, of the actor and of each critic.
@@ -108,10 +138,14 @@ class ActorCriticState:
 
 @pytree_dataclass
 class ActorCriticBatch:
-    """Samples `[B, ...]`, and the state from before the step, whose other parts a loss reads."""
+    """Samples `[B, ...]`, and the state from before the step, whose other parts a loss reads.
+
+    `weight` is that of each sample in the critics' loss, float32 `[B]`; None for 1.
+    """
 
     sample: Sample
     state: ActorCriticState
+    weight: jax.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,8 @@ class ActorCritic(AgentBase, ABC):
     """Act at random, then by the actor; learn from replay, part by part, with target networks.
 
     After each rollout: add it to the replay; then, from `learning_starts` on, call `learn` on
-    samples until the critics have taken `num_gradient_steps` steps.
+    samples until the critics have taken `num_gradient_steps` steps. With `prioritized`, the steps
+    of a sample get the priority of the `td_errors` that the critics' loss returns.
 
     An algorithm has `networks`, `learn` and the losses that it steps on; its `Config` and
     `Hyperparams` are subclasses of `ActorCriticConfig` and `ActorCriticHyperparams`. A network is
@@ -225,6 +260,27 @@ class ActorCritic(AgentBase, ABC):
         index = jnp.broadcast_to(action[None, :, None], (*q.shape[:2], 1))
         return jnp.take_along_axis(q, index, axis=-1)[..., 0], state
 
+    def regress(
+        self, q: jax.Array, target: jax.Array, batch: ActorCriticBatch
+    ) -> tuple[jax.Array, Metrics]:
+        """Compute the critics' loss, and their metrics.
+
+        L = sum_i mean(0.5 * w * (q_i - target)^2), with the weights w of the batch.
+
+        Args:
+          q: `[M, B]`, of `M` critics.
+          target: `[B]`, without gradient.
+          batch: of these samples.
+
+        Returns:
+          The loss, `[]`; the average value `q`, and with priorities the average absolute errors of
+          the critics as `td_errors`, `[B]`.
+        """
+        metrics = {"q": q.mean()}
+        if batch.weight is not None:
+            metrics["td_errors"] = jnp.abs(target[None] - q).mean(axis=0)
+        return ensemble_loss(q, target, batch.weight), metrics
+
     def unit_action(self, actor: Variables, obs: PyTree, **how: Any) -> tuple[jax.Array, PyTree]:
         """Apply a deterministic actor to normalized observations: actions `[B, n]` by a tanh."""
         heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
@@ -318,27 +374,48 @@ class ActorCritic(AgentBase, ABC):
           state: the agent's.
           sample: `[B, ...]`.
           key: a typed key.
-          losses: `part=loss(variables, ActorCriticBatch, key) -> (scalar, (metrics, new_state))`.
+          losses: `part=loss(variables, ActorCriticBatch, key) -> (scalar, (metrics, new_state))`;
+            with `prioritized`, the metrics of `critic` have `td_errors`, `[B]`, at least 0.
 
         Returns:
           The next state; the losses' metrics, each loss as `{part}_loss`, their sum `loss`, and the
           `grad_norm` of all gradients together.
         """
-        total, squared_norm, metrics = jnp.zeros(()), jnp.zeros(()), {}
+        total, squared_norm, metrics, weight = jnp.zeros(()), jnp.zeros(()), {}, None
+        if self.config.prioritized:
+            exponent = state.hyper.importance_sampling_exponent
+            weight = importance_weights(sample.probability, exponent)
         keys = jax.random.split(key, len(losses))
         for (part, loss), own_key in zip(losses.items(), keys, strict=True):
             learner, found = self.learner_of(part).step(
                 state.learners[part],
                 loss,
-                ActorCriticBatch(sample=sample, state=state),
+                ActorCriticBatch(sample=sample, state=state, weight=weight),
                 own_key,
                 self._with_rate(part, state.hyper),
             )
             state = replace(state, learners={**state.learners, part: learner})
             value, norm = found.pop("loss"), found.pop("grad_norm")
+            if part == "critic" and self.config.prioritized:
+                state, found = self._with_priorities(state, sample, found)
             metrics |= {f"{part}_loss": value, **found}
             total, squared_norm = total + value, squared_norm + norm**2
         return state, {**metrics, "loss": total, "grad_norm": jnp.sqrt(squared_norm)}
+
+    def _with_priorities(
+        self, state: ActorCriticState, sample: Sample, metrics: Metrics
+    ) -> tuple[ActorCriticState, Metrics]:
+        """Set the priorities of a sample by its `td_errors`, whose average `td_error` is kept."""
+        if "td_errors" not in metrics:
+            raise TriglotError(
+                f"{type(self).__name__}'s critic loss returns no td_errors, from which priorities "
+                "follow: return the metrics of self.regress, or leave out prioritized."
+            )
+        errors, hyper = metrics["td_errors"], state.hyper
+        priority = (errors + hyper.priority_eps) ** hyper.priority_exponent
+        replay = self.replay.update_priorities(state.replay, sample.slot, priority)
+        kept = {name: value for name, value in metrics.items() if name != "td_errors"}
+        return replace(state, replay=replay), {**kept, "td_error": errors.mean()}
 
     def move_targets(self, state: ActorCriticState) -> ActorCriticState:
         """Average the online parameters into the targets', with the weight `tau`.

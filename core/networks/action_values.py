@@ -35,7 +35,8 @@ def q_network(
     Args:
       obs_spec: one observation.
       action_spec: one action, which must be discrete.
-      config: has `hidden_sizes`, `vector_sizes`, `dueling` and the options of `ConvolutionConfig`.
+      config: has `hidden_sizes`, `vector_sizes`, `dueling`, `normalization` and the options of
+        `ConvolutionConfig`.
       algorithm: its name, for messages.
       head: the name of the head.
       atoms: of the head, for distributions.
@@ -47,7 +48,8 @@ def q_network(
     torso = dense_torso(obs_spec, config)
     size = num_actions(action_spec, algorithm=algorithm)
     values = Head(size=size, scale=1.0, dueling=config.dueling, atoms=atoms)
-    return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),), noise=noise)}
+    spec = NetworkSpec(obs_spec, torso, ((head, values),), noise=noise)
+    return {"q_network": spec.normalized(config.normalization)}
 
 
 def implicit_quantile_network(
@@ -58,8 +60,8 @@ def implicit_quantile_network(
     Args:
       obs_spec: one observation.
       action_spec: one action, which must be discrete.
-      config: has `hidden_sizes`, `vector_sizes`, `num_cosines`, `dueling` and the options of
-        `ConvolutionConfig`.
+      config: has `hidden_sizes`, `vector_sizes`, `num_cosines`, `dueling`, `normalization`, which
+        is that of all layers of psi but the last, and the options of `ConvolutionConfig`.
       algorithm: its name, for messages.
 
     Returns:
@@ -78,8 +80,9 @@ def implicit_quantile_network(
     actions = num_actions(action_spec, algorithm=algorithm)
     quantiles = Head(size=actions, scale=1.0, dueling=config.dueling)
     cosines, product = Box((config.num_cosines,), low=-1.0, high=1.0), Box((size,), low=0.0)
+    psi = NetworkSpec(obs_spec, torso, (("obs_features", features),))
     return {
-        "obs_features": NetworkSpec(obs_spec, torso, (("obs_features", features),)),
+        "obs_features": psi.normalized(config.normalization),
         "tau_features": NetworkSpec(cosines, linear, (("tau_features", features),)),
         "quantiles": NetworkSpec(product, linear, (("quantiles", quantiles),)),
     }

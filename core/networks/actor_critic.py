@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..hyper import between, one_of, only_for
 from ..network import Network
 from ..specs import Box, Discrete, Spec
 from .architecture import (
@@ -11,6 +13,7 @@ from .architecture import (
     Head,
     NetworkSpec,
     RecurrentCell,
+    Table,
     Torso,
     default_torso,
     policy_head,
@@ -22,6 +25,27 @@ from .heads import check_heads, policy_heads, require_parts, require_single_step
 from .inputs import images
 
 TWIN = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig:
+    """Options of an off-policy actor-critic's critics.
+
+    Attributes:
+      critic_normalization: of the outputs of each of their layers before the activation: `layer` or
+        `none`.
+      critic_dropout: probability with which each of these outputs is 0, before the normalization,
+        wherever a loss applies critics or their targets.
+    """
+
+    critic_normalization: str = only_for("networks", one_of("none", "layer"))
+    critic_dropout: float = only_for("networks", between(0.0, 0.0, 0.9))
+
+    def apply(self, critic: NetworkSpec) -> NetworkSpec:
+        """Describe critics with these options; a table has no layers, and stays as it is."""
+        if isinstance(critic.torso, Table):
+            return critic
+        return replace(critic.normalized(self.critic_normalization), dropout=self.critic_dropout)
 
 
 def actor_critic(
@@ -60,16 +84,18 @@ def soft_actor_critic(
     Args:
       obs_spec: one observation; images are read by convolutions.
       unit: actions as `core.rl.distributions.unit_actions` describes them.
-      config: has `hidden_sizes` and `initial_temperature`, and is a `ConvolutionConfig`.
+      config: has `hidden_sizes` and `initial_temperature`, is a `ConvolutionConfig`, and may be a
+        `CriticConfig`.
       num_critics: members of the ensemble.
     """
     temperature = scalar(math.log(config.initial_temperature), "log")
     if isinstance(unit, Discrete):
         torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
         logits, q = ("logits", policy_head(unit.num_values)), ("q", q_head(unit.num_values))
+        critic = NetworkSpec(obs_spec, torso, (q,), ensemble_size=num_critics)
         return {
             "actor": NetworkSpec(obs_spec, torso, (logits,)),
-            "critic": NetworkSpec(obs_spec, torso, (q,), ensemble_size=num_critics),
+            "critic": _critic_config(config).apply(critic),
             "temperature": temperature,
         }
     return {
@@ -86,7 +112,7 @@ def continuous_actor_critic(
     Args:
       obs_spec: one observation; images are read by convolutions.
       unit: actions within [-1, 1], as `core.rl.distributions.unit_box` describes them.
-      config: a `ConvolutionConfig` with `hidden_sizes`.
+      config: a `ConvolutionConfig` with `hidden_sizes`; it may be a `CriticConfig`.
       heads: of the actor, of one number for each action dimension.
       num_critics: members of the ensemble.
     """
@@ -95,10 +121,15 @@ def continuous_actor_critic(
     if images(obs_spec):
         torso = default_torso(obs_spec, hidden_sizes, config, activation="relu")
     head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
+    critic = NetworkSpec((obs_spec, unit), torso, q, ensemble_size=num_critics)
     return {
         "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),
-        "critic": NetworkSpec((obs_spec, unit), torso, q, ensemble_size=num_critics),
+        "critic": _critic_config(config).apply(critic),
     }
+
+
+def _critic_config(config: Any) -> CriticConfig:
+    return config if isinstance(config, CriticConfig) else CriticConfig()
 
 
 def check_parts(

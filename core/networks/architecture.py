@@ -246,6 +246,8 @@ class NetworkSpec:
       noise: if given, all dense layers are noisy (`core.networks.noise`), and this is their noise
         at the start, such as 0.5.
       lecun_normal: draw kernels as Flax does, from a truncated normal of variance 1 / inputs.
+      dropout: probability with which each output of a dense layer of the torso is 0 in a call with
+        a key, before its normalization (`core.networks.noise`).
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -255,6 +257,7 @@ class NetworkSpec:
     ensemble_size: int = 1
     noise: float | None = None
     lecun_normal: bool = False
+    dropout: float = 0.0
 
     def check(self) -> None:
         """Reject a torso that cannot read such observations; called when the network is built.
@@ -273,6 +276,13 @@ class NetworkSpec:
             raise TriglotError(
                 "noisy layers are dense ones of a network without a recurrent cell: use an MLP or "
                 "a CNN."
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise TriglotError(f"dropout must be at least 0 and below 1, got {self.dropout}.")
+        if self.dropout and (isinstance(torso, Table) or self.cell or self.noise is not None):
+            raise TriglotError(
+                "dropout is for the dense layers of a network without a recurrent cell and without "
+                "noisy layers: use an MLP or a CNN."
             )
         if isinstance(torso, MLP | CNN):
             for size in (*torso.channels, *torso.hidden_sizes):
@@ -404,12 +414,12 @@ class NetworkSpec:
         return found if self.cell is None else (found, carry)
 
     def split(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        """Separate a module's observations from what follows: a carry, the noise, or nothing."""
+        """Separate the observations from what follows: a carry, noise or masks, or nothing."""
         if self.cell is not None:
             obs, carry = arguments
             return obs if isinstance(obs, tuple) else (obs,), carry
         count = len(self.inputs)
-        return arguments[:count], arguments[count] if self.noise is not None else {}
+        return arguments[:count], arguments[count] if self.drawn_sizes else {}
 
     def parts(
         self, observations: tuple[Any, ...], joined: Callable[..., Any] = joined
@@ -481,6 +491,17 @@ class NetworkSpec:
             elif head.state_independent is None:
                 sizes[f"head_{name}"] = size + (head.size or 1)
         return sizes
+
+    @property
+    def drawn_sizes(self) -> dict[str, int]:
+        """The sizes of the noise or of the masks that are drawn in each call, by layer."""
+        if not self.dropout:
+            return self.noise_sizes
+        indices = range(
+            self.num_convolutions, self.num_convolutions + len(self.layers.hidden_sizes)
+        )
+        widths = zip(indices, self.layers.hidden_sizes, strict=True)
+        return {f"torso_{index}": width for index, width in widths}
 
     @property
     def num_rows(self) -> int:

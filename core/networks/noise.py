@@ -1,4 +1,4 @@
-"""The noise of noisy dense layers, an input of the network: the same numbers in every library.
+"""What a network draws in each call, and reads as an input: the same numbers in every library.
 
 A noisy layer (Fortunato et al. 2018, https://arxiv.org/abs/1706.10295, equations 9 to 11, with
 factorised Gaussian noise) of inputs x is
@@ -8,9 +8,15 @@ factorised Gaussian noise) of inputs x is
 
 which is mu(x) + f(e_out) * sigma(f(e_in) * x) of two plain dense layers `mu` and `sigma`, the
 library's own. Without noise only `mu` remains.
+
+Dropout (Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html) multiplies the
+outputs of a dense layer by a mask for each example, whose entries are 0 with the probability p and
+1 / (1 - p) otherwise.
 """
 
+import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +32,21 @@ def draw_noise(sizes: Mapping[str, int], key: Key) -> dict[str, jax.Array]:
     for name, size in sorted(sizes.items()):
         noise[name], start = drawn[start : start + size], start + size
     return noise
+
+
+def draw_masks(
+    sizes: Mapping[str, int], dropout: float, batch: int, key: Key
+) -> dict[str, jax.Array]:
+    """Draw the masks of all layers with dropout, float32 `[B, size]` each."""
+    kept = jax.random.bernoulli(key, 1.0 - dropout, (batch, sum(sizes.values())))
+    scaled = jnp.where(kept, jnp.float32(1.0 / (1.0 - dropout)), jnp.float32(0.0))
+    ends = list(itertools.accumulate(sizes[name] for name in sorted(sizes)))
+    return dict(zip(sorted(sizes), jnp.split(scaled, ends[:-1], axis=1), strict=True))
+
+
+def dropped(features: Any, spec: Any, drawn: Mapping[str, Any], name: str) -> Any:
+    """Apply a layer's dropout to its outputs, arrays of any library."""
+    return features * drawn[name] if spec.dropout else features
 
 
 def of_layer(noise: Mapping[str, jax.Array], name: str, num_in: int) -> tuple[jax.Array, jax.Array]:

@@ -100,3 +100,44 @@ def huber_quantile_losses(
     own, after = quantiles / threshold, next_quantiles / threshold
     data = sample.action, sample.reward / threshold, sample.discount
     return threshold**2 * jnp.asarray(regress(own, tau, *data, next_q[:, None], after))
+
+
+def lowest_quantiles(quantiles: Float[Array, "N B M"], num_dropped: int) -> Float[Array, "B kept"]:
+    """Join the quantiles of an ensemble, without the highest ones.
+
+    Args:
+      quantiles: of `N` members.
+      num_dropped: how many are left out for each member, below `M`.
+
+    Returns:
+      The `N * (M - num_dropped)` lowest ones, in increasing order, float `[B, N * (M - d)]`.
+
+    Source: Kuznetsov et al. 2020, section 3, https://arxiv.org/abs/2005.04269.
+    """
+    num_members, batch_size, count = quantiles.shape
+    joined = jnp.moveaxis(quantiles, 0, 1).reshape((batch_size, num_members * count))
+    return jnp.sort(joined, axis=-1)[:, : num_members * (count - num_dropped)]
+
+
+def ensemble_quantile_losses(
+    quantiles: Float[Array, "N B M"], target: Float[Array, "B K"], threshold: Number
+) -> Float[Array, "N B"]:
+    """Compute E_{i, m}[|tau_m - 1{u < 0}| Huber(u) / threshold], u = target_i - quantiles_m.
+
+    The tau_m are midpoints, see `tau_midpoints`.
+
+    Args:
+      quantiles: of `N` members.
+      target: samples of the same distribution for all members.
+      threshold: error from which the loss is linear, above 0, float `[]`.
+
+    Source: Kuznetsov et al. 2020, section 3, https://arxiv.org/abs/2005.04269; Dabney et al. 2017,
+    equation 10, https://arxiv.org/abs/1710.10044, by `rlax.quantile_regression_loss`, which gets
+    errors divided by the threshold, as in `huber_quantile_losses`.
+    """
+    target = jax.lax.stop_gradient(target) / threshold
+    (tau,) = tau_midpoints(1, quantiles.shape[-1])
+    regress = functools.partial(rlax.quantile_regression_loss, huber_param=1.0)
+    of_batch = jax.vmap(regress, in_axes=(0, None, 0))
+    losses = jax.vmap(of_batch, in_axes=(0, None, None))(quantiles / threshold, tau, target)
+    return threshold * jnp.asarray(losses) / quantiles.shape[-1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -55,10 +56,22 @@ def replay_and_learn(
             sample = replace(sample, action_mask=None, next_action_mask=None)
         if num_batches is not None:
             shape = num_batches, config.batch_size
-            sample = jax.tree.map(lambda leaf: leaf.reshape(shape + leaf.shape[1:]), sample)
+            sample = jax.tree.map(partial(_divided, shape, replay.prioritized), sample)
         return step(state, sample, keys[1])
 
     ready = added.size >= config.learning_starts
     keys = jax.random.split(key, (config.num_gradient_steps // (num_batches or 1), 2))
     after, metrics = steps_if_ready(ready, sample_and_step, replace(before, replay=added), keys)
     return after, {**metrics, "replay_size": after.replay.size.astype(jnp.float32)}
+
+
+def _divided(shape: tuple[int, int], interleaved: bool, leaf: jax.Array) -> jax.Array:
+    """Divide `[D * B, ...]` into `D` batches `[D, B, ...]`.
+
+    Samples by priority are sorted by slot: each batch takes every `D`-th one, so that it is of the
+    whole replay.
+    """
+    num_batches, size = shape
+    if not interleaved:
+        return leaf.reshape((num_batches, size, *leaf.shape[1:]))
+    return leaf.reshape((size, num_batches, *leaf.shape[1:])).swapaxes(0, 1)

@@ -204,16 +204,20 @@ def clipped_value_loss(
     return 0.5 * jnp.mean(jnp.maximum((value - target) ** 2, (clipped - target) ** 2))
 
 
-def ensemble_loss(q: Float[Array, "M B"], target: Float[Array, " B"]) -> Float[Array, ""]:
+def ensemble_loss(
+    q: Float[Array, "M B"], target: Float[Array, " B"], weight: Float[Array, " B"] | None = None
+) -> Float[Array, ""]:
     """Average half the squared errors over samples, and sum them over the members of an ensemble.
 
-    L = sum_i mean(0.5 * (q_i - target)^2)
+    L = sum_i mean(0.5 * w * (q_i - target)^2)
 
     Args:
       q: float `[M, B]`, of `M` critics.
       target: float `[B]`, the same for all.
+      weight: of the samples, float `[B]`; None for 1.
     """
-    return jnp.mean(jax.vmap(lambda own: rlax.l2_loss(own, target))(q), axis=1).sum()
+    losses = jax.vmap(lambda own: rlax.l2_loss(own, target))(q)
+    return jnp.mean(losses if weight is None else losses * weight[None], axis=1).sum()
 
 
 def explained_variance(

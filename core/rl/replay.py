@@ -47,6 +47,8 @@ class ReplayConfig(AgentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if None in (self.buffer_size, self.learning_starts):  # checked when the agent is made
+            return
         owner = type(self).__name__.removesuffix("Config")
         check_count(f"{owner}'s buffer_size, rounded up to whole rollouts,", self.capacity)
         self._check_learning_starts(owner)

@@ -19,6 +19,7 @@ from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
 ONLINE = [[1.0, 2.0], [4.0, 3.0], [0.0, 0.0]]
+KEY = jax.random.key(0)
 TARGET = [[0.0, 0.0], [5.0, 10.0], [6.0, 2.0]]
 
 
@@ -29,6 +30,10 @@ def variables(table: list[list[float]]) -> Variables:
 def agent(**options: Any) -> DQN:
     config = DQNConfig(batch_size=2, learning_starts=64, **options)
     return DQN(build("table", DQN.networks(OBS, ACTIONS, config)), OBS, ACTIONS, config)
+
+
+def make_with(**hyper: float) -> DQN:
+    return replace(agent(huber=True), hyper=DQNHyperparams(**hyper))
 
 
 def sample(**fields: Any) -> Sample:
@@ -95,6 +100,31 @@ def test_importance_weights_are_at_most_one() -> None:
     weights = importance_weights(jnp.array([0.04, 0.01, 0.25]), 0.5)
     np.testing.assert_allclose(weights, [0.5, 1.0, 0.2], rtol=1e-6)
     np.testing.assert_allclose(importance_weights(jnp.array([0.04, 0.01]), 0.0), [1.0, 1.0])
+
+
+def test_hubers_loss_is_linear_beyond_the_threshold() -> None:
+    # The errors are 5 and 0.5: beyond 1, 5 - 0.5; below it, 0.5^2 / 2. Beyond 2, 2 * (5 - 1).
+    given = sample(reward=jnp.array([1.0, 2.5]))
+    total, metrics = loss(given, [1.0, 1.0], huber=True)
+    np.testing.assert_allclose(metrics["td_errors"], [5.0, 0.5])
+    np.testing.assert_allclose(total, (4.5 + 0.125) / 2)
+    total, _ = loss(given, [0.5, 1.0], {"huber_threshold": 2.0}, huber=True)
+    np.testing.assert_allclose(total, (0.5 * 8.0 + 0.125) / 2)
+
+
+def test_hubers_loss_clips_the_error() -> None:
+    """As Mnih et al. 2015 do: the gradient is minus the error within [-1, 1], over the batch."""
+    given = batch(sample(reward=jnp.array([1.0, 2.5])), [1.0, 1.0])
+    own = agent(huber=True)
+    grads = jax.grad(
+        lambda params: own.loss(replace(variables(ONLINE), params=params), given, KEY)[0]
+    )(variables(ONLINE).params)
+    np.testing.assert_allclose(grads["q_network"]["q"][0], [-1.0 / 2, -0.5 / 2])
+
+
+def test_the_threshold_is_above_zero() -> None:
+    with pytest.raises(TriglotError, match="huber_threshold must be finite and above 0"):
+        make_with(huber_threshold=0.0)
 
 
 SOFT = {"munchausen_temperature": 1.0, "munchausen_coef": 0.9, "munchausen_min": -1.0}

@@ -115,7 +115,7 @@ def test_what_is_seen_often_is_predicted() -> None:
 
 
 ENVS = {"q_learning": "gridworld:3x3", "dyna_q": "gridworld:3x3", "monte_carlo": "gridworld:3x3"}
-CONTINUOUS = ("ddpg", "td3", "crossq", "redq", "mpo")
+CONTINUOUS = ("ddpg", "td3", "crossq", "tqc", "redq", "mpo")
 EXTENDED = [
     *(f"{name}+rnd" for name in ALGORITHMS if name != "alphazero"),
     "ppo+counts", "dqn+counts", "q_learning+counts", "sac+rnd+counts",

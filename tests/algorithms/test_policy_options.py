@@ -230,7 +230,7 @@ def test_presets_of_continuous_actions_name_all_that_depends_on_them() -> None:
         one.name
         for owner in (PPO.Config, PPO.Hyperparams)
         for one in fields(owner)
-        if "by_actions" in one.metadata
+        if "by_environment" in one.metadata
     ]
     continuous = ("brax:", "playground:", "gymnax:Pendulum", "gymnasium:H", "gymnasium:W")
     found = [one for one in presets() if one.algorithm == "ppo" and one.env.startswith(continuous)]

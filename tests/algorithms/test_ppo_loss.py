@@ -38,7 +38,7 @@ def loss(config: dict[str, bool], hyper: PPOHyperparams) -> tuple[float, dict[st
         target=jnp.array([2.0, 1.0]),
     )
     variables = Variables(params=params, state={"actor": (), "critic": ()})
-    hyper = made.for_actions(hyper)
+    hyper = made.for_environment(hyper)
     value, (metrics, _) = made.loss(variables, batch, jax.random.key(0), hyper)
     return float(value), metrics
 

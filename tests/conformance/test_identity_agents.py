@@ -14,6 +14,9 @@ from tests.conformance.test_identity import compare
 from triglot.registry.algorithms import find_algorithm
 
 EVERY_OPTION = {"prioritized": True, "n_step": 3, "double": True, "dueling": True}
+EVERY_OPTION |= {"normalization": "layer"}
+CRITICS = {"prioritized": True, "n_step": 3}
+CRITICS |= {"critic_normalization": "layer", "critic_dropout": 0.1}
 LONG: dict[str, Any] = {
     "dqn": {"learning_starts": 120, "buffer_size": 200, "batch_size": 64},
     "sac": {"learning_starts": 64, "buffer_size": 256, "batch_size": 64},
@@ -46,6 +49,7 @@ QUICK = [
     )
     for index, (name, case) in enumerate(CASES.items())
 ]
+QUICK.append(pytest.param(("nnx", "equinox"), task("sac", **CRITICS), 20, id="sac-droq"))
 SLOW = [
     *(
         pytest.param(case.backends(), task(name), case.num_updates, id=f"{name}-all")
@@ -69,6 +73,11 @@ SLOW = [
     pytest.param(LIBRARIES, task("dqn", munchausen=True), 100, id="munchausen"),
     # All but Equinox, whose batch normalization computes another variance.
     pytest.param(LIBRARIES[:3], task("crossq"), 100, id="crossq-flax-haiku"),
+    *(
+        pytest.param(LIBRARIES, task(name, **CRITICS), 60, id=f"{name}-options")
+        for name in ("ddpg", "td3", "sac", "redq", "tqc", "mpo")
+    ),
+    pytest.param(LIBRARIES, task("dqn", huber=True), 60, id="dqn-huber"),
     pytest.param(LIBRARIES, task("pqn", dueling=True), 40, id="pqn-dueling"),
     *(
         pytest.param(LIBRARIES, task(name, **EVERY_OPTION), 100, id=f"{name}-options")

@@ -67,7 +67,7 @@ def test_a_count_is_refused_or_an_int32(which: tuple[Any, str], number: Any) -> 
         assert len(str(error)) < 300
         return
     if number is None:
-        assert "by_actions" in config.__dataclass_fields__[name].metadata
+        assert "by_environment" in config.__dataclass_fields__[name].metadata
         return
     assert 1 <= getattr(config, name) < 2**31 and type(number) is int
 

@@ -13,7 +13,7 @@ from triglot.backends.libraries import LIBRARIES
 from triglot.cli import list as listing
 from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
-from triglot.core.hyper import for_actions
+from triglot.core.hyper import for_environment
 from triglot.core.specs import Box
 from triglot.envs.gridworld import GridWorld
 from triglot.registry.agents import make_agent
@@ -115,7 +115,7 @@ def test_an_agent_is_built_on_every_backend(backend: str, env: Environment) -> N
     agent = make_agent("ppo", env, backend=backend, config={"num_envs": 2})
     assert isinstance(agent, PPO)
     assert agent.network.backend == backend
-    assert (agent.num_envs, agent.hyper) == (2, for_actions(PPOHyperparams(), continuous=False))
+    assert (agent.num_envs, agent.hyper) == (2, for_environment(PPOHyperparams(), ()))
 
 
 def test_an_agent_takes_the_class_and_its_options(env: Environment) -> None:
