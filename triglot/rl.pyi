@@ -182,13 +182,15 @@ __all__ = [
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
+    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig",
+    "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "by_environment", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule",
+    "part_of", "by_environment", "replaced_by", "check_divides", "as_float32", "Schedule",
+    "schedule",
     "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
