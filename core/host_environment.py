@@ -122,7 +122,7 @@ class Transition(NamedTuple):
     next_action_mask: np.ndarray | None
 
 
-def row(batch: Arrays, index: int) -> Arrays:
+def row(batch: Arrays, index: Any) -> Arrays:
     """Copy what belongs to one environment of a batch, `[N, ...]`."""
     return jax.tree.map(lambda leaf: np.array(leaf[index]), batch)
 

@@ -14,7 +14,7 @@ from ...core.host_environment import HostInspectable, host_mask_size
 from ...core.specs import check_fits
 from ..members import check_hashable, check_members
 from ..purity import attempt
-from ..report import Checklist, Failed, NotApplicable, Report, describe_value
+from ..report import Checklist, Failed, NotApplicable, Report, describe_value, reject
 from ..trees import find_value_difference, flat
 from .case import spec_leaves
 from .host_case import NUM_ENVS, HostCase, Played, Raw, drawn
@@ -355,7 +355,7 @@ def _last_observation(case: HostCase) -> None:
                     )
 
 
-@CHECKS.check("no self-reset", needs=["finite"])
+@CHECKS.check("no self-reset", needs=["last observation"])
 def _no_self_reset(case: HostCase) -> None:
     """Does step return the last observation of an episode, without a reset?
 

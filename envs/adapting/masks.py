@@ -46,6 +46,8 @@ def find_form(env: Any, action_spec: Spec) -> str:
         _, info = env.reset(seed=0)
     except Exception:
         return ""  # it fails again where it is opened, with a message for that
+    if not isinstance(info, dict):
+        return ""
     if KEY in info:
         as_mask(info[KEY], size)
         return IN_INFO

@@ -71,9 +71,9 @@ class Walk(gymnasium.Env):
         if self.fault == "class state":
             place = np.float32(place + self.shared["offset"])
         if self.fault == "one buffer":
-            self.state[:] = place, self.time / 2
+            self.state[:] = place, min(self.time, 19) / 2
         else:
-            self.state = np.array([place, self.time / 2], np.float32)
+            self.state = np.array([place, min(self.time, 19) / 2], np.float32)
         terminated, truncated = bool(abs(place) > 2), self.time >= 20
         reward: Any = float(move)
         obs, info = self.observe(), self.info()
