@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.specs import Discrete
 from .differences import Difference
-from .play import MAX_CHANGED, Play, Step, Update, first_of, gradients
+from .play import MAX_CHANGED, Play, Step, Update, first_of, gradients, moved
 from .recorder import Application, Forbidden
 
 TOLERANCE = 1e-6  # relative to the largest number of a row, and at least absolute
@@ -21,11 +21,24 @@ UNKNOWN = (2**31, 0, 0)
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A difference: the update, the step in its rollout and the environment, and what differs."""
+    """A difference.
+
+    Attributes:
+      where: the update, the step in its rollout, and the environment.
+      array: what differs.
+      text: how.
+    """
 
     where: tuple[int, int, int]
     array: str
     text: str
+
+    @property
+    def effect(self) -> int:
+        """0 of what a network reads, 1 of what it returns, 2 of what is computed of that."""
+        if self.array.startswith(("inputs", "carry", "network")):
+            return 0
+        return 2 if self.array.startswith("stored") else 1
 
     def __str__(self) -> str:
         update, step, env = self.where
@@ -42,17 +55,19 @@ class Outcome:
       left_out: reasons by array.
       findings: differences.
       num_steps: environment steps played.
+      unfit: why nothing can be compared; "" if something can.
     """
 
     compared: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     num_steps: int = 0
+    unfit: str = ""
 
     @property
     def first(self) -> Finding | None:
-        """The difference at the earliest step."""
-        return min(self.findings, default=None)
+        """The difference at the earliest step, of those that are not the effect of others."""
+        return min(self.findings, key=lambda one: (one.effect, one), default=None)
 
     def __str__(self) -> str:
         rows = ", ".join(f"{name} ({count:,})" for name, count in self.compared.items())
@@ -166,6 +181,13 @@ class Comparison:
 
     def run(self) -> Outcome:
         """Compare everything that can be compared."""
+        if moved(self.updates[0].given[0], self.updates[-1].state):
+            self.outcome.unfit = (
+                "its parameters change although its optimizer changes nothing and learning rates "
+                "are 0: take gradient steps by `self.learner`, whose `optimizer` is a field, or "
+                "call the rates `learning_rate`."
+            )
+            return self.outcome
         steps = [step for update in self.updates for step in update.steps]
         if any(not step.acted or self._shape(step) for step in steps[:1]):
             self._without_references()
@@ -399,6 +421,9 @@ class Comparison:
         table = self.references.forbidden
         if table is None:
             self.outcome.left_out["masks"] = "the environment has no action mask"
+            return
+        if any(one.effect == 0 for one in self.outcome.findings):
+            self.outcome.left_out["masks"] = "inputs or carries differ already"
             return
         counted = [n for n, made in self.matches.items() if self._masked_rows(made)]
         for number in [*counted[:1], *counted[-2:]]:

@@ -17,6 +17,7 @@ from ...core.loop.rollout import make_trajectory
 from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
+from ...core.network import Variables
 from ...core.types import PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
@@ -293,6 +294,20 @@ class Play:
 def first_of(applications: list[Application]) -> Application:
     """Return the first application in the program, which reads the observations."""
     return min(applications, key=lambda one: one.site)
+
+
+def moved(before: Any, after: Any) -> bool:
+    """Whether parameters in an agent's state have changed."""
+
+    def params(state: Any) -> list[np.ndarray]:
+        nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Variables))
+        found = [node.params for node in nodes if isinstance(node, Variables)]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+    return any(
+        not np.allclose(*pair, 1e-6, 1e-7)
+        for pair in zip(params(before), params(after), strict=True)
+    )
 
 
 def gradients(state: Any) -> dict[str, np.ndarray]:
