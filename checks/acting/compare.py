@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.specs import Discrete
 from .differences import Difference
-from .play import MAX_CHANGED, Play, Step, Update, first_of, gradients, moved
+from .play import MAX_CHANGED, Play, Update, gradients, moved
 from .recorder import Application, Forbidden
 
 TOLERANCE = 1e-6  # relative to the largest number of a row, and at least absolute
@@ -101,12 +101,14 @@ class References:
         self.acting = self._acting(updates)
         for number, update in enumerate(updates):
             for time, step in enumerate(update.steps):
-                for follows, made in ((False, step.acted), (True, step.after)):
-                    main = first_of(made)
+                pairs = (step.main, step.acted), (step.next_main, step.after)
+                for follows, (main, made) in enumerate(pairs):
                     size = main.inputs.shape[0]
                     where = ((number, time, env) for env in range(size))
                     base = len(self.rows)
-                    self.rows += [Reference(w, follows, base + i) for i, w in enumerate(where)]
+                    self.rows += [
+                        Reference(w, bool(follows), base + i) for i, w in enumerate(where)
+                    ]
                     inputs.append(main.inputs)
                     carries.append(main.carry)
                     mask = step.next_forbidden if follows else step.forbidden
@@ -135,7 +137,7 @@ class References:
     def _acting(updates: Sequence[Update]) -> set[str]:
         """Name the parts that read observations while acting."""
         step = updates[0].steps[0]
-        main = first_of(step.acted).inputs
+        main = step.main.inputs
         return {
             one.part
             for one in step.acted
@@ -188,8 +190,7 @@ class Comparison:
                 "call the rates `learning_rate`."
             )
             return self.outcome
-        steps = [step for update in self.updates for step in update.steps]
-        if any(not step.acted or self._shape(step) for step in steps[:1]):
+        if not len(self.updates[0].steps[0].main.inputs):
             self._without_references()
             return self.outcome
         self.references = References(self.updates)
@@ -202,9 +203,6 @@ class Comparison:
         self._differences()
         self._masks()
         return self.outcome
-
-    def _shape(self, step: Step) -> bool:
-        return first_of(step.acted).inputs.shape[0] != step.obs.shape[0]
 
     def _without_references(self) -> None:
         applied = any(update.applied for update in self.updates)
@@ -227,7 +225,7 @@ class Comparison:
         """The network must start from the initial carry where an episode starts, and only there."""
         for number, update in enumerate(self.updates):
             for time, step in enumerate(update.steps):
-                given = first_of(step.acted).carry
+                given = step.main.carry
                 if given is None or step.carry is None or step.initial is None:
                     return
                 if given.shape != step.carry.shape:

@@ -46,6 +46,9 @@ def at_rest(hyper: Any) -> Any:
     return replace(hyper, **dict.fromkeys(kept, jnp.zeros((), jnp.float32)))
 
 
+NOTHING = Application("", "", 0, np.zeros((0, 0), np.float32), None, {})
+
+
 @dataclass
 class Step:
     """One step of `N` environments.
@@ -57,6 +60,7 @@ class Step:
       carry: what `act` was given, leaves `[N, ...]` as rows; None without.
       initial: the carry at an episode's start, as rows.
       acted, after: the networks' applications in `act`, on `obs` and on `next_obs`.
+      main, next_main: those of them that read the observations.
     """
 
     obs: np.ndarray
@@ -68,6 +72,8 @@ class Step:
     initial: np.ndarray | None
     acted: list[Application]
     after: list[Application]
+    main: Application
+    next_main: Application
 
 
 @dataclass
@@ -242,7 +248,8 @@ class Play:
         def forbidden(mask: Any) -> np.ndarray | None:
             return None if mask is None else ~np.asarray(mask)
 
-        has_carry = bool(jax.tree.leaves(carry))
+        has_carry, size = bool(jax.tree.leaves(carry)), seen["first"].shape[0]
+        acted, after = ([one for one in found if one.phase == phase] for phase in (ACT, NEXT))
         return Step(
             obs=np.asarray(rows_of(seen["obs"])),
             next_obs=np.asarray(rows_of(seen["next_obs"])),
@@ -251,14 +258,16 @@ class Play:
             next_forbidden=forbidden(seen["next_action_mask"]),
             carry=np.asarray(rows_of(carry)) if has_carry else None,
             initial=np.asarray(rows_of(initial)) if has_carry else None,
-            acted=[one for one in found if one.phase == ACT],
-            after=[one for one in found if one.phase == NEXT],
+            acted=acted,
+            after=after,
+            main=first_of(acted, size) or NOTHING,
+            next_main=first_of(after, size) or NOTHING,
         )
 
     def _tables(self, steps: list[Step]) -> tuple[Forbidden, ...]:
         """Make tables that change nothing, of fixed shapes."""
         if not self.tables and steps[0].forbidden is not None:
-            widths = {one.inputs.shape[-1] for one in steps[0].acted}
+            widths = {steps[0].main.inputs.shape[-1]}
             actions = steps[0].forbidden.shape[-1]
             self.tables = {
                 width: Forbidden(
@@ -287,13 +296,20 @@ class Play:
             inputs = replace(self.inputs, obs=one)
             with self.recorder.listen():
                 jax.block_until_ready(self._look(state, carry, inputs, jax.random.key(row)))
-            rows.append(first_of(self.recorder.applications).inputs)
+            made = first_of(self.recorder.applications, num_envs)
+            assert made is not None  # as in each step
+            rows.append(made.inputs)
         return np.stack(rows)
 
 
-def first_of(applications: list[Application]) -> Application:
-    """Return the first application in the program, which reads the observations."""
-    return min(applications, key=lambda one: one.site)
+def first_of(applications: list[Application], num_envs: int) -> Application | None:
+    """Return the first application in the program to `N` rows, which reads the observations.
+
+    Others may come before it, such as IQN's network of quantile fractions, or a network for each
+    environment alone; None if no application has a row for each environment.
+    """
+    whole = [one for one in applications if one.inputs.shape[0] == num_envs]
+    return min(whole, key=lambda one: one.site, default=None)
 
 
 def moved(before: Any, after: Any) -> bool:
