@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.specs import Discrete
 from .differences import Difference
-from .play import MAX_CHANGED, Play, Step, Update, first_of, gradients
+from .play import MAX_CHANGED, Play, Update, gradients, moved
 from .recorder import Application, Forbidden
 
 TOLERANCE = 1e-6  # relative to the largest number of a row, and at least absolute
@@ -21,11 +21,24 @@ UNKNOWN = (2**31, 0, 0)
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A difference: the update, the step in its rollout and the environment, and what differs."""
+    """A difference.
+
+    Attributes:
+      where: the update, the step in its rollout, and the environment.
+      array: what differs.
+      text: how.
+    """
 
     where: tuple[int, int, int]
     array: str
     text: str
+
+    @property
+    def effect(self) -> int:
+        """0 of what a network reads, 1 of what it returns, 2 of what is computed of that."""
+        if self.array.startswith(("inputs", "carry", "network")):
+            return 0
+        return 2 if self.array.startswith("stored") else 1
 
     def __str__(self) -> str:
         update, step, env = self.where
@@ -42,17 +55,19 @@ class Outcome:
       left_out: reasons by array.
       findings: differences.
       num_steps: environment steps played.
+      unfit: why nothing can be compared; "" if something can.
     """
 
     compared: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     num_steps: int = 0
+    unfit: str = ""
 
     @property
     def first(self) -> Finding | None:
-        """The difference at the earliest step."""
-        return min(self.findings, default=None)
+        """The difference at the earliest step, of those that are not the effect of others."""
+        return min(self.findings, key=lambda one: (one.effect, one), default=None)
 
     def __str__(self) -> str:
         rows = ", ".join(f"{name} ({count:,})" for name, count in self.compared.items())
@@ -86,12 +101,14 @@ class References:
         self.acting = self._acting(updates)
         for number, update in enumerate(updates):
             for time, step in enumerate(update.steps):
-                for follows, made in ((False, step.acted), (True, step.after)):
-                    main = first_of(made)
+                pairs = (step.main, step.acted), (step.next_main, step.after)
+                for follows, (main, made) in enumerate(pairs):
                     size = main.inputs.shape[0]
                     where = ((number, time, env) for env in range(size))
                     base = len(self.rows)
-                    self.rows += [Reference(w, follows, base + i) for i, w in enumerate(where)]
+                    self.rows += [
+                        Reference(w, bool(follows), base + i) for i, w in enumerate(where)
+                    ]
                     inputs.append(main.inputs)
                     carries.append(main.carry)
                     mask = step.next_forbidden if follows else step.forbidden
@@ -120,7 +137,7 @@ class References:
     def _acting(updates: Sequence[Update]) -> set[str]:
         """Name the parts that read observations while acting."""
         step = updates[0].steps[0]
-        main = first_of(step.acted).inputs
+        main = step.main.inputs
         return {
             one.part
             for one in step.acted
@@ -166,8 +183,14 @@ class Comparison:
 
     def run(self) -> Outcome:
         """Compare everything that can be compared."""
-        steps = [step for update in self.updates for step in update.steps]
-        if any(not step.acted or self._shape(step) for step in steps[:1]):
+        if moved(self.updates[0].given[0], self.updates[-1].state):
+            self.outcome.unfit = (
+                "its parameters change although its optimizer changes nothing and learning rates "
+                "are 0: take gradient steps by `self.learner`, whose `optimizer` is a field, or "
+                "call the rates `learning_rate`."
+            )
+            return self.outcome
+        if not len(self.updates[0].steps[0].main.inputs):
             self._without_references()
             return self.outcome
         self.references = References(self.updates)
@@ -180,9 +203,6 @@ class Comparison:
         self._differences()
         self._masks()
         return self.outcome
-
-    def _shape(self, step: Step) -> bool:
-        return first_of(step.acted).inputs.shape[0] != step.obs.shape[0]
 
     def _without_references(self) -> None:
         applied = any(update.applied for update in self.updates)
@@ -205,7 +225,7 @@ class Comparison:
         """The network must start from the initial carry where an episode starts, and only there."""
         for number, update in enumerate(self.updates):
             for time, step in enumerate(update.steps):
-                given = first_of(step.acted).carry
+                given = step.main.carry
                 if given is None or step.carry is None or step.initial is None:
                     return
                 if given.shape != step.carry.shape:
@@ -399,6 +419,9 @@ class Comparison:
         table = self.references.forbidden
         if table is None:
             self.outcome.left_out["masks"] = "the environment has no action mask"
+            return
+        if any(one.effect == 0 for one in self.outcome.findings):
+            self.outcome.left_out["masks"] = "inputs or carries differ already"
             return
         counted = [n for n, made in self.matches.items() if self._masked_rows(made)]
         for number in [*counted[:1], *counted[-2:]]:

@@ -17,6 +17,7 @@ from ...core.loop.rollout import make_trajectory
 from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
+from ...core.network import Variables
 from ...core.types import PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
@@ -45,6 +46,9 @@ def at_rest(hyper: Any) -> Any:
     return replace(hyper, **dict.fromkeys(kept, jnp.zeros((), jnp.float32)))
 
 
+NOTHING = Application("", "", 0, np.zeros((0, 0), np.float32), None, {})
+
+
 @dataclass
 class Step:
     """One step of `N` environments.
@@ -56,6 +60,7 @@ class Step:
       carry: what `act` was given, leaves `[N, ...]` as rows; None without.
       initial: the carry at an episode's start, as rows.
       acted, after: the networks' applications in `act`, on `obs` and on `next_obs`.
+      main, next_main: those of them that read the observations.
     """
 
     obs: np.ndarray
@@ -67,6 +72,8 @@ class Step:
     initial: np.ndarray | None
     acted: list[Application]
     after: list[Application]
+    main: Application
+    next_main: Application
 
 
 @dataclass
@@ -241,7 +248,8 @@ class Play:
         def forbidden(mask: Any) -> np.ndarray | None:
             return None if mask is None else ~np.asarray(mask)
 
-        has_carry = bool(jax.tree.leaves(carry))
+        has_carry, size = bool(jax.tree.leaves(carry)), seen["first"].shape[0]
+        acted, after = ([one for one in found if one.phase == phase] for phase in (ACT, NEXT))
         return Step(
             obs=np.asarray(rows_of(seen["obs"])),
             next_obs=np.asarray(rows_of(seen["next_obs"])),
@@ -250,14 +258,16 @@ class Play:
             next_forbidden=forbidden(seen["next_action_mask"]),
             carry=np.asarray(rows_of(carry)) if has_carry else None,
             initial=np.asarray(rows_of(initial)) if has_carry else None,
-            acted=[one for one in found if one.phase == ACT],
-            after=[one for one in found if one.phase == NEXT],
+            acted=acted,
+            after=after,
+            main=first_of(acted, size) or NOTHING,
+            next_main=first_of(after, size) or NOTHING,
         )
 
     def _tables(self, steps: list[Step]) -> tuple[Forbidden, ...]:
         """Make tables that change nothing, of fixed shapes."""
         if not self.tables and steps[0].forbidden is not None:
-            widths = {one.inputs.shape[-1] for one in steps[0].acted}
+            widths = {steps[0].main.inputs.shape[-1]}
             actions = steps[0].forbidden.shape[-1]
             self.tables = {
                 width: Forbidden(
@@ -286,13 +296,34 @@ class Play:
             inputs = replace(self.inputs, obs=one)
             with self.recorder.listen():
                 jax.block_until_ready(self._look(state, carry, inputs, jax.random.key(row)))
-            rows.append(first_of(self.recorder.applications).inputs)
+            made = first_of(self.recorder.applications, num_envs)
+            assert made is not None  # as in each step
+            rows.append(made.inputs)
         return np.stack(rows)
 
 
-def first_of(applications: list[Application]) -> Application:
-    """Return the first application in the program, which reads the observations."""
-    return min(applications, key=lambda one: one.site)
+def first_of(applications: list[Application], num_envs: int) -> Application | None:
+    """Return the first application in the program to `N` rows, which reads the observations.
+
+    Others may come before it, such as IQN's network of quantile fractions, or a network for each
+    environment alone; None if no application has a row for each environment.
+    """
+    whole = [one for one in applications if one.inputs.shape[0] == num_envs]
+    return min(whole, key=lambda one: one.site, default=None)
+
+
+def moved(before: Any, after: Any) -> bool:
+    """Whether parameters in an agent's state have changed."""
+
+    def params(state: Any) -> list[np.ndarray]:
+        nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Variables))
+        found = [node.params for node in nodes if isinstance(node, Variables)]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+    return any(
+        not np.allclose(*pair, 1e-6, 1e-7)
+        for pair in zip(params(before), params(after), strict=True)
+    )
 
 
 def gradients(state: Any) -> dict[str, np.ndarray]:

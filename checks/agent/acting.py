@@ -22,10 +22,15 @@ def _acting(case: LearningCase) -> None:
     observation's own mask, and store log-probabilities of the actions as they are stored.
     """
     agent: Any = case.agent
-    if not isinstance(getattr(agent, "network", None), Network):
+    network = getattr(agent, "network", None)
+    if not isinstance(network, Network) or not hasattr(agent, "__dataclass_fields__"):
         raise NotApplicable("the agent has no `network`, whose applications could be compared.")
+    if "network" not in agent.__dataclass_fields__:
+        raise NotApplicable("`network` is no field of the agent, so that it cannot be replaced.")
     masked = case.inputs.action_mask is not None
     outcome = compare_on_probe(agent, case.env, case.key(60), masked=masked)
+    if outcome.unfit:
+        raise NotApplicable(outcome.unfit)
     case.notes.append(f"acting: {outcome}.")
     if outcome.first is not None:
         raise Failed(str(outcome.first))

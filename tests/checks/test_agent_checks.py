@@ -37,7 +37,8 @@ def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
 
 
 def test_every_check_has_a_broken_agent() -> None:
-    assert {broken.check for broken in BROKEN} == {check.name for check in CHECKS.checks}
+    found = {broken.check for broken in BROKEN} | {"acting"}  # tests/checks/planted_agents.py
+    assert found == {check.name for check in CHECKS.checks}
 
 
 @pytest.mark.parametrize("env", [ENV, Masked()], ids=["plain", "masked"])
