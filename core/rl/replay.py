@@ -252,17 +252,18 @@ class Replay:
                 f"{block} steps."
             )
 
-        stored = state.steps
-        if steps.first is not None:
-            stored = cut_newest(stored, steps.first[0], state.position, state.num_added)
+        first = steps.first
         steps = replace(
             steps,
             obs=specs.to_stored(self.obs_spec, steps.obs),
             next_obs=specs.to_stored(self.obs_spec, steps.next_obs),
             first=None,
         )
+        slots = write(state.steps, steps, state.position)
+        if first is not None:
+            slots = cut_before(slots, first, state.position, state.num_added)
         return ReplayState(
-            steps=write(stored, steps, state.position),
+            steps=slots,
             position=(state.position + block) % self.capacity,
             num_added=jnp.minimum(state.num_added, MAX_COUNT - block) + block,
             priorities=self.starts.make_room(state.priorities, state.position, state.size, block),
@@ -333,25 +334,29 @@ def write(slots: PyTree, new: PyTree, position: jax.Array) -> PyTree:
     return jax.tree.map(write_leaf, slots, new)
 
 
-def cut_newest(
-    slots: Any, first: Bool[Array, " N"], position: jax.Array, num_added: jax.Array
+def cut_before(
+    slots: Any, first: Bool[Array, "T N"], position: jax.Array, num_added: jax.Array
 ) -> Any:
-    """Truncate the newest step of each environment if it has no end and an episode starts next.
+    """Truncate the steps before a rollout that have no end, where it starts another episode.
 
     Args:
-      slots: `[C, ...]`, with `terminated` and `truncated`.
-      first: bool `[N]`, of the steps that are added next.
-      position: int32 `[]`, the slot in which they are written.
-      num_added: int32 `[]`, steps added so far; 0 changes nothing.
+      slots: `[C, ...]`, with `terminated` and `truncated`, in which the rollout is written already:
+        XLA copies whole buffers that are read before they are written.
+      first: bool `[T, N]`, of the rollout.
+      position: int32 `[]`, the slot where it begins.
+      num_added: int32 `[]`, steps added before it; 0 changes nothing.
     """
-    newest = (position - first.shape[0]) % slots.truncated.shape[0]
+    (_, num_envs), capacity = first.shape, slots.truncated.shape[0]
+    if first.size == capacity:  # the steps before it are overwritten
+        return slots
+    before = (position - num_envs) % capacity
 
     def read(flags: jax.Array) -> jax.Array:
-        return jax.lax.dynamic_slice_in_dim(flags, newest, first.shape[0])
+        return jax.lax.dynamic_slice_in_dim(flags, before, num_envs)
 
-    next_first = first & (num_added > 0)
+    next_first = first[0] & (num_added > 0)
     truncated = truncated_or_cut(read(slots.terminated), read(slots.truncated), next_first)
-    return replace(slots, truncated=write(slots.truncated, truncated, newest))
+    return replace(slots, truncated=write(slots.truncated, truncated, before))
 
 
 def n_step_return(

@@ -25,7 +25,7 @@ from ..hyper import MAX_COUNT, Number, check_divides
 from ..specs import Discrete, Spec
 from ..types import PyTree, pytree_dataclass
 from .priorities import Priorities, Starts, set_priorities
-from .replay import ReplayConfig, cut_newest, write
+from .replay import ReplayConfig, cut_before, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +207,7 @@ class SequenceReplay:
                 f"sequence every {self.period} steps takes rollouts whose steps divide the slots "
                 f"and are divided by {self.period}, got one of {length} steps of {num_envs}."
             )
-        stored = cut_newest(state.steps, trajectory.first[0], state.position, state.num_added)
+        stored = state.steps
         if carries is None:
             carries = trajectory.carry
             if jax.tree.leaves(carries) and length != self.period:
@@ -233,6 +233,7 @@ class SequenceReplay:
         )
         start = state.position // self.period
         written = write(replace(stored, carry=()), steps, state.position)
+        written = cut_before(written, trajectory.first, state.position, state.num_added)
         priorities = self.starts.make_room(
             state.priorities, start, state.size // self.period, block // self.period
         )
