@@ -51,7 +51,9 @@ from .core.families.tree_search import (
     TreeSearchState,
 )
 from .core.hyper import (
+    CountByActions,
     Number,
+    NumberByActions,
     as_float32,
     below,
     between,
@@ -184,8 +186,8 @@ __all__ = [
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "by_actions", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule",
-    "TriglotError",
+    "part_of", "by_actions", "CountByActions", "NumberByActions", "replaced_by", "check_divides",
+    "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",
