@@ -19,6 +19,7 @@ from triglot.core.hyper import (
     check_config,
     check_hyperparams,
     fill_schedule_horizon,
+    for_actions,
     per_seed,
     with_schedules,
 )
