@@ -39,11 +39,11 @@ class PPOHyperparams(rl.PolicyGradientHyperparams):
         policy that collected it is above 1.5 times this in a minibatch. None: all are taken.
     """
 
-    learning_rate: rl.Number = rl.by_environment(2.5e-4, continuous=3e-4)
+    learning_rate: rl.NumberByEnvironment = rl.by_environment(2.5e-4, continuous=3e-4)
     gae_lambda: rl.Number = rl.unit_interval(0.95)
     clip_epsilon: rl.Number = rl.between(0.2, 0.0)
     value_clip_range: rl.Number | None = rl.only_for("clip_value", rl.between(None, 0.0))
-    entropy_coef: rl.Number = rl.by_environment(0.01, continuous=0.0)
+    entropy_coef: rl.NumberByEnvironment = rl.by_environment(0.01, continuous=0.0)
     epochs: rl.Number | None = rl.part_of("num_epochs")
     target_kl: rl.Number | None = rl.between(None, 0.0, above_low=True)
 
@@ -63,10 +63,10 @@ class PPOConfig(rl.PolicyGradientConfig):
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
     """
 
-    num_envs: int = rl.by_environment(4, continuous=1)
-    rollout_length: int = rl.by_environment(128, continuous=2048)
-    num_epochs: int = rl.by_environment(4, continuous=10)
-    num_minibatches: int = rl.by_environment(4, continuous=32)
+    num_envs: rl.CountByEnvironment = rl.by_environment(4, continuous=1)
+    rollout_length: rl.CountByEnvironment = rl.by_environment(128, continuous=2048)
+    num_epochs: rl.CountByEnvironment = rl.by_environment(4, continuous=10)
+    num_minibatches: rl.CountByEnvironment = rl.by_environment(4, continuous=32)
     clip_value: bool = True
     normalize_advantage: bool = True
 

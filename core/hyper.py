@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,19 @@ from .types import by_path
 Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
 PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
+# Fields declared by `by_environment` are None in options and never in an agent, as its code assumes.
+if TYPE_CHECKING:
+    CountByEnvironment: TypeAlias = int
+    NumberByEnvironment: TypeAlias = Number
+else:
+    CountByEnvironment = int | None
+    NumberByEnvironment = Number | None
 HyperparamsT = TypeVar("HyperparamsT")
 OptionsT = TypeVar("OptionsT")
 
+COUNTS = (
+    int, "int", CountByEnvironment, PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
+)  # fmt: skip
 MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
 MAX_COUNT = 2**31 - 1  # counters are int32
 
@@ -290,7 +300,7 @@ def check_config(owner: str, config: Any) -> None:
             )
         if value is None and one.type in (PerLayer | None, "PerLayer | None"):
             continue
-        if one.type in (int, "int", PerLayer, "PerLayer", PerLayer | None, "PerLayer | None"):
+        if one.type in COUNTS:
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)

@@ -303,7 +303,7 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:
-    """Fill in the numbers that depend on the environment, which is built for that the environment is built.
+    """Fill in the numbers that depend on the environment, which is built for that.
 
     Args:
       options: with a complete `Config` and `Hyperparams`.

@@ -52,7 +52,9 @@ from .core.families.tree_search import (
     TreeSearchState,
 )
 from .core.hyper import (
+    CountByEnvironment,
     Number,
+    NumberByEnvironment,
     as_float32,
     below,
     between,
@@ -189,9 +191,8 @@ __all__ = [
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "by_environment", "replaced_by", "check_divides", "as_float32", "Schedule",
-    "schedule",
-    "TriglotError",
+    "part_of", "by_environment", "CountByEnvironment", "NumberByEnvironment", "replaced_by",
+    "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",

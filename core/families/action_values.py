@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..hyper import (
+    CountByEnvironment,
     Number,
     between,
     by_environment,
@@ -85,8 +86,8 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """
 
     num_envs: int = 10
-    buffer_size: int = by_environment(10_000, images=100_000)
-    learning_starts: int = by_environment(10_000, images=20_000)
+    buffer_size: CountByEnvironment = by_environment(10_000, images=100_000)
+    learning_starts: CountByEnvironment = by_environment(10_000, images=20_000)
     double: bool = False
     dueling: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)

@@ -16,6 +16,7 @@ from triglot.algorithms.q_learning import QLearning
 from triglot.algorithms.sac import SAC
 from triglot.core.errors import TriglotError
 from triglot.core.hyper import (
+    CountByEnvironment,
     Range,
     allowed_by,
     check_config,
@@ -27,7 +28,8 @@ from triglot.core.hyper import (
 
 AGENTS: list[Any] = [PPO, DQN, SAC, QLearning]
 HYPERPARAMS = [(agent, one.name) for agent in AGENTS for one in fields(agent.Hyperparams)]
-COUNTS = [(a, one.name) for a in AGENTS for one in fields(a.Config) if one.type in (int, "int")]
+TYPES = (int, "int", CountByEnvironment)
+COUNTS = [(a, one.name) for a in AGENTS for one in fields(a.Config) if one.type in TYPES]
 ODD_FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-50, 5e-324, 1e38, 1e39, 1e300, math.inf, -math.inf, math.nan]
 
 

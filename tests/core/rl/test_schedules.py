@@ -19,6 +19,7 @@ from triglot.core.hyper import (
     check_config,
     check_hyperparams,
     fill_schedule_horizon,
+    for_environment,
     per_seed,
     with_schedules,
 )
@@ -117,8 +118,9 @@ OUT_OF_RANGE: dict[str, tuple[Any, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
 def test_values_out_of_range_are_refused(name: str) -> None:
     algorithm, given, says = OUT_OF_RANGE[name]
+    config = for_environment(algorithm.Config(), ())
     with pytest.raises(TriglotError) as error:
-        check_hyperparams("A", with_schedules(algorithm.Hyperparams(**given)), algorithm.Config())
+        check_hyperparams("A", with_schedules(algorithm.Hyperparams(**given)), config)
     assert says in str(error.value)
 
 
