@@ -56,6 +56,7 @@ from .core.hyper import (
     as_float32,
     below,
     between,
+    by_environment,
     check_divides,
     finite,
     one_of,
@@ -180,13 +181,14 @@ __all__ = [
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
+    "ActorCriticBatch", "TargetFreeHyperparams", "joined",
+    "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
-    "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
+    "Number", "unit_interval", "positive", "finite", "between", "below", "by_environment",
+    "one_of", "only_for", "part_of", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",
