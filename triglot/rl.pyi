@@ -188,7 +188,8 @@ __all__ = [
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "by_environment",
-    "one_of", "only_for", "part_of", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
+    "one_of", "only_for", "part_of", "replaced_by", "check_divides", "as_float32",
+    "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",
