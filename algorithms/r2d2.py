@@ -48,6 +48,8 @@ class R2D2Config(rl.SequenceReplayConfig, rl.ReplayedQConfig):
     Attributes:
       rollout_length: steps from each environment between updates, and from the start of a sequence
         to that of the next, `T`.
+      learning_starts: environment steps before the first gradient step. None: 20,000 where
+        observations have images, else 10,000.
       burn_in_length: first steps of a sequence, which only prepare the carry.
       unroll_length: the steps after them, which are learned from.
       rescale_values: learn h(Q), h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, instead of Q.
@@ -59,6 +61,7 @@ class R2D2Config(rl.SequenceReplayConfig, rl.ReplayedQConfig):
     rollout_length: int = 20
     num_gradient_steps: int = 4
     buffer_size: int = 100_000
+    learning_starts: int = rl.by_environment(10_000, images=20_000)
     burn_in_length: int = rl.between(20, 0)
     unroll_length: int = 40
     n_step: int = 5

@@ -22,7 +22,7 @@ from .types import by_path
 Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
 PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
-# Fields declared by `by_environment` are None in options and never in an agent, as its code assumes.
+# Fields declared by `by_environment` are None in options, and never in an agent.
 if TYPE_CHECKING:
     CountByEnvironment: TypeAlias = int
     NumberByEnvironment: TypeAlias = Number
@@ -114,7 +114,7 @@ def by_environment(default: Any, **others: Any) -> Any:
     return field(default=None, metadata={**declared.metadata, "by_environment": defaults})
 
 
-def for_environment(options: HyperparamsT, kinds: Collection[str]) -> HyperparamsT:
+def for_environment(options: Any, kinds: Collection[str]) -> Any:
     """Replace None by the default in the fields declared by `by_environment`.
 
     Args:
@@ -128,8 +128,7 @@ def for_environment(options: HyperparamsT, kinds: Collection[str]) -> Hyperparam
         if "by_environment" in one.metadata and getattr(options, one.name) is None:
             default, others = one.metadata["by_environment"]
             found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
-    given: Any = options
-    return replace(given, **found) if found else given
+    return replace(options, **found) if found else options
 
 
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:

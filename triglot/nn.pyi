@@ -46,9 +46,8 @@ from .core.networks.unroll import apply_step, carries, outputs_and_carries, unro
 __all__ = [
     # Descriptions
     "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "CriticConfig",
-    "RecurrentCell",
-    "CELLS", "NORMALIZATIONS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads",
-    "policy_heads",
+    "RecurrentCell", "CELLS", "NORMALIZATIONS", "Head", "policy_head", "value_head", "q_head",
+    "gaussian_heads", "policy_heads",
     "actor_critic", "soft_actor_critic", "continuous_actor_critic", "q_network",
     "implicit_quantile_network",
     # Outputs, and what an algorithm needs of them

@@ -184,8 +184,8 @@ __all__ = [
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "TargetFreeHyperparams", "joined", "Tabular", "TabularConfig",
-    "TabularHyperparams",
+    "ActorCriticBatch", "TargetFreeHyperparams", "joined",
+    "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",

@@ -76,7 +76,7 @@ def test_both_targets_follow() -> None:
     after, metrics = agent.learn(given.state, SAMPLE, KEY)
     for part in ("actor", "critic"):
         online, old = after.learners[part].variables.params, given.state.target[part].params
-        expected = 0.005 * online + 0.995 * old
+        expected = 0.001 * online + 0.999 * old
         np.testing.assert_allclose(after.target[part].params, expected, rtol=1e-5)
         assert int(after.learners[part].num_gradient_steps) == 1
     assert {"actor_loss", "critic_loss", "loss", "grad_norm"} <= metrics.keys()

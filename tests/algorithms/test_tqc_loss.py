@@ -50,7 +50,8 @@ def agent(kappa: float = 1.0, num_critics: int = 2, **config: Any) -> TQC:
         "critic": ensemble(critic, num_critics) if num_critics > 1 else critic,
         "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
     }
-    given = {"num_quantiles": 3, "num_dropped_quantiles": 1, "num_critics": num_critics}
+    given: dict[str, Any] = {"num_quantiles": 3, "num_dropped_quantiles": 1}
+    given["num_critics"] = num_critics
     hyper = TQCHyperparams(huber_threshold=kappa)
     return TQC(combine(parts), OBS, ACTIONS, TQCConfig(**given | config), hyper)
 

@@ -31,7 +31,8 @@ def described(name: str, obs_spec: Any, **config: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("obs_spec", [VECTOR, IMAGE], ids=["vector", "image"])
 def test_every_layer_of_the_torso_is_normalized(name: str, obs_spec: Any) -> None:
     specs = described(name, obs_spec, normalization="layer", hidden_sizes=(5, 4))
-    torso = specs.get("q_network", specs.get("obs_features")).torso
+    (name_of,) = specs.keys() & {"q_network", "obs_features"}
+    torso = specs[name_of].torso
     assert torso.normalization == "layer"
     plain = described(name, obs_spec, normalization="none", hidden_sizes=(5, 4))
     assert "none" in {spec.torso.normalization for spec in plain.values()}
