@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .agent import Agent
+from .arguments import check_agent, check_env
 from .environment import Environment
 from .errors import TriglotError
 from .host.trainer import HostTrainer
@@ -47,6 +48,8 @@ def make_trainer(
       TriglotError: if a host environment is to be divided or gets a population, or the agent cannot
         plan in it.
     """
+    check_agent(agent)
+    check_env(env)
     check_model(agent, env)
     if isinstance(env, HostEnvironment):
         if sharding is not None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
+from ..core.arguments import check_env
+from ..core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
 from ..core.rl.planning import check_model, model_in
-from .algorithms import find_algorithm
-from .loading import load
+from .algorithms import check_algorithm, find_algorithm
+from .loading import load, require_liftable
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ def make_agent(
     from ..backends.jax.functions import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
-    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    called = algorithm if isinstance(algorithm, str) else getattr(found, "__name__", "")
+    check_algorithm(found, f"algorithm {called!r}" if called else "algorithm")
+    check_env(env)
+    check_text("backend", backend)
+    check_text("arithmetic", arithmetic or "native")
     if not isinstance(config, found.Config):
         config = from_overrides(found.Config, config)
     if not isinstance(hyper, found.Hyperparams):
@@ -70,6 +75,7 @@ def make_agent(
             plannable: Any = env  # none that is stepped in Python: that is refused
             given["model"] = model_in(plannable)
         if networks is not None and not isinstance(networks, Mapping):
+            require_liftable("networks", networks)
             whole = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(whole, arithmetic or "native")
         else:
@@ -131,6 +137,8 @@ def _custom_networks(
         raise TriglotError(
             f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
         )
+    for name, own in networks.items():
+        require_liftable(f"networks[{name!r}]", own)
     given = {
         name: with_arithmetic(lift_if_functions(own, asked[name].obs_spec, name), arithmetic)
         for name, own in networks.items()
