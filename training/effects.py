@@ -4,7 +4,7 @@ A field says by `core.hyper.only_for` where it acts. Nothing is refused unless i
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, fields, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
 from ..core.errors import TriglotError
@@ -74,13 +74,23 @@ def _why_not(
                 f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
                 "use it"
             )
-    if reader == "optimizer" and options.optimizer in OPTIMIZERS:
-        optimizer = OPTIMIZERS[options.optimizer]
-        if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
-            return f"the optimizer {options.optimizer} does not use it"
+    if reader == "optimizer":
+        optimizer = _optimizer(options, algorithm)
+        name = getattr(optimizer, "__name__", "")
+        known = optimizer in OPTIMIZERS.values()
+        if known and not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
+            return f"the optimizer {name} does not use it"
     if reader not in (None, "networks", "optimizer") and not getattr(config, reader):
         return f"it needs {flag(reader)}"
     return None
+
+
+def _optimizer(options: SharedOptions, algorithm: Any) -> Any:
+    """Return the optimizer that was chosen, or the algorithm's own; None if it is unknown here."""
+    if options.optimizer is not None:
+        return OPTIMIZERS.get(options.optimizer)
+    own = fields(algorithm) if is_dataclass(algorithm) else ()
+    return next((one.default for one in own if one.name == "optimizer"), None)
 
 
 def _custom(options: SharedOptions) -> tuple[str, ...]:

@@ -132,6 +132,13 @@ class GymnasiumVector:
         if self._restart is not None:
             return obs, self.read(self._restart(self._vector.unwrapped, done))
         ended = np.flatnonzero(done)
+        final = info.get("final_obs")
+        if final is None or any(final[index] is None for index in ended):
+            raise TriglotError(
+                "the vector environment returned no info['final_obs'] for an episode that ended, "
+                "which AutoresetMode.SAME_STEP needs: the true last observation would be lost. "
+                "Return it, or choose vectorization_mode='sync'"
+            )
         for index in ended:
             self._check_shapes(info["final_obs"][index], int(index))
         last = [self.read(info["final_obs"][index]) for index in ended]

@@ -373,7 +373,7 @@ def test_a_sound_environment_passes_it() -> None:
 def test_a_field_that_cannot_be_hashed_is_named(weights: Any) -> None:
     env: Any = Counting(weights)
     for use in (lambda: make_agent("ppo", env), lambda: trained(env=env)):
-        with pytest.raises(TriglotError, match="env is not hashable: .*weights is a"):
+        with pytest.raises(TriglotError, match=r"env is not hashable: .*weights is a"):
             use()
 
 
