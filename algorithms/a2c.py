@@ -5,8 +5,8 @@ synchronous form: the gradient of all environments' rollouts is one step.
 Differences: Adam (`--optimizer rmsprop --rmsprop-decay 0.99 --rmsprop-eps 0.1` is the paper's
 optimizer, equation S2); losses are averaged over steps, where the paper sums them; generalized
 advantages with `gae_lambda` below 1; a truncated episode bootstraps from its true last observation.
-A continuous policy is a Gaussian squashed by tanh into the action bounds;
-its entropy is taken before the tanh.
+A continuous policy is a Gaussian squashed by tanh into the action bounds; its entropy is taken
+before the tanh.
 """
 
 from dataclasses import dataclass, replace
