@@ -8,6 +8,7 @@ from ..core.arguments import check_env
 from ..core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
 from ..core.rl.planning import check_model, model_in
 from .algorithms import check_algorithm, find_algorithm
+from .effects import check_values
 from .loading import load, require_liftable
 from .overrides import from_overrides
 
@@ -51,9 +52,38 @@ def make_agent(
         own.
 
     Raises:
-      TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
-        fit each other.
+      TriglotError: if a name is unknown, the algorithm, the environment and the network do not fit
+        each other, or a value that is given by name cannot have an effect.
     """
+    agent = build_agent(
+        algorithm,
+        env,
+        backend=backend,
+        arithmetic=arithmetic,
+        config=config,
+        hyper=hyper,
+        networks=networks,
+        optimizer=optimizer,
+    )
+    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    whole = networks is not None and not isinstance(networks, Mapping)
+    how = {"optimizer": optimizer, "custom": "the network was given" if whole else None}
+    check_values(type(agent), called, env, agent.config, config, hyper, **how)
+    return agent
+
+
+def build_agent(
+    algorithm: str | type,
+    env: "Environment | HostEnvironment",
+    *,
+    backend: str = "linen",
+    arithmetic: str | None = None,
+    config: Any = None,
+    hyper: Any = None,
+    networks: Any = None,
+    optimizer: "str | OptimizerFn | None" = None,
+) -> "Agent":
+    """Build an agent as `make_agent`, where values without an effect are found elsewhere."""
     from ..backends import build
     from ..backends.canonical import with_arithmetic
     from ..backends.jax.functions import lift_if_functions
