@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkab
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from .errors import TriglotError, check_known, kind_of, shown, unknown
 from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
@@ -132,13 +133,14 @@ def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> Hyperparams
       TriglotError: if it is neither, or a name is unknown.
     """
     if given is None or not is_dataclass(default):
-        return default if given is None else given
+        return default if given is None else given  # pyright: ignore[reportReturnType]
     kind: Any = type(default)
+    base: Any = default
     names = [one.name for one in fields(default)]
     if isinstance(given, Mapping):
         for name in given:
             check_known(f"hyperparameter of {owner}", name, names)
-        given = replace(default, **given)
+        given = replace(base, **given)
     if not isinstance(given, kind):
         raise TriglotError(
             f"{owner}'s hyperparameters must be {kind.__name__} or values by name, such as "
@@ -154,7 +156,7 @@ def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> Hyperparams
 
 def _is_concrete(value: object) -> TypeGuard[Any]:
     """Return whether a value is an array that is not traced."""
-    return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
 
 
 def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
@@ -176,7 +178,7 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
         allowed = allowed_by(one, config)
         if given is None:
             _check_replaced(owner, one, hyper)
-        if given is None or isinstance(given, jax.core.Tracer):
+        if given is None or isinstance(given, Tracer):
             continue
         if _is_concrete(given):
             _check_numeric(f"{owner}'s {one.name}", given)

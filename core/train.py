@@ -153,7 +153,7 @@ def train(
                 "leave it out."
             )
         num_seeds = population.size
-    state = continue_from
+    state: Any = continue_from
     if isinstance(continue_from, TrainResult):
         state = continue_from.runner_state
     if state is None:

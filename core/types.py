@@ -71,7 +71,7 @@ def as_key(key: Any, what: str = "key") -> Key:
             )
         if key.dtype == jnp.uint32 and key.ndim == 1:
             try:
-                return jax.random.wrap_key_data(key)
+                return jax.random.wrap_key_data(jnp.asarray(key))
             except (TypeError, ValueError):  # data of another generator, or no key at all
                 pass
     number = isinstance(key, int | np.integer) and not isinstance(key, bool)

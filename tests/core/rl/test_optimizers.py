@@ -146,7 +146,7 @@ def test_the_gradient_norm_is_clipped_as_a_whole(algorithm: str, hyperparams: An
 def test_rmsprop_is_the_papers_with_its_numbers(
     hyperparams: Any, decay: float | None, eps: float | None, root: float
 ) -> None:
-    """Mnih et al. 2016, equation S2: v = (1 - decay) g^2 = 0.04 or 0.4, and the step is g / root."""
+    """Mnih et al. 2016, equation S2: v = (1 - decay) g^2 = 0.04 or 0.4; the step is g / root."""
     hyper = hyperparams(learning_rate=0.5, max_grad_norm=1e9, rmsprop_decay=decay, rmsprop_eps=eps)
     optimizer, params = OPTIMIZERS["rmsprop"](hyper), jnp.zeros(1)
     with jax.numpy_dtype_promotion("standard"):
