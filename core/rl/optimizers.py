@@ -51,8 +51,8 @@ def radam(hyper: Any) -> optax.GradientTransformation:
 def rmsprop(hyper: Any) -> optax.GradientTransformation:
     """Build RMSProp: step -learning_rate * g / sqrt(v + eps), v = decay * v + (1 - decay) * g^2.
 
-    Source: Tieleman and Hinton 2012, lecture 6.5; with epsilon inside the root, as Mnih et al. 2016,
-    https://arxiv.org/abs/1602.01783, equation S2, has it. Their decay is 0.99, and 0.1 the epsilon
+    Source: Tieleman and Hinton 2012, lecture 6.5; with epsilon inside the root, as in Mnih et al.
+    2016, https://arxiv.org/abs/1602.01783, equation S2. Their decay is 0.99, and 0.1 the epsilon
     with which their results are reproduced; optax's, the defaults here, are 0.9 and 1e-8.
     """
     names = {"decay": "rmsprop_decay", "eps": "rmsprop_eps"}

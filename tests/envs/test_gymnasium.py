@@ -317,5 +317,5 @@ def test_a_vector_without_the_true_last_observation_is_explained() -> None:
     vector.reset(0)
     for _ in range(2):
         vector.step(np.zeros(2, np.int32))
-    with pytest.raises(TriglotError, match="no info.'final_obs'.*true last observation"):
+    with pytest.raises(TriglotError, match=r"no info.'final_obs'.*true last observation"):
         vector.step(np.zeros(2, np.int32))
