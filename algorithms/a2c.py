@@ -2,10 +2,11 @@
 
 Source: Mnih et al. 2016, https://arxiv.org/abs/1602.01783, algorithm S3 and section 4, in its
 synchronous form: the gradient of all environments' rollouts is one step.
-Differences: Adam (`--optimizer rmsprop` gives the paper's optimizer); losses are averaged over
-steps; generalized advantages with `gae_lambda` below 1; a truncated episode bootstraps from its
-true last observation. Continuous actions are squashed by tanh, or clipped, see
-`rl.PolicyGradientConfig`; the entropy is taken before.
+Differences: Adam (`--optimizer rmsprop --rmsprop-decay 0.99 --rmsprop-eps 0.1` is the paper's
+optimizer, equation S2); losses are averaged over steps, where the paper sums them; generalized
+advantages with `gae_lambda` below 1; a truncated episode bootstraps from its true last observation.
+Continuous actions are squashed by tanh, or clipped, see `rl.PolicyGradientConfig`; the entropy is
+taken before.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Soft actor-critic, off-policy with a learned entropy weight: where environment steps are costly.
 
 Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications",
-https://arxiv.org/abs/1812.05905, algorithm 1 and equations 5, 7, 9 and 18; for discrete actions
+https://arxiv.org/abs/1812.05905, algorithm 1 and equations 3, 5, 7, 9 and 18; for discrete actions
 Christodoulou 2019, https://arxiv.org/abs/1910.07207, equations 10-12 and algorithm 1.
 Differences: a truncated episode bootstraps from its true last observation; observations may be
 normalized; with discrete actions, the target entropy counts the allowed actions only.
@@ -85,7 +85,7 @@ class SAC(rl.ActorCritic):
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
-        """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over critics (equations 5 and 7).
+        """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over critics (equations 3 and 5).
 
         y = r + discount * E[min_i Q'_i(s', a') - temperature * log pi(a'|s')], a' ~ pi(s'); E is
         over one drawn action, or over all discrete ones (Christodoulou, equation 10).
@@ -105,7 +105,7 @@ class SAC(rl.ActorCritic):
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
-        """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s) (equation 9).
+        """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s) (equations 7 and 9).
 
         With discrete actions, it is averaged over pi exactly (Christodoulou, equation 12).
         """

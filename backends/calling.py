@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ..core import specs
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, kind_of
+from ..core.hyper import is_integer
 from ..core.network import Network
 from ..core.types import PyTree
 
@@ -78,7 +79,7 @@ def bind(
 
 def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tuple[PyTree, ...]:
     """Build the arguments of a call on a batch of one example, `[1, ...]` each."""
-    observations = tuple(specs.zeros(spec, 1) for spec in arguments(inputs))
+    observations = tuple(specs.zeros(spec, 1) for spec in _checked(inputs))
     if initial_carry is None:
         return observations
     return (observations[0] if len(observations) == 1 else observations, initial_carry(1))
@@ -92,7 +93,21 @@ def describe_inputs(inputs: Inputs) -> str:
             return "{" + ", ".join(f"{name}: {one(child)}" for name, child in spec.items) + "}"
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
-    return " and ".join(one(spec) for spec in arguments(inputs))
+    return " and ".join(one(spec) for spec in _checked(inputs))
+
+
+def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:
+    """Refuse what is not the spec of an observation, such as its shape."""
+    for spec in (given := arguments(inputs)):
+        if not isinstance(spec, specs.Spec):
+            sizes = ", ".join(map(str, given)) + ("," if len(given) == 1 else "")
+            is_shape = all(map(is_integer, given))
+            named = f": give triglot.Box(({sizes}))." if is_shape else ", such as env.obs_spec."
+            raise TriglotError(
+                "obs_spec must be a Box, Discrete, MultiDiscrete or Dict of triglot, or a tuple of "
+                f"them for several inputs; got {kind_of(inputs)}{named}"
+            )
+    return given
 
 
 def display_name(module: Any) -> str:

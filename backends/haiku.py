@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from ..core.errors import require
+from ..core.errors import TriglotError, kind_of, require
 from ..core.network import Network, Statistic, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import calling, functional
@@ -44,6 +44,12 @@ def from_haiku(
       TriglotError: if the function fails on these observations.
     """
     hk = require("haiku", "haiku")
+    transformed = (hk.Transformed, hk.TransformedWithState)
+    if not isinstance(function, transformed) and not callable(function):
+        raise TriglotError(
+            "from_haiku takes a function that calls modules, a class of hk.Module, or what "
+            f"hk.transform returns; got {kind_of(function)}."
+        )
     shown = name or calling.display_name(function)
     names = calling.parameters(function)
     if isinstance(function, type) and issubclass(function, hk.Module):

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 
-from ..core.errors import Guessed, TriglotError
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.errors import Guessed, TriglotError, kind_of
+from ..core.network import Codec, Leaf, Network, Variables, check_network
+from ..core.types import type_differences
 from .pairing.biases import sum_biases, without_extra_biases, zero_biases
 from .pairing.guessing import as_mapping, guess
 from .pairing.mapping import Mapped, Target, follow_mapping, is_split
@@ -62,6 +63,16 @@ def translate(
     >>> haiku, equinox = build("haiku", spec), build("equinox", spec)
     >>> weights = translate(haiku.init(jax.random.key(0)), haiku, equinox)
     """
+    for what, network in (("source", source), ("target", target)):
+        check_network(f"translate's {what}", network)
+    if not isinstance(variables, Variables):
+        raise TriglotError(f"translate takes Variables of source, got {kind_of(variables)}.")
+    own = jax.eval_shape(source.init, jax.random.key(0))
+    for name, (given, needed) in type_differences(variables, own).items():
+        raise TriglotError(
+            f"the variables are not those of the source, {source.backend} {source.name!r}: {name} "
+            f"is {given}, expected {needed}."
+        )
     pairs, is_guess = pair_parameters(variables, source, target, mapping)
     if is_guess:
         found = as_mapping({name: pair.name for name, pair in pairs.items()})

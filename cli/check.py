@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..backends import libraries
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.host_environment import require_jittable
-from ..registry.agents import describe_images, make_agent
+from ..registry.agents import build_agent, describe_images
 from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
@@ -179,7 +179,7 @@ def _check_for_algorithm(
             networks = {**build(options.backends[0], others).parts, name: network}
         given = {"config": options.config, "hyper": options.hyper, "networks": networks}
         try:
-            make_agent(algorithm, env, **given)
+            build_agent(algorithm, env, **given)
         except TriglotError as error:
             raise Failed(str(error)) from None
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, describe
-from ..registry.agents import make_agent
+from ..registry.agents import build_agent
 from ..registry.algorithms import find_algorithm
 from ..registry.environments import make_env
 from ..registry.overrides import from_overrides
@@ -150,7 +150,7 @@ def small_agent(
       options: of `make_agent`.
     """
     config = find_algorithm(algorithm).Config
-    make = partial(make_agent, algorithm, env, **options)
+    make = partial(build_agent, algorithm, env, **options)
     try:
         return make(config=small_config(config, given))
     except TriglotError:

@@ -6,8 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from .errors import TriglotError, kind_of
 from .hyper import (
     as_float32,
+    as_hyperparams,
     check_config,
     check_count,
     check_hyperparams,
@@ -16,7 +18,7 @@ from .hyper import (
     with_schedules,
 )
 from .learner import Learner, LearnerState
-from .network import Network
+from .network import Network, check_network
 from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
 from .networks.inputs import images
@@ -287,12 +289,34 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
+        check_network(f"{name}'s network", self.network)
+        for spec in ("obs_spec", "action_spec"):
+            if not isinstance(getattr(self, spec), Spec):
+                raise TriglotError(
+                    f"{name}'s {spec} must be a Box, Discrete, MultiDiscrete or Dict of triglot, "
+                    f"as env.{spec} is; got {kind_of(getattr(self, spec))}."
+                )
+        self._check_config(name)
+        default = self.hyper
+        if hyperparams := getattr(self, "Hyperparams", None):
+            default = self.hyper if isinstance(self.hyper, hyperparams) else hyperparams()
+        hyper = as_hyperparams(name, self.hyper, default)
         object.__setattr__(self, "config", self.for_environment(self.config))
-        object.__setattr__(self, "hyper", with_schedules(self.for_environment(self.hyper)))
+        object.__setattr__(self, "hyper", with_schedules(self.for_environment(hyper)))
         check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:
             check_heads(self.network, self.obs_spec, heads, algorithm=name)
+
+    def _check_config(self, name: str) -> None:
+        kind = getattr(self, "Config", None)
+        if kind is None or self.config is None or isinstance(self.config, kind):
+            return
+        raise TriglotError(
+            f"{name}'s config must be a {kind.__name__}, got {kind_of(self.config)}: give "
+            f"{name}.Config(...), or build the agent with triglot.make_agent, which takes values "
+            "by name."
+        )
 
     @property
     def heads(self) -> Mapping[str, tuple[int, ...]]:

@@ -1,13 +1,13 @@
 """Environments as pure functions of a state; they never reset themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
-from .errors import TriglotError
-from .specs import Specified, zeros
+from .errors import TriglotError, kind_of
+from .specs import Dict, Spec, Specified, mask_size
 from .types import PyTree, pytree_dataclass, type_differences
 
 
@@ -90,20 +90,82 @@ class Renderable(Environment, Protocol):
         """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
 
 
-def check_constant_shapes(env: Environment) -> None:
-    """Reject an environment whose `step` returns other shapes than `reset`; nothing is computed.
+def check_starts(env: Environment, starts: Any) -> None:
+    """Refuse what `reset` returned for several keys, unless it is as the specs declare it.
+
+    It reads types only, so that a traced program checks it once, while it is traced.
+
+    Args:
+      env: the single environment.
+      starts: `[N, ...]`.
 
     Raises:
       TriglotError: naming the first field of a `TimeStep` that differs.
     """
-    start = jax.eval_shape(env.reset, jax.random.key(0))
-    action = jax.eval_shape(lambda: zeros(env.action_spec))
-    after = jax.eval_shape(env.step, start.state, action, jax.random.key(0))
-    for name, (made, given) in type_differences(start, after).items():
-        raise TriglotError(
-            f"the environment {env.name} changes its shapes: {name} is {made} after reset and "
-            f"{given} after step; make them the same."
+    _check_time_steps(env, starts, "reset")
+
+
+def check_steps(env: Environment, states: PyTree, obs: PyTree, steps: Any) -> None:
+    """Refuse what `step` returned in several environments, unless it is as after `reset`.
+
+    Args:
+      env: the single environment.
+      states, obs: before the step, `[N, ...]`; their types are read.
+      steps: `[N, ...]`.
+
+    Raises:
+      TriglotError: naming the first field of a `TimeStep` that differs.
+    """
+    if isinstance(steps, TimeStep):
+        pairs = {"state": states, "obs": obs}, {"state": steps.state, "obs": steps.obs}
+        single = [jax.tree.map(_without_batch, each) for each in pairs]
+        for name, (made, given) in type_differences(*single).items():
+            raise TriglotError(
+                f"the environment {env.name} changes its shapes: {name} is {made} after reset and "
+                f"{given} after step; make them the same."
+            )
+    _check_time_steps(env, steps, "step")
+
+
+def _without_batch(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _check_time_steps(env: Environment, found: Any, method: str) -> None:
+    owner = f"{method} of the environment {env.name}"
+    if not isinstance(found, TimeStep):
+        helper = "; first_step(state, obs) builds it" if method == "reset" else ""
+        raise TriglotError(f"{owner} must return a TimeStep, got {kind_of(found)}{helper}.")
+    _check_obs(f"obs of {owner}", env.obs_spec, found.obs)
+    _check_array(f"reward of {owner}", found.reward, (), "float32", "cast it by .astype")
+    for flag in ("terminated", "truncated"):
+        _check_array(f"{flag} of {owner}", getattr(found, flag), (), "bool", "compare it with 0")
+    size = mask_size(env.action_spec)
+    if found.action_mask is not None and size is not None:
+        _check_array(
+            f"action_mask of {owner}", found.action_mask, (size,), "bool", "one per action"
         )
+
+
+def _check_obs(what: str, spec: Spec, obs: Any) -> None:
+    declared = "as obs_spec declares"
+    if not isinstance(spec, Dict):
+        _check_array(what, obs, spec.shape, spec.dtype, declared)
+        return
+    names = [name for name, _ in spec.items]
+    if not isinstance(obs, Mapping) or sorted(obs) != names:
+        given = f"entries {sorted(obs)}" if isinstance(obs, Mapping) else kind_of(obs)
+        raise TriglotError(f"{what} must have the entries {names}, {declared}; got {given}.")
+    for name, child in spec.items:
+        _check_obs(f"{name} of {what}", child, obs[name])
+
+
+def _check_array(what: str, found: Any, shape: tuple[int, ...], dtype: str, hint: str) -> None:
+    if not hasattr(found, "shape") or not hasattr(found, "dtype"):
+        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {kind_of(found)}.")
+    if found.shape[1:] != shape or found.dtype != dtype:
+        given = f"{found.dtype}{list(found.shape[1:])}"
+        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {given}.")
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import logging
+import os
 import re
 import sysconfig
 import traceback
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -153,6 +155,26 @@ def check_known(kind: str, given: str, choices: Iterable[str]) -> None:
         raise unknown(kind, given, choices)
 
 
+def check_text(name: str, given: Any) -> None:
+    """Reject what is not text where a name is expected.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    if not isinstance(given, str):
+        raise TriglotError(f"{name} must be text, got {kind_of(given)}.")
+
+
+def check_path(name: str, given: Any) -> None:
+    """Reject what is not a path where one is expected.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise TriglotError(f"{name} must be a path, got {kind_of(given)}.")
+
+
 def shown(value: object) -> str:
     """Format a value that was given, for a message; a long one is cut in the middle.
 
@@ -193,8 +215,25 @@ def masked(text: str) -> str:
     return _PASSWORD.sub(r"\1***@", text)
 
 
+def kind_of(value: object) -> str:
+    """Describe what was given in place of an object, for a message.
+
+    >>> kind_of(dict), kind_of({}), kind_of(OSError()), kind_of(None), kind_of("x")
+    ('the class dict', 'a dict', 'an OSError', 'None', "'x'")
+    """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None or isinstance(value, str | int | float | complex):
+        return shown(value)
+    name = getattr(value, "__qualname__", None)
+    if callable(value) and name:
+        return f"the function {name}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
+
+
 @contextmanager
-def user_error_context(what: str) -> Iterator[None]:
+def user_error_context(what: str, *, chained: bool = False) -> Iterator[None]:
     """Report an exception of the user's code in one sentence, with the line in that code.
 
     `SystemExit` counts: `sys.exit()` in a function would otherwise end the program silently. The
@@ -202,6 +241,8 @@ def user_error_context(what: str) -> Iterator[None]:
 
     Args:
       what: the component and what failed, such as "the haiku network 'mine' failed on ...".
+      chained: whether the exception is shown too, where Python prints a traceback. One of
+        `jax_debug_nans` then stays as it is.
 
     Raises:
       TriglotError: in place of any other exception.
@@ -211,7 +252,9 @@ def user_error_context(what: str) -> Iterator[None]:
     except TriglotError:
         raise
     except (Exception, SystemExit) as error:
-        raise TriglotError(f"{what}: {describe(error)}") from None
+        if chained and isinstance(error, FloatingPointError):
+            raise
+        raise TriglotError(f"{what}: {describe(error)}") from (error if chained else None)
 
 
 @contextmanager

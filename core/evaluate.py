@@ -5,10 +5,13 @@ from typing import Any
 import jax
 
 from .agent import Agent
+from .arguments import check_state
 from .environment import Environment
 from .host_environment import HostEnvironment
+from .hyper import check_count
 from .loop.episode import Episodes
 from .trainers import make_trainer
+from .types import as_key
 
 
 def evaluate(
@@ -34,7 +37,15 @@ def evaluate(
 
     Returns:
       The return and length of each episode, `[E]`.
+
+    Raises:
+      TriglotError: if an argument is not what it should be, the agent was built for other
+        observations or actions, or the state is another agent's or that of several seeds.
     """
-    return make_trainer(agent, env).evaluate(
+    check_count("num_episodes", num_episodes)
+    check_count("max_steps", max_steps)
+    key, trainer = as_key(key), make_trainer(agent, env)
+    check_state(agent, agent_state)
+    return trainer.evaluate(
         agent_state, key, num_episodes=num_episodes, max_steps=max_steps, explore=explore
     )

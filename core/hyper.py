@@ -6,7 +6,7 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
-from .errors import TriglotError, shown, unknown
-from .rl.schedules import Schedule, is_schedule_text, schedule
+from .errors import TriglotError, check_known, kind_of, shown, unknown
+from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
 from .types import by_path
 
 Number: TypeAlias = float | jax.Array
@@ -162,11 +163,51 @@ def only_for(reader: str, default: Any) -> Any:
     return field(default=declared.default, metadata={**declared.metadata, "only_for": reader})
 
 
+def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> HyperparamsT:
+    """Return hyperparameters that were given whole, or by name in place of some of the defaults.
+
+    Arrays of one number become that number, so that they can be hashed.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      given: of the class of `default`; a mapping from names to values; or None.
+      default: a dataclass. With any other, `given` is returned as it is.
+
+    Raises:
+      TriglotError: if it is neither, or a name is unknown.
+    """
+    if given is None or not is_dataclass(default):
+        return default if given is None else given  # pyright: ignore[reportReturnType]
+    kind: Any = type(default)
+    base: Any = default
+    names = [one.name for one in fields(default)]
+    if isinstance(given, Mapping):
+        for name in given:
+            check_known(f"hyperparameter of {owner}", name, names)
+        given = replace(base, **given)
+    if not isinstance(given, kind):
+        raise TriglotError(
+            f"{owner}'s hyperparameters must be {kind.__name__} or values by name, such as "
+            f"{{{names[0]!r}: {getattr(default, names[0])!r}}}; got {kind_of(given)}."
+        )
+    numbers = {
+        name: value.item()
+        for name in names
+        if _is_concrete(value := getattr(given, name)) and value.ndim == 0
+    }
+    return replace(given, **numbers) if numbers else given
+
+
+def _is_concrete(value: object) -> TypeGuard[Any]:
+    """Return whether a value is an array that is not traced."""
+    return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
+
+
 def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     """Refuse hyperparameters out of range, as float32 numbers.
 
-    One without a declared range must be finite and not negative. Arrays, which may be traced, and
-    None are accepted as they are. All values of a `Schedule` must be in range.
+    One without a declared range must be finite and not negative. Arrays that are traced, and None
+    are accepted as they are. All values of an array and of a `Schedule` must be in range.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -181,9 +222,11 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
         allowed = allowed_by(one, config)
         if given is None:
             _check_replaced(owner, one, hyper)
-        if given is None or isinstance(given, jax.Array | np.ndarray):
+        if given is None or isinstance(given, Tracer):
             continue
-        if isinstance(given, Schedule):
+        if _is_concrete(given):
+            _check_numeric(f"{owner}'s {one.name}", given)
+        elif isinstance(given, Schedule):
             _check_schedule(owner, one)
         elif not is_number(given):
             raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(given)}.")
@@ -217,8 +260,16 @@ def allowed_by(one: "Field[Any]", config: Any) -> Any:
     return allowed if most is None else replace(allowed, high=float(most))
 
 
+def _check_numeric(name: str, array: Any) -> None:
+    if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":
+        raise TriglotError(f"{name} must be numbers, got an array of {array.dtype}.")
+
+
 def _extremes(value: Any) -> tuple[float, ...]:
-    """List the numbers between which a hyperparameter's values lie; none of an array or None."""
+    """List the numbers between which a hyperparameter's values lie; none of None."""
+    if _is_concrete(value):
+        found = np.asarray(value, np.float64)
+        return (float(found.min()), float(found.max())) if found.size else ()
     if isinstance(value, Schedule):
         return tuple(number for number in value.ends() if is_number(number))
     return (value,) if is_number(value) else ()
@@ -299,6 +350,7 @@ def check_config(owner: str, config: Any) -> None:
             )
         if value is None and one.type in (PerLayer | None, "PerLayer | None"):
             continue
+        _check_kind(f"{owner}'s {one.name}", one.type, value)
         if one.type in COUNTS:
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
@@ -307,6 +359,17 @@ def check_config(owner: str, config: Any) -> None:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
             raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
+
+
+def _check_kind(name: str, declared: Any, value: Any) -> None:
+    """Refuse another kind of value than a switch or a tuple that a field declares."""
+    kinds = declared if isinstance(declared, str) else getattr(declared, "__name__", str(declared))
+    members = {part.partition("[")[0].strip() for part in str(kinds).split("|")}
+    if members == {"bool"} and not isinstance(value, bool | np.bool_):
+        raise TriglotError(f"{name} must be True or False, got {shown(value)}.")
+    fits = isinstance(value, tuple) or (value is None and "None" in members)
+    if "tuple" in members and members <= {"tuple", "None"} and not fits:
+        raise TriglotError(f"{name} must be a tuple, such as (64, 64), got {shown(value)}.")
 
 
 def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:
@@ -435,6 +498,21 @@ class Scheduled(Protocol):
     def decay_updates(self) -> Number | None:
         """Updates over which the schedule runs; None for the whole run."""
         ...
+
+
+def learning_ends(rate: Any, decay_updates: float | None, steps_per_update: int) -> float:
+    """Return the updates after which the learning rate is 0; infinity if it never is.
+
+    Args:
+      rate: the learning rate; a number or a `Schedule`, which replaces `decay_updates`.
+      decay_updates: updates over which a number falls to 0; None or infinity if it does not.
+      steps_per_update: environment steps of one update.
+    """
+    if not isinstance(rate, Schedule):
+        return math.inf if decay_updates is None else float(decay_updates)
+    if rate.kind == FUNCTION or not rate.counts or rate.values[-1] != 0:
+        return math.inf
+    return rate.counts[-1] / (1 if rate.unit == "updates" else steps_per_update)
 
 
 def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT:

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .network import Network, Variables
+from .network import Network, Variables, check_network
 from .numerics import divide_or_nan
-from .rl.optimizers import OPTIMIZERS, OneVector, OptimizerFn
+from .rl.optimizers import OPTIMIZERS, OneVector, OptimizerFn, check_optimizer
 from .tracing.hoist import draw_ahead, num_rows
-from .types import Metrics, PyTree, pytree_dataclass
+from .types import Metrics, PyTree, as_key, pytree_dataclass
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
@@ -61,10 +61,12 @@ class Learner:
 
     def init(self, key: jax.Array, hyper: Any = None) -> LearnerState:
         """Initialize the variables and the optimizer's state."""
-        return self.start(self.network.init(key), hyper)
+        check_network("Learner's network", self.network)
+        return self.start(self.network.init(as_key(key)), hyper)
 
     def start(self, variables: Variables, hyper: Any = None) -> LearnerState:
         """Start from given variables."""
+        check_optimizer("Learner", self.optimizer, hyper)
         opt_state, zero = self.optimizer(hyper).init(variables.params), jnp.zeros((), jnp.int32)
         return LearnerState(variables=variables, opt_state=opt_state, num_gradient_steps=zero)
 

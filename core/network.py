@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .errors import TriglotError
+from .errors import TriglotError, kind_of
 from .types import Key, PyTree, pytree_dataclass
 
 
@@ -225,6 +225,24 @@ class Network:
                 "Network(..., codec=...)."
             )
         return self.codec
+
+
+def check_network(owner: str, network: Any) -> None:
+    """Refuse what is not a `Network`, such as a module of a library.
+
+    Args:
+      owner: whose network it is, for the message.
+      network: what was given.
+
+    Raises:
+      TriglotError: saying how to make one.
+    """
+    if not isinstance(network, Network):
+        raise TriglotError(
+            f"{owner} must be a triglot Network, got {kind_of(network)}: wrap a module by the "
+            "function of its library (triglot.from_haiku, from_linen, from_nnx, from_equinox, "
+            "from_keras, from_torch), functions (init, apply) by triglot.from_functions."
+        )
 
 
 def num_params(params: PyTree) -> int:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import TriglotError
+from .errors import TriglotError, shown
+from .hyper import check_count, is_integer, is_number
 
 Bound: TypeAlias = float | tuple[float, ...]
 
@@ -22,8 +23,9 @@ class Discrete:
     dtype: str = "int32"
 
     def __post_init__(self) -> None:
-        if self.num_values < 1:
-            raise TriglotError(f"Discrete needs at least one value, got {self.num_values}.")
+        check_count("Discrete's num_values", self.num_values)
+        object.__setattr__(self, "num_values", int(self.num_values))
+        _check_dtype("Discrete", self.dtype, "iu")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -32,6 +34,32 @@ class Discrete:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the minimum and the maximum, each an array of `shape` and `dtype`."""
         return _up_to(self.num_values, self.dtype)
+
+
+def _check_dtype(kind: str, dtype: Any, kinds: str) -> None:
+    """Refuse what is not the name of a dtype of JAX of one of the kinds, as NumPy writes them."""
+    try:
+        found = jnp.dtype(dtype) if isinstance(dtype, str) else None
+    except TypeError:
+        found = None
+    if found is None or not (found.kind in kinds or ("f" in kinds and "float" in found.name)):
+        words = {"b": "bool", "i": "integers", "u": "unsigned integers", "f": "floats"}
+        raise TriglotError(
+            f"{kind} takes the name of a dtype of {', '.join(words[one] for one in kinds)}, such "
+            f"as {'float32' if 'f' in kinds else 'int32'!r}; got {shown(dtype)}."
+        )
+
+
+def _as_bound(name: str, given: Any) -> Bound:
+    """Return one number, or a tuple of one per element; arrays and lists become one."""
+    if is_number(given):
+        return given
+    if isinstance(given, list | np.ndarray | jax.Array):
+        array = np.asarray(given)
+        given = tuple(array.ravel().tolist()) if array.ndim else array.item()
+    if is_number(given) or (isinstance(given, tuple) and all(map(is_number, given))):
+        return given
+    raise TriglotError(f"Box takes numbers as `{name}`, got {shown(given)}.")
 
 
 def _up_to(num_values: int | tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +82,7 @@ class MultiDiscrete:
 
     def __post_init__(self) -> None:
         counts = self.num_values
-        if not isinstance(counts, tuple) or not all(isinstance(count, int) for count in counts):
+        if not isinstance(counts, tuple) or not all(map(is_integer, counts)):
             raise TriglotError(
                 "MultiDiscrete takes a tuple with the number of values of each integer, such as "
                 f"(2, 3), so that it can be hashed; got {counts!r}."
@@ -64,6 +92,8 @@ class MultiDiscrete:
                 "MultiDiscrete needs at least one integer and at least one value for each, got "
                 f"{counts}."
             )
+        object.__setattr__(self, "num_values", tuple(map(int, counts)))
+        _check_dtype("MultiDiscrete", self.dtype, "iu")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,15 +124,21 @@ class Box:
                 "Box takes a tuple as shape and a string as dtype, so that it can be hashed; got "
                 f"{self.shape!r} and {self.dtype!r}."
             )
+        for size in self.shape:
+            check_count("each size in the shape of a Box", size, 0)
+        object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        _check_dtype("Box", self.dtype, "biuf")
         size = math.prod(self.shape)
-        for name, bound in (("low", self.low), ("high", self.high)):
+        for name in ("low", "high"):
+            bound = _as_bound(name, getattr(self, name))
+            object.__setattr__(self, name, bound)
             if isinstance(bound, tuple) and len(bound) != size:
                 raise TriglotError(
                     f"Box of shape {self.shape} needs {size} values for `{name}`, or one number "
                     f"for all; got {len(bound)}."
                 )
         # Not by `bounds`, which allocates arrays of the whole shape.
-        if np.any(np.asarray(self.low, np.float64) > np.asarray(self.high, np.float64)):
+        if not np.all(np.asarray(self.low, np.float64) <= np.asarray(self.high, np.float64)):
             raise TriglotError(f"Box needs low <= high, got {self.low} and {self.high}.")
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +234,10 @@ class Dict:
         Raises:
           TriglotError: if a name is not a string or a value is not a spec.
         """
-        given = dict(items)
+        try:
+            given = dict(items)
+        except (TypeError, ValueError):
+            raise TriglotError(f"Dict takes {{name: spec}}, got {shown(items)}.") from None
         for name, spec in given.items():
             if not isinstance(name, str) or not isinstance(spec, Spec):
                 raise TriglotError(

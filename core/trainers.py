@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .agent import Agent
+from .arguments import check_agent, check_env
 from .environment import Environment
 from .errors import TriglotError
 from .host.trainer import HostTrainer
@@ -48,6 +49,8 @@ def make_trainer(
       TriglotError: if a host environment is to be divided or gets a population, if JAX's types
         cannot hold the values that it declares, or if the agent cannot plan in it.
     """
+    check_agent(agent)
+    check_env(env)
     check_model(agent, env)
     if isinstance(env, HostEnvironment):
         check_fits(env.obs_spec, f"an observation of {env.name}, {env.obs_spec},")

@@ -6,6 +6,9 @@ from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from .errors import TriglotError, kind_of
 
 # Any nesting of tuples, lists, dictionaries and registered dataclasses, with arrays as leaves.
 PyTree: TypeAlias = Any
@@ -48,6 +51,34 @@ def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
 def is_key(leaf: Any) -> bool:
     """Check whether an array holds typed random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def as_key(key: Any, what: str = "key") -> Key:
+    """Return one random key; one of the older form, uint32 of `jax.random.PRNGKey`, is converted.
+
+    Both forms of a key draw the same numbers.
+
+    Raises:
+      TriglotError: if it is no key, or several.
+    """
+    if isinstance(key, jax.Array | np.ndarray):
+        if is_key(key):
+            if key.shape == ():
+                return key  # pyright: ignore[reportReturnType]
+            raise TriglotError(
+                f"{what} must be one random key, got keys of shape {list(key.shape)}: give one, "
+                "such as key[0]; triglot.train splits it into one for each seed."
+            )
+        if key.dtype == jnp.uint32 and key.ndim == 1:
+            try:
+                return jax.random.wrap_key_data(jnp.asarray(key))
+            except (TypeError, ValueError):  # data of another generator, or no key at all
+                pass
+    number = isinstance(key, int | np.integer) and not isinstance(key, bool)
+    given = int(key) if number else 0
+    raise TriglotError(
+        f"{what} must be a random key of JAX, got {kind_of(key)}: give jax.random.key({given})."
+    )
 
 
 def on_data(function: Callable[[jax.Array], jax.Array], leaf: jax.Array) -> jax.Array:

@@ -57,33 +57,50 @@ def make(name: str, **options: Any) -> "Gymnasium":
     check_values(full_name, {"use_action_mask": use_mask}, {"use_action_mask": True})
     check_known("vectorization_mode", str(mode or "sync"), ("sync", "async", OWN_VECTOR))
     pairs = hashable_options(full_name, options)
+    alone = _has_vectors_alone(gym, name)
+    if alone and mode not in (None, OWN_VECTOR):
+        raise TriglotError(
+            f"{full_name} registers a vector_entry_point alone, so vectorization_mode cannot be "
+            f"{mode!r}: leave it out, or register an entry_point too."
+        )
     with building(full_name, options):
         try:
             _check_own(full_name, {**options, "action_scale": scale}, gym.registry.get(name))
-            env = gym.make(name, **options)
+            env = (
+                gym.make_vec(name, 1, OWN_VECTOR, **options) if alone else gym.make(name, **options)
+            )
         except gym.error.UnregisteredEnv:
             raise unknown("environment of gymnasium", name, names()) from None
         except gym.error.DependencyNotInstalled as error:
             raise TriglotError(f"{full_name} needs a further package: {error}.") from None
     with closing(env), prefixed(f"{full_name}: "):
-        action_spec = action_spec_from_space(env.action_space, scale)
+        action_spec = action_spec_from_space(
+            env.single_action_space if alone else env.action_space, scale
+        )
         form = masks.find_form(env, action_spec) if use_mask else ""
-        shown, _ = masks.without_mask(form, env.observation_space)
-        obs_spec = spec_from_space(observed(shown))
+        space = env.single_observation_space if alone else env.observation_space
+        obs_spec = spec_from_space(observed(masks.without_mask(form, space)[0]))
     spec, (module, colon, _) = env.unwrapped.spec, name.rpartition(":")
     own, same_step = spec.vector_entry_point, gym.vector.AutoresetMode.SAME_STEP
     in_time = own == CARTPOLE or _metadata(own).get("autoreset_mode") == same_step
     # It would take a limit of -1, which is none, for one that is reached at once.
     own = own if in_time and options.get("max_episode_steps") != -1 else None
     own = None if form == masks.METHOD else own  # a vector has no such method
-    if own is None and mode == OWN_VECTOR:
+    if own is None and (alone or mode == OWN_VECTOR):
         raise TriglotError(
             f"{full_name} has no vector entry point that resets in the same step "
-            "(AutoresetMode.SAME_STEP): choose vectorization_mode='sync' or 'async'."
+            "(AutoresetMode.SAME_STEP): "
+            + (
+                "register an entry_point too."
+                if alone
+                else "choose vectorization_mode='sync' or 'async'."
+            )
         )
-    milliseconds = max(20, round(1000 / (_metadata(spec.entry_point).get("render_fps") or 30)))
+    milliseconds = max(
+        20, round(1000 / (_metadata(spec.entry_point or own).get("render_fps") or 30))
+    )
     env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
-    how = (own, mode, milliseconds, form, use_mask)
+    how = (own, mode, milliseconds, form, use_mask, not alone)
     return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how)
 
 
@@ -93,9 +110,18 @@ def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None
     given = {n: value for n, value in options.items() if (n, value) not in disabled}
     examples = {"max_episode_steps": 1, "disable_env_checker": True, "action_scale": 1.0}
     check_values(full_name, given, examples)
-    if "render_mode" in options and registered is not None:
+    if "render_mode" in options and registered is not None and registered.entry_point:
         modes = _metadata(registered.entry_point).get("render_modes", [])
         check_known(f"render_mode of {full_name}", str(options["render_mode"]), modes)
+
+
+def _has_vectors_alone(gym: Any, name: str) -> bool:
+    """Whether an id is registered with a vector entry point and without one of single ones."""
+    try:
+        spec = gym.spec(name)
+    except gym.error.Error:  # which making it explains
+        return False
+    return spec.entry_point is None and spec.vector_entry_point is not None
 
 
 def _metadata(creator: Any) -> dict[str, Any]:
@@ -116,6 +142,7 @@ class Gymnasium(HostAdapted):
         second.
       mask_form: how it gives action masks, as `adapting.masks.find_form` returns it.
       use_action_mask: whether they are read.
+      has_single: whether single environments are registered, and not vectors alone.
     """
 
     vector_entry_point: Any
@@ -123,6 +150,7 @@ class Gymnasium(HostAdapted):
     milliseconds: int
     mask_form: str
     use_action_mask: bool
+    has_single: bool = True
 
     @property
     def has_action_mask(self) -> bool:
@@ -148,6 +176,8 @@ class Gymnasium(HostAdapted):
           TriglotError: if it cannot render.
         """
         without_window()
+        if not self.has_single:
+            raise TriglotError(f"{self.name} cannot render: it has a vector_entry_point alone.")
         # The warnings are about a missing render mode, for which an error is raised below.
         with building(self.name, {"render_mode": "rgb_array"}), without_warning():
             vector = self._vector(1, "sync", "Disabled", render_mode="rgb_array")

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..backends.naming import normalize_separators, words_of
 from ..backends.torch.lifting import STATISTICS
-from ..core.errors import TriglotError
-from ..core.network import Network, Statistic, Variables
+from ..core.errors import TriglotError, check_path
+from ..core.network import Network, Statistic, Variables, check_network
 from .files import ORDERED, read_weights
 
 OF_STATE = {kind: name for name, kind in STATISTICS.items()}  # Equinox's get PyTorch's names
@@ -76,6 +76,8 @@ def load_weights(path: str | Path, network: Network, *, trust: bool = False) -> 
     Raises:
       TriglotError: if the file cannot be read, or is of another network.
     """
+    check_path("path", path)
+    check_network("network", network)
     path = Path(path)
     return variables_from(read_weights(path, trust=trust), network, path)[0]
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
+from ..core.arguments import check_env
+from ..core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
 from ..core.rl.planning import check_model, model_in
-from .algorithms import find_algorithm
-from .loading import load
+from .algorithms import check_algorithm, find_algorithm
+from .effects import check_values
+from .loading import load, require_liftable
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
@@ -50,15 +52,48 @@ def make_agent(
         own.
 
     Raises:
-      TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
-        fit each other.
+      TriglotError: if a name is unknown, the algorithm, the environment and the network do not fit
+        each other, or a value that is given by name cannot have an effect.
     """
+    agent = build_agent(
+        algorithm,
+        env,
+        backend=backend,
+        arithmetic=arithmetic,
+        config=config,
+        hyper=hyper,
+        networks=networks,
+        optimizer=optimizer,
+    )
+    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    whole = networks is not None and not isinstance(networks, Mapping)
+    how = {"optimizer": optimizer, "custom": "the network was given" if whole else None}
+    check_values(type(agent), called, env, agent.config, config, hyper, **how)
+    return agent
+
+
+def build_agent(
+    algorithm: str | type,
+    env: "Environment | HostEnvironment",
+    *,
+    backend: str = "linen",
+    arithmetic: str | None = None,
+    config: Any = None,
+    hyper: Any = None,
+    networks: Any = None,
+    optimizer: "str | OptimizerFn | None" = None,
+) -> "Agent":
+    """Build an agent as `make_agent`, where values without an effect are found elsewhere."""
     from ..backends import build
     from ..backends.canonical import with_arithmetic
     from ..backends.jax.functions import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
-    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    called = algorithm if isinstance(algorithm, str) else getattr(found, "__name__", "")
+    check_algorithm(found, f"algorithm {called!r}" if called else "algorithm")
+    check_env(env)
+    check_text("backend", backend)
+    check_text("arithmetic", arithmetic or "native")
     if not isinstance(config, found.Config):
         config = from_overrides(found.Config, config)
     if not isinstance(hyper, found.Hyperparams):
@@ -70,6 +105,7 @@ def make_agent(
             plannable: Any = env  # none that is stepped in Python: that is refused
             given["model"] = model_in(plannable)
         if networks is not None and not isinstance(networks, Mapping):
+            require_liftable("networks", networks)
             whole = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(whole, arithmetic or "native")
         else:
@@ -147,6 +183,8 @@ def _custom_networks(
         raise TriglotError(
             f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
         )
+    for name, own in networks.items():
+        require_liftable(f"networks[{name!r}]", own)
     given = {
         name: with_arithmetic(lift_if_functions(own, asked[name].obs_spec, name), arithmetic)
         for name, own in networks.items()

@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from ..core import plugins
-from ..core.errors import TriglotError, check_known, user_error_context
+from ..core.errors import TriglotError, check_known, kind_of, user_error_context
 from .loading import load
 
 ALGORITHMS = {
@@ -86,21 +86,39 @@ def find_algorithm(name: str) -> Any:
     if ":" not in name:
         check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
+    check_algorithm(algorithm, f"algorithm {name!r}")
+    return algorithm
+
+
+def check_algorithm(algorithm: Any, called: str) -> None:
+    """Refuse what is not the class of an algorithm.
+
+    Args:
+      algorithm: what was given.
+      called: how messages call it.
+
+    Raises:
+      TriglotError: saying what was given, or what the class lacks.
+    """
     needed = ("Config", "Hyperparams", "networks")
-    with user_error_context(f"algorithm {name!r} failed when it was inspected"):
+    with user_error_context(f"{called} failed when it was inspected"):
         lacking = [part for part in needed if not hasattr(algorithm, part)]
     if not isinstance(algorithm, type) or lacking:
         raise TriglotError(
-            f"algorithm {name!r} must be a class with Config, Hyperparams and networks, as PPO is; "
-            + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
+            f"{called} must be a name such as 'ppo', or a class with Config, Hyperparams and "
+            "networks, as triglot.PPO is; "
+            + (
+                f"it lacks {', '.join(lacking)}."
+                if isinstance(algorithm, type)
+                else f"got {kind_of(algorithm)}."
+            )
         )
     for part in ("Config", "Hyperparams"):
         if not is_dataclass(getattr(algorithm, part)):
             raise TriglotError(
-                f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
+                f"{part} of the {called} must be a dataclass, whose fields become "
                 f"options; got {getattr(algorithm, part)!r}."
             )
-    return algorithm
 
 
 def _extended(algorithm: Any, names: list[str]) -> Any:

@@ -17,6 +17,7 @@ from ..core.errors import (
     UnknownOption,
     check_known,
     check_version,
+    kind_of,
     shown,
     user_error_context,
 )
@@ -90,6 +91,11 @@ def make_env(name: str, **options: Any) -> "Environment":
     >>> make_env("gymnax:Breakout-MinAtar,frame_stack=4").obs_spec.shape
     (10, 10, 16)
     """
+    if not isinstance(name, str):
+        raise TriglotError(
+            "make_env takes the name of an environment, such as 'gymnax:CartPole-v1'; got "
+            f"{kind_of(name)}."
+        )
     name, in_name = _split_options(name)
     options, of_wrappers = {**in_name, **options}, {}
     while True:  # an environment may report one unknown option at a time

@@ -20,6 +20,7 @@ from ..core.errors import (
     TriglotError,
     UnknownOption,
     describe,
+    kind_of,
     shown,
     unknown,
     user_error_context,
@@ -87,30 +88,11 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     Raises:
       TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
     """
-    from ..core.environment import Environment
-    from ..core.host_environment import HostEnvironment
-    from ..core.specs import Spec
+    from ..core.arguments import check_env
 
     with user_error_context(f"environment {text!r} failed when it was inspected"):
         made = probed(call_env(text, load("environment", text), options))
-        if not isinstance(made, Environment | HostEnvironment):
-            raise TriglotError(
-                f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
-                f"step) or a function that returns one; got a {type(made).__name__}."
-            )
-        for name in ("obs_spec", "action_spec"):
-            if not isinstance(spec := getattr(made, name), Spec):
-                raise TriglotError(
-                    f"the {name} of environment {text!r} must be a Box, Discrete, MultiDiscrete or "
-                    f"Dict of triglot.core.specs; got a {type(spec).__name__}."
-                )
-        try:
-            hash(made)
-        except TypeError:
-            raise TriglotError(
-                f"environment {text!r} is not hashable: make {type(made).__name__} a frozen "
-                "dataclass with hashable fields."
-            ) from None
+        check_env(made, f"environment {text!r}")
     return made  # pyright: ignore[reportReturnType] (of either kind)
 
 
@@ -239,6 +221,33 @@ def _make(text: str, made: Any, env: "Environment") -> Any:
             f"returns one (see triglot.from_haiku, for example); got a {type(made).__name__}."
         )
     return made
+
+
+def require_liftable(what: str, made: Any) -> None:
+    """Refuse what is neither a `Network` nor functions (init, apply) that are lifted.
+
+    Args:
+      what: how messages call it.
+      made: what was given.
+
+    Raises:
+      TriglotError: saying what was given and how a network is made of it.
+    """
+    from ..backends.jax.signatures import is_functions
+    from ..core.network import Network
+
+    if isinstance(made, Network):
+        return
+    if adapter := adapter_of(made):
+        raise TriglotError(
+            f"{what} must be a triglot Network, got {kind_of(made)}, a module of its library: "
+            f"give {adapter}(...) of it."
+        )
+    if not is_functions(made):
+        raise TriglotError(
+            f"{what} must be a Network, such as triglot.from_haiku returns, functions (init, "
+            f"apply), or one of these by each name of the algorithm's; got {kind_of(made)}."
+        )
 
 
 def adapter_of(made: Any) -> str | None:

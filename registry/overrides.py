@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..core.errors import TriglotError, check_known, user_error_context
+from ..core.errors import TriglotError, check_known, kind_of, user_error_context
 
 Options = TypeVar("Options")
 
@@ -23,6 +23,11 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     Raises:
       TriglotError: if a field does not exist, or the class rejects the values.
     """
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise TriglotError(
+            f"give a {options.__name__}, or values by name such as a dictionary; got "
+            f"{kind_of(overrides)}."
+        )
     names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
     for name in overrides or {}:
         check_known(f"field of {options.__name__}", name, names)
@@ -136,13 +141,14 @@ def check_type(what: str, hint: Any, value: Any) -> None:
 
 
 def _shown(hint: Any) -> str:
+    shown = {"NoneType": "None", "Array": "a JAX array", "float": "a number"}
     names = (
         f"a list of {_shown(get_args(member)[0])}"
         if get_origin(member) is tuple
         else getattr(member, "__name__", str(member))
         for member in type_members(hint)
     )
-    return " or ".join("None" if name == "NoneType" else name for name in names)
+    return " or ".join(shown.get(name, name) for name in names)
 
 
 def type_members(hint: Any) -> tuple[Any, ...]:

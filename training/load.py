@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.agent import Agent
 from ..core.environment import Environment
+from ..core.errors import check_path
 from ..core.host_environment import HostEnvironment
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
@@ -55,6 +56,7 @@ def load_run(
       TriglotError: if the folder is not a run directory, it names code that is not trusted, or its
         last checkpoint is missing or damaged.
     """
+    check_path("folder", folder)
     plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder), training=False)
     progress = restore(plan, previous=previous, kind=checkpoint)
     if progress.warning:

@@ -19,7 +19,7 @@ from ..core.loop.trainer import TrainerLike, updates_for
 from ..core.trainers import divide_seeds, make_trainer
 from ..machine import memory, version
 from ..machine.files import check_free, make_folder, make_new_folder
-from ..registry.agents import describe_images, make_agent
+from ..registry.agents import build_agent, describe_images
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, make_env, with_resolved_runs
 from ..registry.loading import load_networks
@@ -290,7 +290,7 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
     Raises:
       TriglotError: as `make_agent`.
     """
-    return make_agent(
+    return build_agent(
         options.algorithm,
         env,
         backend=options.backend,

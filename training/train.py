@@ -16,6 +16,7 @@ from ..core.errors import CannotWrite, TriglotError
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.chunks import Chunk, run_chunks
+from ..core.loop.divergence import absurd_parameters, divergence, updates_before_learning
 from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program, init_seeds
@@ -28,7 +29,6 @@ from ..report.plots.values import draw_values
 from ..report.statistics import format_return
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
-from .divergence import absurd_parameters, divergence
 from .monitoring.evaluating import (
     METRIC,
     UNSEEN,
@@ -294,7 +294,7 @@ def _import_for_saving() -> None:
 
 def _updates_before_learning(plan: Plan) -> int:
     trainer = plan.trainer
-    return max(0, -(-trainer.agent.learning_starts // trainer.steps_per_update) - 1)
+    return updates_before_learning(trainer.agent.learning_starts, trainer.steps_per_update)
 
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:

@@ -23,7 +23,7 @@ from .core.network import Network, Variables
 from .core.networks.combinators import combine, ensemble, freeze, scalar, start_from
 from .core.networks.unroll import unroll
 from .core.specs import Box, Dict, Discrete, MultiDiscrete
-from .core.train import train
+from .core.train import Diverged, train
 from .diff.compare import diff_networks
 from .diff.testing import assert_same_function
 from .export.policy import load_policy
@@ -45,7 +45,7 @@ __all__ = [
     "rl", "nn",
     "check_agent", "check_environment", "check_network", "diff_networks", "diff_recording",
     "assert_same_function",
-    "TriglotError",
+    "TriglotError", "Diverged",
     # Also in `rl` and `nn`.
     "Agent", "AgentBase", "Learner", "Environment", "TimeStep", "Box", "Dict", "Discrete",
     "MultiDiscrete", "Network", "Variables", "combine", "ensemble", "freeze", "scalar",

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ...core.errors import TriglotError, unknown, user_error_context
+from ...core.errors import TriglotError, check_text, unknown, user_error_context
 from ...core.network import Leaf, Network
 from .. import calling
 from ..layers.describe import describe
@@ -69,6 +69,8 @@ def from_functions(
     shown = name or _name_of(init)
     functions = _pair_of(init, shown) if apply is None else (init, apply)
     layouts = layouts or {}
+    for each, words in layouts.items():
+        check_text(f"the layout of {each!r}, such as 'in out',", words)
     wanted = {canonical_name(each.split("/"), LEAF_NAMES): each for each in layouts}
     axes = {each: layouts[given].split() for each, given in wanted.items()}
     dense = {each.rpartition("/")[0]: _kind(words) for each, words in axes.items()}

@@ -20,7 +20,7 @@ from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import start_from
 from ...core.types import PyTree
-from ...registry.agents import make_agent
+from ...registry import agents
 from ...registry.algorithms import find_algorithm
 from ...registry.loading import load_networks_by_library
 from ...registry.overrides import from_overrides
@@ -55,7 +55,7 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
             for name, spec in specs.items()
         }
         given = {"networks": build(backend, plain, arithmetic=rung.arithmetic)}
-    return make_agent(
+    return agents.build_agent(
         options.algorithm,
         env,
         arithmetic=rung.arithmetic,

@@ -52,6 +52,8 @@ class ReplayedQHyperparams:
       priority_eps: added to the absolute error, so that every step can be sampled.
       max_grad_norm: clip threshold of the global gradient norm.
       adam_eps: Adam's epsilon.
+      rmsprop_decay: of RMSProp's average of squared gradients; None: optax's 0.9.
+      rmsprop_eps: RMSProp's epsilon, inside the root; None: optax's 1e-8.
     """
 
     learning_rate: Number = 2.5e-4
@@ -67,6 +69,8 @@ class ReplayedQHyperparams:
     priority_eps: Number = only_for("prioritized", positive(1e-6))
     max_grad_norm: Number = between(10.0, 0.0)
     adam_eps: Number = only_for("optimizer", 1e-8)
+    rmsprop_decay: Number | None = only_for("optimizer", between(None, 0.0, 1.0))
+    rmsprop_eps: Number | None = only_for("optimizer", between(None, 0.0, above_low=True))
 
 
 @dataclass(frozen=True, kw_only=True)

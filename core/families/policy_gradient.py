@@ -44,6 +44,8 @@ class PolicyGradientHyperparams:
       value_coef: weight of the value loss.
       max_grad_norm: clip threshold of the global gradient norm.
       adam_eps: Adam's epsilon.
+      rmsprop_decay: of RMSProp's average of squared gradients; None: optax's 0.9.
+      rmsprop_eps: RMSProp's epsilon, inside the root; None: optax's 1e-8.
     """
 
     learning_rate: Number = 1e-3
@@ -54,6 +56,8 @@ class PolicyGradientHyperparams:
     value_coef: Number = 0.5
     max_grad_norm: Number = between(0.5, 0.0)
     adam_eps: Number = only_for("optimizer", 1e-5)
+    rmsprop_decay: Number | None = only_for("optimizer", between(None, 0.0, 1.0))
+    rmsprop_eps: Number | None = only_for("optimizer", between(None, 0.0, above_low=True))
 
 
 @dataclass(frozen=True, kw_only=True)

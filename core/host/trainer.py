@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent, Trajectory
+from ..arguments import check_agent, check_env, check_fits
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
@@ -71,6 +72,11 @@ class HostTrainer:
 
     steps_on_host = True
     sharding = None  # one process steps all environments
+
+    def __post_init__(self) -> None:
+        check_agent(self.agent)
+        check_env(self.single_env)
+        check_fits(self.agent, self.single_env)
 
     @property
     def steps_per_update(self) -> int:

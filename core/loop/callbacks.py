@@ -1,15 +1,35 @@
 """Callbacks: their types, and host callbacks from jitted code."""
 
+import inspect
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
+from ..errors import TriglotError, kind_of
+
 OnStage: TypeAlias = Callable[[str], None]
 Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], None]
+
+
+def check_callback(name: str, callback: Any) -> None:
+    """Refuse what cannot be called with the number of updates and the metrics.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    call = f"{name} is called with two arguments, the number of updates done and the metrics"
+    if not callable(callback):
+        raise TriglotError(f"{call}: give a function, got {kind_of(callback)}.")
+    try:
+        inspect.signature(callback).bind(0, {})
+    except TypeError as error:
+        raise TriglotError(f"{call}; {kind_of(callback)} does not take them: {error}.") from None
+    except ValueError:  # a function without a signature, as some in C
+        pass
 
 
 def ignore_stage(name: str) -> None:

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
+from ..arguments import check_agent, check_fits
 from ..compiling import WholeProgram
-from ..environment import Environment, check_constant_shapes
-from ..errors import TriglotError
+from ..environment import Environment
+from ..errors import TriglotError, kind_of
 from ..host.trainer import HostProgram, HostTrainer
-from ..hyper import MAX_COUNT, check_count
+from ..hyper import MAX_COUNT, as_hyperparams, check_count, is_integer
 from ..tracing.hoist import draw_ahead, vmap_seeds
-from ..types import PyTree
+from ..types import PyTree, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .population import Member, Population, end_chunk
@@ -62,6 +63,19 @@ class Trainer:
     steps_on_host = False  # environment steps are part of the compiled program
 
     def __post_init__(self) -> None:
+        check_agent(self.agent)
+        if not isinstance(self.env, VectorEnvironment):
+            raise TriglotError(
+                f"Trainer's env must be a VectorEnvironment, got {kind_of(self.env)}: give "
+                "triglot.rl.VectorEnvironment(env, agent.num_envs)."
+            )
+        check_fits(self.agent, self.single_env)
+        if self.env.num_envs != self.agent.num_envs:
+            raise TriglotError(
+                f"Trainer's env has {self.env.num_envs} environments, and the agent steps "
+                f"num_envs={self.agent.num_envs}: give VectorEnvironment(env, agent.num_envs)."
+            )
+        check_count("chunk_size", self.chunk_size)
         sized = self.env.for_rollouts(self.agent.rollout_length)
         object.__setattr__(self, "env", sized)
         check_self_play(self.agent, self.single_env)
@@ -83,6 +97,8 @@ class Trainer:
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
         """Initialize the agent and reset the environments."""
+        key = as_key(key)
+        hyper = as_hyperparams(type(self.agent).__name__, hyper, self.agent.hyper)
         if self.population is not None:
             hyper = self.population.draw(key, self.agent.hyper if hyper is None else hyper)
         reset = in_training(self.agent, self.env).reset
@@ -138,7 +154,14 @@ class Trainer:
           The new state, and each metric `[chunk_size]`, of which the first `num_updates` entries
           are valid.
         """
+        if not isinstance(runner_state, RunnerState):
+            raise TriglotError(
+                "train_chunk takes a RunnerState, as Trainer.init returns it, got "
+                f"{kind_of(runner_state)}."
+            )
         count = self.chunk_size if num_updates is None else num_updates
+        if is_integer(count):
+            check_count("num_updates", count, 0, self.chunk_size)
         drawn, update = self._draw(runner_state)
         _, shapes = jax.eval_shape(update, runner_state, jax.tree.map(lambda leaf: leaf[0], drawn))
         buffers = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
@@ -185,7 +208,6 @@ class Trainer:
         Raises:
           TriglotError: if the environment's shapes change between reset and step.
         """
-        check_constant_shapes(self.single_env)
         state = jax.eval_shape(self.init, jax.random.key(0))
         jax.eval_shape(self.train_chunk, state)
 
@@ -330,12 +352,7 @@ class CompiledProgram:
     def _run(self, runner_states: RunnerState, num_updates: Any) -> Updated:
         if self.compiled is not None:
             return self.compiled(runner_states, num_updates)
-        try:
-            return train_seeds(self._trainer, runner_states, num_updates)
-        except TypeError:
-            # A scan reports changed shapes as a TypeError; this raises a clearer error for them.
-            check_constant_shapes(self._trainer.single_env)
-            raise
+        return train_seeds(self._trainer, runner_states, num_updates)
 
     def close(self) -> None:
         """Do nothing: a compiled program holds no open resources."""

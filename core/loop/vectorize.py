@@ -6,8 +6,16 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ..environment import Environment, TimeStep, has_costly_reset, initial_progress
-from ..errors import TriglotError
+from ..arguments import check_env
+from ..environment import (
+    Environment,
+    TimeStep,
+    check_starts,
+    check_steps,
+    has_costly_reset,
+    initial_progress,
+)
+from ..errors import TriglotError, user_error_context
 from ..host_environment import require_jittable
 from ..hyper import check_count
 from ..numerics import where_rows
@@ -106,6 +114,7 @@ class VectorEnvironment:
     pool_size: int = 0
 
     def __post_init__(self) -> None:
+        check_env(self.env)
         require_jittable(self.env)
         check_count("num_envs", self.num_envs)
         if self.resets not in ("auto", "fresh", "pool"):
@@ -113,10 +122,11 @@ class VectorEnvironment:
         if self.resets == "auto":
             costly = has_costly_reset(self.env)
             object.__setattr__(self, "resets", "pool" if costly else "fresh")
-        if self.pool_size < 0 or (self.pool_size and self.resets == "fresh"):
+        check_count("pool_size", self.pool_size, 0)
+        if self.pool_size and self.resets == "fresh":
             raise TriglotError(
-                f"pool_size must be at least 0, and 0 unless resets='pool'; got {self.pool_size} "
-                f"with resets={self.resets!r}."
+                f"pool_size must be 0 unless resets='pool'; got {self.pool_size} with "
+                f"resets={self.resets!r}."
             )
 
     def for_rollouts(self, rollout_length: int) -> "VectorEnvironment":
@@ -174,7 +184,9 @@ class VectorEnvironment:
         """Take one action `[N, ...]` in each environment; reset those whose episode ended."""
         step_key, reset_key = jax.random.split(key)
         step_keys = jax.random.split(step_key, self.num_envs)
-        stepped = jax.vmap(self.env.step)(state.state, action, step_keys)
+        with user_error_context(f"the environment {self.env.name} failed in step", chained=True):
+            stepped = jax.vmap(self.env.step)(state.state, action, step_keys)
+        check_steps(self.env, state.state, state.obs, stepped)
         transition = Transition(
             reward=stepped.reward,
             terminated=stepped.terminated,
@@ -215,10 +227,12 @@ class VectorEnvironment:
         )
 
     def _starts(self, keys: jax.Array, progress: PyTree) -> TimeStep:
-        if progress is None:
-            return jax.vmap(self.env.reset)(keys)
-        env: Any = self.env  # a Curriculum
-        return jax.vmap(lambda key: env.reset_by(progress, key))(keys)
+        env: Any = self.env
+        reset = env.reset if progress is None else lambda key: env.reset_by(progress, key)
+        with user_error_context(f"the environment {env.name} failed in reset", chained=True):
+            starts = jax.vmap(reset)(keys)
+        check_starts(env, starts)
+        return starts
 
     @property
     def _batch_size(self) -> int:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from ..errors import TriglotError
-from ..hyper import check_count
-from ..network import Codec, Leaf, Network, Variables
+from ..errors import TriglotError, check_text, kind_of
+from ..hyper import check_count, is_number
+from ..network import Codec, Leaf, Network, Variables, check_network
 from ..types import Key, PyTree, type_differences
 
 
@@ -32,6 +32,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
     """
     if not networks:
         raise TriglotError("combine needs at least one network, got none.")
+    if not isinstance(networks, Mapping):
+        raise TriglotError(f"combine takes networks by name, got {kind_of(networks)}.")
+    for name, each in networks.items():
+        check_network(f"combine's {name!r}", each)
     parts = dict(sorted(networks.items()))
     first = next(iter(parts.values()))
     recurrent = any(part.recurrent for part in parts.values())
@@ -173,6 +177,7 @@ def ensemble(network: Network, size: int) -> Network:
       A network whose variables and outputs have a leading axis `[size, ...]` and whose carry is
       `[N, size, ...]`. All members read the same inputs.
     """
+    check_network("the member of an ensemble", network)
     check_count("the size of an ensemble", size)
 
     def init(key: Key) -> Variables:
@@ -218,6 +223,9 @@ def scalar(value: float, name: str = "scalar") -> Network:
       A network whose output is a float32 array of shape `[]`.
     """
 
+    if not is_number(value):
+        raise TriglotError(f"scalar's value must be a number, got {kind_of(value)}.")
+
     def init(key: Key) -> Variables:
         del key
         return Variables(params=jnp.asarray(value, jnp.float32), state=())
@@ -244,6 +252,12 @@ def start_from(network: Network, variables: Variables) -> Network:
     Raises:
       TriglotError: if structure, shapes or dtypes differ, naming the first array that does.
     """
+    check_network("start_from's network", network)
+    if not isinstance(variables, Variables):
+        raise TriglotError(
+            "start_from takes Variables, as network.init(key), load_weights and translate return "
+            f"them; got {kind_of(variables)}."
+        )
     expected = jax.eval_shape(network.init, jax.random.key(0))
     for name, (given, needed) in type_differences(variables, expected).items():
         raise TriglotError(
@@ -266,6 +280,9 @@ def freeze(network: Network, *patterns: str) -> Network:
     Raises:
       TriglotError: if a pattern matches no parameter (the names are listed), or all are matched.
     """
+    check_network("freeze's network", network)
+    for pattern in patterns:
+        check_text("freeze's pattern", pattern)
     codec = network.require_codec("parameters cannot be selected by name")
     names = [leaf.name for leaf in codec.leaves]
     for pattern in patterns:

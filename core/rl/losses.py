@@ -25,8 +25,12 @@ def gae(
 ) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
     """Estimate generalized advantages and lambda-returns.
 
+    A_t = G_t - V(s_t), where G_t is the lambda-return of `lambda_returns`. Where the true
+    successor's value is the next step's, V(s'_t) = V(s_{t+1}), that is the paper's recursion
     A_t = delta_t + discount * gae_lambda * (1 - ended_t) * A_{t+1}, with
-    delta_t = r_t + discount * (1 - terminated_t) * V(s'_t) - V(s_t).
+    delta_t = r_t + discount * (1 - terminated_t) * V(s'_t) - V(s_t); in general,
+    discount * gae_lambda * (1 - ended_t) * (V(s_{t+1}) - V(s'_t)) is added to each A_t. They differ
+    where V(s'_t) is another network's or an opponent's.
 
     Args:
       reward: float `[T, N]`.

@@ -3,7 +3,8 @@
 An agent has one field `optimizer`: `hyper -> optax.GradientTransformation`. It is called inside the
 compiled update with the traced hyperparameters, so that a sweep over them is one program. Each one
 here reads `hyper.learning_rate`, and what else it knows where the hyperparameters have it:
-`max_grad_norm` (clip the global gradient norm first), `adam_eps` and `adam_b1`.
+`max_grad_norm` (clip the global gradient norm first), `adam_eps`, `adam_b1`, `rmsprop_decay` and
+`rmsprop_eps`. A number of None is optax's.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -48,8 +49,16 @@ def radam(hyper: Any) -> optax.GradientTransformation:
 
 
 def rmsprop(hyper: Any) -> optax.GradientTransformation:
-    """Build RMSProp, as optax defines it."""
-    return _clipped(hyper, optax.rmsprop(hyper.learning_rate))
+    """Build RMSProp: step -learning_rate * g / sqrt(v + eps), v = decay * v + (1 - decay) * g^2.
+
+    Source: Tieleman and Hinton 2012, lecture 6.5; with epsilon inside the root, as in Mnih et al.
+    2016, https://arxiv.org/abs/1602.01783, equation S2. Their decay is 0.99, and 0.1 the epsilon
+    with which their results are reproduced; optax's, the defaults here, are 0.9 and 1e-8.
+    """
+    names = {"decay": "rmsprop_decay", "eps": "rmsprop_eps"}
+    given = {name: getattr(hyper, field, None) for name, field in names.items()}
+    chosen: Any = {name: number for name, number in given.items() if number is not None}
+    return _clipped(hyper, optax.rmsprop(hyper.learning_rate, **chosen))
 
 
 def sgd(hyper: Any) -> optax.GradientTransformation:

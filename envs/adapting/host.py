@@ -216,11 +216,12 @@ class GymnasiumVector:
         if self._restart is not None:
             return obs, self.read(self._restart(self._vector.unwrapped, done))
         ended = np.flatnonzero(done)
-        if "final_obs" not in info:
+        final = info.get("final_obs")
+        if final is None or any(final[index] is None for index in ended):
             raise TriglotError(
-                "its vector environment says that it resets in the same step "
-                "(AutoresetMode.SAME_STEP), and the info of a step that ends an episode has no "
-                "final_obs: return it there, or choose vectorization_mode='sync'"
+                "the vector environment returned no info['final_obs'] for an episode that ended, "
+                "which AutoresetMode.SAME_STEP needs: the true last observation would be lost. "
+                "Return it, or choose vectorization_mode='sync'"
             )
         for index in ended:
             self._check_shapes(info["final_obs"][index], int(index))

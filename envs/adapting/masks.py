@@ -31,7 +31,7 @@ def key_of(form: str) -> str:
 
 
 def find_form(env: Any, action_spec: Spec) -> str:
-    """Find out how an environment of Gymnasium gives its masks; it is reset.
+    """Find out how an environment of Gymnasium, or a vector of one, gives its masks; it is reset.
 
     Returns:
       `info`, `method`, `obs:KEY` for a part of the observation, or "" for none.
@@ -40,7 +40,8 @@ def find_form(env: Any, action_spec: Spec) -> str:
       TriglotError: if a mask does not fit the actions.
     """
     size = mask_size(action_spec)
-    if key := _key_in(env.observation_space, size):
+    single = getattr(env, "single_observation_space", None)
+    if key := _key_in(env.observation_space if single is None else single, size):
         return f"obs:{key}"
     try:
         _, info = env.reset(seed=0)
@@ -49,8 +50,10 @@ def find_form(env: Any, action_spec: Spec) -> str:
     if not isinstance(info, dict):
         return ""
     if KEY in info:
-        as_mask(info[KEY], size)
+        as_mask(info[KEY] if single is None else info[KEY][0], size)
         return IN_INFO
+    if single is not None:
+        return ""  # a vector has no method for one environment
     has_method = env.has_wrapper_attr(METHOD_NAME) and callable(env.get_wrapper_attr(METHOD_NAME))
     return METHOD if size is not None and has_method else ""
 

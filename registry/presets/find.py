@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import unknown
+from ...core.errors import check_text, unknown
 
 FOLDER = Path(__file__).parent
 FOR_TRAIN = ("total_steps",)  # keys of a file that `triglot.train` takes; others are the agent's
@@ -81,6 +81,8 @@ def preset(algorithm: str, env: str) -> Preset:
     Raises:
       TriglotError: if there is none, naming those that exist.
     """
+    check_text("algorithm", algorithm)
+    check_text("env", env)
     found = find(algorithm, env)
     if found is None:
         raise unknown("preset", f"{algorithm} on {env}", [one.name for one in presets()])

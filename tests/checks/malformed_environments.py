@@ -120,7 +120,6 @@ MALFORMED: dict[str, tuple[Any, str]] = {
     "a method for a spec": (WithMethodsForSpecs(), "a method"),
     "a Gymnasium space": (Broken(action_spec=gymnasium.spaces.Discrete(3)), "gymnasium's Discrete"),
     "a shape for a spec": (Broken(obs_spec=(2,)), "tuple"),
-    "a count that is no integer": (Broken(action_spec=Discrete(2.5)), "2.5"),  # type: ignore[arg-type]
     "a dtype unheard of": (Broken(obs_spec=SimpleNamespace(shape=(2,))), "SimpleNamespace"),
     "a reset without a key": (Broken(reset=lambda: None), "reset(key)"),
     "a reset that wants more": (Broken(reset=lambda key, params: None), "params"),

@@ -126,7 +126,7 @@ def test_a_mismatch_is_told(spec: Spec, value: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Discrete(0), "at least one value, got 0"),
+        (lambda: Discrete(0), "at least 1, got 0"),
         (lambda: MultiDiscrete((2, 0)), r"at least one value for each, got \(2, 0\)"),
         (lambda: MultiDiscrete(()), r"at least one integer .*, got \(\)"),
         (lambda: MultiDiscrete([2, 3]), r"takes a tuple .*hashed; got \[2, 3\]"),  # pyright: ignore

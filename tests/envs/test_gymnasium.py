@@ -1,7 +1,8 @@
 """Gymnasium's environments as the host loop steps them."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import jax
@@ -242,3 +243,79 @@ def test_an_id_without_a_version_or_with_a_module_is_completed(
     vector = env.open(2)
     assert env.milliseconds == 20 and vector.reset(0).shape == (2, 4)
     vector.close()
+
+
+class Vectors(gymnasium.vector.VectorEnv):
+    """Episodes of three steps in environments that exist as a vector alone."""
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP
+    }
+    final = True
+
+    def __init__(self, num_envs: int = 1, **options: Any) -> None:
+        del options
+        self.num_envs, self.time = num_envs, np.zeros(num_envs, int)
+        self.single_observation_space = gymnasium.spaces.Box(-1, 10, (1,), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.time[:] = 0
+        return self._obs(), {}
+
+    def step(self, actions: Any) -> Any:
+        self.time += 1
+        done, last = self.time >= 3, self._obs()
+        self.time[done] = 0
+        info = {"final_obs": np.array([*last, None], object)[:-1]} if self.final else {}
+        truncated = np.zeros(self.num_envs, bool)
+        return self._obs(), np.ones(self.num_envs, np.float32), done, truncated, info
+
+    def _obs(self) -> Any:
+        return self.time[:, None].astype(np.float32)
+
+
+class WithoutFinal(Vectors):
+    final = False
+
+
+class Late(Vectors):
+    metadata: ClassVar[dict[str, Any]] = {
+        "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP
+    }
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    kinds = {"Alone-v0": Vectors, "WithoutFinal-v0": WithoutFinal, "Late-v0": Late}
+    for name, kind in kinds.items():
+        gymnasium.register(name, vector_entry_point=kind)
+    yield
+    for name in kinds:
+        del gymnasium.registry[name]
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_id_with_a_vector_entry_point_alone_is_stepped() -> None:
+    vector = make("Alone-v0").open(2)
+    vector.reset(0)
+    steps = [vector.step(np.zeros(2, np.int32)) for _ in range(3)]
+    assert steps[-1].terminated.all()
+    np.testing.assert_array_equal(steps[-1].next_obs, [[3.0], [3.0]])
+    np.testing.assert_array_equal(steps[-1].obs, [[0.0], [0.0]])
+    with pytest.raises(TriglotError, match="vectorization_mode cannot be 'sync'"):
+        make("Alone-v0", vectorization_mode="sync")
+    with pytest.raises(TriglotError, match="cannot render"):
+        make("Alone-v0").open_filmed()
+    with pytest.raises(TriglotError, match="register an entry_point too"):
+        make("Late-v0")
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_vector_without_the_true_last_observation_is_explained() -> None:
+    vector = make("WithoutFinal-v0").open(2)
+    vector.reset(0)
+    for _ in range(2):
+        vector.step(np.zeros(2, np.int32))
+    with pytest.raises(TriglotError, match=r"no info.'final_obs'.*true last observation"):
+        vector.step(np.zeros(2, np.int32))

@@ -63,3 +63,29 @@ def test_a_custom_network_reads_dictionary_observations(by_name: bool) -> None:
 def test_the_zoo_says_that_their_images_are_too_small() -> None:
     with pytest.raises(TriglotError, match=r"on camera: convolutions .* \(2, 2\) of 'image'"):
         triglot.make_agent("ppo", Camera(), backend="linen", config={**TINY, "channels": (3,)})
+
+
+@pytest.mark.parametrize(
+    ("config", "hyper", "optimizer", "says"),
+    [
+        ({"channels": (8,)}, {}, None, "channels=.* has no effect: the networks"),
+        ({"initial_std": 0.5}, {}, None, "initial_std=0.5 has no effect"),
+        ({}, {"rmsprop_eps": 0.1}, None, "rmsprop_eps=0.1 has no effect: the optimizer adam"),
+        ({}, {"adam_eps": 0.1}, "sgd", "adam_eps=0.1 has no effect: the optimizer sgd"),
+    ],
+)
+def test_a_value_without_an_effect_is_refused(
+    config: dict[str, Any], hyper: dict[str, Any], optimizer: str | None, says: str
+) -> None:
+    env = triglot.make_env("probe:two-step")
+    options: Any = {"backend": "jax", "config": config, "hyper": hyper, "optimizer": optimizer}
+    with pytest.raises(triglot.TriglotError, match=says):
+        triglot.make_agent("ppo", env, **options)
+
+
+def test_a_value_that_needs_a_switch_is_refused_without_it() -> None:
+    env, hyper = triglot.make_env("probe:two-step"), {"munchausen_coef": 0.5}
+    with pytest.raises(triglot.TriglotError, match="it needs munchausen"):
+        triglot.make_agent("dqn", env, backend="jax", hyper=hyper)
+    triglot.make_agent("dqn", env, backend="jax", config={"munchausen": True}, hyper=hyper)
+    triglot.make_agent("ppo", env, optimizer="rmsprop", hyper={"rmsprop_eps": 0.1})

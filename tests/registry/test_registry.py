@@ -175,7 +175,7 @@ def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
         find_algorithm(f"{own}:NoAgent")
     with pytest.raises(TriglotError, match=r"Config of the algorithm .* must be a dataclass"):
         find_algorithm(f"{own}:DictConfig")
-    with pytest.raises(TriglotError, match=r"the obs_spec of environment .* got a NoneType"):
+    with pytest.raises(TriglotError, match=r"the obs_spec of environment .* got None"):
         make_env(f"{own}:NoSpec")
     with pytest.raises(TriglotError, match="did you mean 'Agent'"):
         find_algorithm(f"{own}:Agnt")

@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import triglot
 from tests.printed import unwrapped
 from triglot import make_agent, make_env, train
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
+from triglot.core.loop.divergence import divergence, largest_parameter
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.trainers import make_trainer
-from triglot.training.divergence import divergence
 
 # An environment that fails in its own way from the 20th step of its first episode on.
 SOURCE = """
@@ -148,6 +149,47 @@ def test_the_first_bad_update_is_not_an_empty_one(
     metrics = {"loss": loss, "episode_return": loss * 0, "num_episodes": np.ones_like(loss)}
     found = divergence("two-step", sick_state(), metrics, done, empty)
     assert found is not None and says in found
+
+
+@pytest.mark.parametrize("env", ["failing_env:obs", "failing_env:reward"])
+def test_python_stops_with_the_same_cause_and_keeps_what_was_learned(env: str) -> None:
+    made = make_env(env)
+    config = {"num_envs": 2, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": (8,)}
+    agent = make_agent("ppo", made, backend="jax", config=config)
+    with pytest.raises(triglot.Diverged, match="failing returned NaN or infinite") as caught:
+        train(agent, made, key=jax.random.key(0), total_steps=160, num_seeds=2)
+    # Steps 1 to 16 are sound: the third update sees the first NaN.
+    assert "loss is nan in update 3 of seed 0" in caught.value.cause
+    result = caught.value.result
+    assert np.isfinite(largest_parameter(result.runner_state))
+    assert result.num_updates == int(result.runner_state.num_updates[0]) < 3
+    assert result.num_steps == 16 * result.num_updates
+    assert np.isnan(result.metrics["loss"][0, 2:]).all()
+
+
+def test_python_may_go_on_with_a_seed_that_diverged() -> None:
+    env = make_env("probe:two-step")
+    config = {"num_envs": 2, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": (8,)}
+    agent = make_agent("ppo", env, backend="jax", config=config)
+    how: Any = {"key": jax.random.key(0), "total_steps": 160, "num_seeds": 2}
+    how["hyper"] = {"learning_rate": jnp.array([1e-3, 1e38])}
+    with pytest.raises(triglot.Diverged, match="of seed 1"):
+        train(agent, env, **how)
+    loss = train(agent, env, **how, stop_if_diverged=False).metrics["loss"]
+    assert np.isfinite(loss[0]).all() and np.isnan(loss[1, -1])
+
+
+def test_a_replay_is_not_copied_and_what_is_kept_acts() -> None:
+    env = make_env("probe:two-step")
+    config = {"num_envs": 2, "hidden_sizes": (4,), "learning_starts": 8, "batch_size": 4}
+    config |= {"buffer_size": 64}
+    agent = make_agent("dqn", env, backend="jax", config=config, hyper={"learning_rate": 1e38})
+    with pytest.raises(triglot.Diverged) as caught:
+        train(agent, env, key=jax.random.key(0), total_steps=800)
+    state: Any = jax.tree.map(lambda leaf: leaf[0], caught.value.result.runner_state.agent)
+    assert int(state.replay.num_added) > 0, "as it was at the end"
+    episodes = triglot.evaluate(agent, env, state, jax.random.key(1), num_episodes=2)
+    assert np.isfinite(episodes.returns).all()
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 
 from ...core.agent import Agent
 from ...core.errors import MissingExtra, TriglotError
-from ...core.hyper import Scheduled, first_numbers
+from ...core.hyper import Scheduled, first_numbers, learning_ends
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
-from ...core.rl.schedules import RAMPS, Schedule
+from ...core.rl.schedules import Schedule
 from ...machine.files import write_json
 from ...report.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
@@ -97,24 +97,23 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
             f"that, got {change.total_steps:,}."
         )
     rate = getattr(plan.hyper, "learning_rate", None)
-    if isinstance(rate, Schedule) and rate.kind in RAMPS and rate.values[1] == 0:
-        ends = rate.counts[0] / (1 if rate.unit == "updates" else per_update)
-        if max(ends, done) < plan.num_updates:
-            raise TriglotError(
-                f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps "
-                f"are {plan.num_updates:,} updates, the last of which would learn nothing. A "
-                "resumed run keeps its schedules: start another from its weights, triglot train "
-                f"... --init-from {folder}."
-            )
-    horizon = _horizon(plan.hyper)
-    if horizon is not None and max(horizon, done) < plan.num_updates:
+    ends = learning_ends(rate, getattr(plan.hyper, "decay_updates", None), per_update)
+    if max(ends, done) >= plan.num_updates:
+        return
+    if isinstance(rate, Schedule):
         raise TriglotError(
-            f"the learning rate of {folder} falls to 0 over {horizon:,.0f} updates, and "
-            f"{change.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
-            f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
-            "the new end, counted from the run's start) or --decay-updates inf (it is "
-            "constant)."
+            f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps "
+            f"are {plan.num_updates:,} updates, the last of which would learn nothing. A "
+            "resumed run keeps its schedules: start another from its weights, triglot train "
+            f"... --init-from {folder}."
         )
+    raise TriglotError(
+        f"the learning rate of {folder} falls to 0 over {ends:,.0f} updates, and "
+        f"{change.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
+        f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
+        "the new end, counted from the run's start) or --decay-updates inf (it is "
+        "constant)."
+    )
 
 
 def record_change(

@@ -46,6 +46,20 @@ def test_gae_of_an_unbroken_rollout() -> None:
     np.testing.assert_allclose(target, [4.744, 6.32, 6.6], rtol=1e-6)
 
 
+def test_the_value_of_the_true_successor_may_differ_from_the_next_steps() -> None:
+    """A_t = delta_t + 0.25 * (A_{t+1} + V(s_{t+1}) - V(s'_t)), as the docstring says."""
+    one = jnp.ones((1, 1))
+    reward, value, after = (
+        jnp.concatenate([one * first, one * second])
+        for first, second in ((1.0, 2.0), (3.0, 5.0), (4.0, 6.0))
+    )
+    never = jnp.zeros((2, 1), bool)
+    advantage, _ = gae(reward, never, never, value, after, 0.5, 0.5)
+    last = 2.0 + 0.5 * 6.0 - 5.0
+    first = (1.0 + 0.5 * 4.0 - 3.0) + 0.25 * (last + 5.0 - 4.0)
+    np.testing.assert_allclose(advantage[:, 0], [first, last])
+
+
 def test_after_a_termination_nothing_is_worth_anything() -> None:
     # delta_1 = 2 - 2 = 0, and A_2 does not reach it: A_1 = 0; A_0 = 1.8
     advantage, _ = estimate(MIDDLE, NONE)

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+from triglot.algorithms.a2c import A2CHyperparams
 from triglot.algorithms.dqn import DQNHyperparams
 from triglot.algorithms.ppo import PPO, PPOHyperparams
 from triglot.backends import build
@@ -138,6 +139,19 @@ def test_the_gradient_norm_is_clipped_as_a_whole(algorithm: str, hyperparams: An
     # With so large an epsilon Adam divides by it alone: -(0.3, 0.4) * 1e-8.
     np.testing.assert_allclose(updates["a"], [-0.3e-8], rtol=1e-5)
     np.testing.assert_allclose(updates["b"], [-0.4e-8], rtol=1e-5)
+
+
+@pytest.mark.parametrize("hyperparams", [PPOHyperparams, A2CHyperparams, DQNHyperparams])
+@pytest.mark.parametrize(("decay", "eps", "root"), [(0.99, 0.1, 0.14), (None, None, 0.4)])
+def test_rmsprop_is_the_papers_with_its_numbers(
+    hyperparams: Any, decay: float | None, eps: float | None, root: float
+) -> None:
+    """Mnih et al. 2016, equation S2: v = (1 - decay) g^2 = 0.04 or 0.4; the step is g / root."""
+    hyper = hyperparams(learning_rate=0.5, max_grad_norm=1e9, rmsprop_decay=decay, rmsprop_eps=eps)
+    optimizer, params = OPTIMIZERS["rmsprop"](hyper), jnp.zeros(1)
+    with jax.numpy_dtype_promotion("standard"):
+        updates: Any = optimizer.update(jnp.array([2.0]), optimizer.init(params), params)[0]
+    np.testing.assert_allclose(updates, [-0.5 * 2.0 / np.sqrt(root)], rtol=1e-5)
 
 
 def test_an_agent_takes_any_optimizer() -> None:

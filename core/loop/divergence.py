@@ -1,5 +1,6 @@
-"""Detect parameters that are NaN, infinite or absurdly large, and find the first bad update."""
+"""Detect parameters that are NaN, infinite or absurdly large; keep a state from before them."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,12 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.learner import LearnerState
-from ..core.loop.sharding import on_host
-from ..core.loop.state import RunnerState
+from ..learner import LearnerState
+from ..rl.replay import ReplayState
+from ..rl.sequences import SequenceReplayState
+from ..types import on_data
+from .sharding import on_host
+from .state import RunnerState
 
 # Trained networks stay below 1e3; a step of Adam is about as large as its learning rate.
 ABSURD = 1e6
+# A copy of the state is made at most so often that it takes this share of the training's time.
+_SHARE_OF_TIME = 0.02
 
 
 def divergence(
@@ -57,6 +63,66 @@ def divergence(
             break
     source = _nonfinite_source(state, metrics)
     return f"{found}; {env_name} returned NaN or infinite {source}" if source else found
+
+
+def updates_before_learning(learning_starts: int, steps_per_update: int) -> int:
+    """Count the updates at the start of a training that have no loss: the replay is being filled.
+
+    Args:
+      learning_starts: environment steps before the first gradient step.
+      steps_per_update: environment steps of one update.
+    """
+    return max(0, -(-learning_starts // steps_per_update) - 1)
+
+
+class LastFinite:
+    """A copy of the last states whose parameters were finite, on the host.
+
+    Replays are not copied: they are large, and hold only what the environment returned.
+    """
+
+    def __init__(self, state: RunnerState) -> None:
+        """Copy the first states, `[S, ...]`."""
+        self._take(state)
+
+    def update(self, state: RunnerState) -> None:
+        """Copy states whose parameters are finite, unless the last copy is recent."""
+        if time.perf_counter() - self._taken > self._seconds / _SHARE_OF_TIME:
+            self._take(state)
+
+    def restore(self, state: RunnerState, num_seeds: int) -> RunnerState:
+        """Return the copy, with the replays of the last states, on one device.
+
+        Args:
+          state: the last states, gathered from all devices.
+          num_seeds: `S`.
+        """
+
+        def choose(now: Any, kept: Any) -> Any:
+            if _is_replay(now):
+                return now
+            return on_data(lambda array: jnp.asarray(array[:num_seeds]), kept)
+
+        return jax.tree.map(choose, state, self._kept, is_leaf=_is_replay)
+
+    def _take(self, state: RunnerState) -> None:
+        start = time.perf_counter()
+
+        def copy(node: Any) -> Any:
+            return None if _is_replay(node) else _host_copy(node)
+
+        self._kept = jax.tree.map(copy, state, is_leaf=_is_replay)
+        self._taken = time.perf_counter()
+        self._seconds = self._taken - start
+
+
+def _is_replay(node: Any) -> bool:
+    return isinstance(node, ReplayState | SequenceReplayState)
+
+
+def _host_copy(leaf: jax.Array) -> Any:
+    # The training donates the states, and `np.asarray` may return a view of them.
+    return on_data(lambda array: np.array(on_host(array)), leaf)  # pyright: ignore
 
 
 def absurd_parameters(state: RunnerState) -> str | None:
