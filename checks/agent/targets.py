@@ -14,6 +14,7 @@ from ...core.types import by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
 from .feeder import LearningCase
+from .learning import other_value
 from .separate import CONSTANTS, ROWS
 from .worlds import EpisodeCase, Runs, moved
 
@@ -225,7 +226,7 @@ def _used_hyperparameters(case: LearningCase) -> None:
     for index, path in enumerate(by_path(hyper)):
         if path.split(".")[0] in idle:
             continue
-        changed = [leaf * 0.5 + 0.1 if i == index else leaf for i, leaf in enumerate(leaves)]
+        changed = [other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         after = by_path(agent.init(case.key(1), case.num_envs, treedef.unflatten(changed)))
         own = {name for name, leaf in by_path(before).items() if _differs(leaf, after[name])}
         wanted = [name not in own for name in outputs] + [True] * num_others
