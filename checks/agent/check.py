@@ -1,5 +1,6 @@
 """`check_agent`: check an agent before it trains."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,9 @@ def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
     where = f" on {name}" if isinstance(name, str) else ""
     title = agent.__name__ if isinstance(agent, type) else type(agent).__name__
     report = CHECKS.report(f"agent {title}{where}", case)
-    unused = targets.unused_hyperparameters(case) if report.passed else []
+    unused: list[str] = []
+    with suppress(Exception):  # an agent of unusual structure has no such note
+        unused = targets.unused_hyperparameters(case) if report.passed else []
     if not unused:
         return report
     note = f"nothing in act and update depends on hyper.{', hyper.'.join(unused)}."
