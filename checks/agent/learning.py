@@ -97,13 +97,13 @@ def _hyperparameters(case: LearningCase) -> None:
     leaves, treedef = jax.tree.flatten(hyper)
     before = init(hyper)
     for index, path in enumerate(by_path(hyper)):
-        changed = [_other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
+        changed = [other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         if not find_value_difference("", before, init(treedef.unflatten(changed))):
             new, old = (to_float64(one[index]).tolist() for one in (changed, leaves))
             raise Failed(
                 f"the state does not change if hyper.{path} is {new:g} in place of {old:g}."
             )
-    several = jax.tree.map(lambda leaf: jnp.stack([leaf, _other_value(leaf), leaf]), hyper)
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf, other_value(leaf), leaf]), hyper)
 
     def train(hyper: Any) -> Any:
         return case.trainer.update(replace(case.start, agent=init(hyper)))
@@ -111,7 +111,8 @@ def _hyperparameters(case: LearningCase) -> None:
     attempt("training under jax.vmap over hyper", jax.eval_shape, jax.vmap(train), several)
 
 
-def _other_value(number: jax.Array) -> jax.Array:
+def other_value(number: jax.Array) -> jax.Array:
+    """Return a different value of a hyperparameter."""
     if not jnp.issubdtype(number.dtype, jnp.inexact):
         return number + 1
     return jnp.where(jnp.isfinite(number) & (number != 0), number * 0.5, 0.125)

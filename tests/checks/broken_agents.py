@@ -340,7 +340,6 @@ BROKEN = [
     Broken("later episodes", make_agent(sarsa.EndsTerminated, ENV), words="at truncated ends"),
     Broken("earlier episodes", make_agent(sarsa.AgeGoesOn, ENV)),
     Broken("last steps", make_agent(sarsa.LastRewardLost, ENV), words="0 before"),
-    Broken("used hyperparameters", make_agent(sarsa.TauUnused, ENV), words="hyper.tau"),
     Broken("own reward", make_agent(sarsa.Broadcast, ENV)),
     Broken("successors", make_agent(sarsa.Residual, ENV)),
     Broken("discount", make_agent(sarsa.DiscountedTwice, ENV), words="twice"),
