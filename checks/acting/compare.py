@@ -254,7 +254,9 @@ class Comparison:
         step = self.updates[0].steps[0]
         acting = {made.part for made in step.acted}
         if one.part in acting - self.references.acting:
-            self.outcome.left_out[f"inputs of {one.part}"] = "it reads what other networks return"
+            self.outcome.left_out[f"inputs of {one.part}"] = (
+                "it reads something else than observations"
+            )
             return False
         if one.inputs.shape[-1] != self.references.inputs.shape[-1]:
             name = one.part or "the network"

@@ -30,9 +30,9 @@ def frozen(hyper: Any) -> optax.GradientTransformation:
     """Leave the parameters unchanged, and sum the gradients in the optimizer's state."""
     del hyper
 
-    def update(grads: PyTree, total: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         del params
-        return jax.tree.map(jnp.zeros_like, grads), jax.tree.map(jnp.add, total, grads)
+        return jax.tree.map(jnp.zeros_like, updates), jax.tree.map(jnp.add, state, updates)
 
     return optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
 
