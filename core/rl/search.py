@@ -143,10 +143,18 @@ def search(
         )
         return output, node.state
 
+    logits, noise = root.logits, hyper.dirichlet_fraction if explore else 0.0
+    if root.action_mask is not None and not config.gumbel:
+        # mctx masks after its noise, which forbidden actions would take a share of.
+        noise_key, key = jax.random.split(key)
+        logits = mask_q(logits, root.action_mask)
+        if explore:
+            logits = _with_noise(noise_key, logits, root.action_mask, hyper)
+        noise = 0.0
     given: dict[str, Any] = {
         "params": (),
         "rng_key": _untracked(key),
-        "root": mctx.RootFnOutput(prior_logits=root.logits, value=root.value, embedding=root.state),
+        "root": mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
         "recurrent_fn": recurrent_fn,
         "num_simulations": config.num_simulations,
         "invalid_actions": None if root.action_mask is None else ~root.action_mask,
@@ -167,7 +175,7 @@ def search(
         else:
             output = mctx.muzero_policy(
                 **given,
-                dirichlet_fraction=hyper.dirichlet_fraction if explore else 0.0,
+                dirichlet_fraction=noise,
                 dirichlet_alpha=hyper.dirichlet_alpha,
                 pb_c_init=hyper.pb_c_init,
                 pb_c_base=hyper.pb_c_base,
@@ -219,6 +227,32 @@ def with_search_targets(
 def mean_entropy(probs: jax.Array) -> jax.Array:
     """Average the entropies of policies `[..., num_actions]`, in nats."""
     return jnp.mean(jnp.sum(jax.scipy.special.entr(probs), axis=-1))
+
+
+def _with_noise(
+    key: jax.Array, logits: jax.Array, action_mask: jax.Array, hyper: SearchHyperparams
+) -> jax.Array:
+    """Mix Dirichlet noise over the allowed actions into the prior policy at the root.
+
+    P(s, a) = (1 - dirichlet_fraction) p_a + dirichlet_fraction eta_a, with eta of the symmetric
+    Dirichlet distribution over the actions allowed in s.
+
+    Args:
+      key: a typed key.
+      logits: float32 `[N, num_actions]`, masked.
+      action_mask: bool `[N, num_actions]`.
+      hyper: with `dirichlet_fraction` and `dirichlet_alpha`.
+
+    Returns:
+      The logits of P, float32 `[N, num_actions]`.
+
+    Source: Silver et al. 2017, https://doi.org/10.1038/nature24270, "Methods"; Silver et al. 2018.
+    """
+    # Independent gamma variables over their sum; a part of them has the distribution of that part.
+    gamma = jax.random.loggamma(key, hyper.dirichlet_alpha, logits.shape, logits.dtype)
+    eta = jax.nn.softmax(mask_q(gamma, action_mask))
+    fraction = hyper.dirichlet_fraction
+    return jnp.log((1.0 - fraction) * jax.nn.softmax(logits) + fraction * eta)
 
 
 def _untracked(key: jax.Array) -> jax.Array:
