@@ -72,9 +72,7 @@ class AlphaZero(rl.TreeSearch):
         spec = nn.NetworkSpec(obs_spec, torso, heads)
         return {"network": spec.normalized(config.normalization)}
 
-    def act(
-        self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
-    ) -> rl.PolicyOutput:
+    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
         def node_of(step: rl.TimeStep, discount: Any = None) -> rl.Node:
             heads, _ = nn.apply_heads(self.network, state.learner.variables, step.obs)
             return rl.Node(
@@ -93,9 +91,7 @@ class AlphaZero(rl.TreeSearch):
             # The value of a truncated state holds for all that is tried after it.
             return node_of(after, jnp.where(before.truncated, 1.0, discount))
 
-        root = node_of(rl.root_of(inputs))
-        found = rl.search(root, expand, key, self.config, state.hyper, explore=explore)
-        return rl.PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        return node_of(rl.root_of(inputs)), expand
 
     def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
         return nn.apply_heads(self.network, variables, obs)[0]["value"]

@@ -98,9 +98,7 @@ class MuZero(rl.TreeSearch):
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
 
-    def act(
-        self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
-    ) -> rl.PolicyOutput:
+    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
         apply = self._apply(state.learner.variables)
 
         def node_of(latent: jax.Array, **rest: Any) -> rl.Node:
@@ -113,9 +111,7 @@ class MuZero(rl.TreeSearch):
             discount = jnp.broadcast_to(state.hyper.discount, action.shape)
             return node_of(latent, reward=self._scalar(reward), discount=discount)
 
-        root = node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask)
-        found = rl.search(root, expand, key, self.config, state.hyper, explore=explore)
-        return rl.PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        return node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask), expand
 
     def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
         apply = self._apply(variables)

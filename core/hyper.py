@@ -224,7 +224,8 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
-    So is each number of a `PerLayer`. A declared range may begin at 0.
+    So is each number of a `PerLayer`. A declared range may begin at 0. None is allowed where it is
+    the default.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -240,7 +241,9 @@ def check_config(owner: str, config: Any) -> None:
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if one.type in (int, "int", PerLayer, "PerLayer"):
+        if value is None and one.default is None:
+            continue
+        if one.type in (int, "int", int | None, "int | None", PerLayer, "PerLayer"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
                 check_count(f"{owner}'s {one.name}", number, least)
