@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
-from ..core.rl.planning import check_model, model_in
+from ..core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import find_algorithm
 from .loading import load
 from .overrides import from_overrides
@@ -69,6 +69,8 @@ def make_agent(
             check_model(found, env)
             plannable: Any = env  # none that is stepped in Python: that is refused
             given["model"] = model_in(plannable)
+        if any(one.name == "two_players" for one in fields(found)) and takes_turns(env):
+            given["two_players"] = True
         if networks is not None and not isinstance(networks, Mapping):
             whole = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(whole, arithmetic or "native")

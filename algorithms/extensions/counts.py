@@ -51,7 +51,8 @@ class CountsState:
     Attributes:
       projection: float32 `[D, bits]`, the unit normals of hyperplanes between observations of D
         standardized numbers.
-      bias: float32 `[bits]`, their distances from the mean observation.
+      bias: float32 `[bits]`, their distances from the mean observation, in standard deviations: a
+        normal number times a uniform one.
       obs: running statistics of the observations, as one vector.
       table: float32 `[2^bits]`, visits of each hash; episodic ones `[N, 2^bits]`.
     """
@@ -73,10 +74,13 @@ class Counts(rl.Extension):
         del hyper
         bits, size = self.config.counts_bits, rl.vector_size(self.obs_spec)
         shape = (num_envs, 2**bits) if self.config.counts_episodic else (2**bits,)
-        normals, bias = jnp.split(jax.random.normal(key, (size + 1, bits)), [size])
+        normal_key, spread_key = jax.random.split(key)
+        normals, offset = jnp.split(jax.random.normal(normal_key, (size + 1, bits)), [size])
+        # Near the mean, hyperplanes tell one-hot observations apart; further out, single numbers.
+        bias = offset[0] * jax.random.uniform(spread_key, (bits,))
         return CountsState(
             projection=normals / jnp.linalg.norm(normals, axis=0, keepdims=True),
-            bias=bias[0],
+            bias=bias,
             obs=rl.RunningStats.zero((size,)),
             table=jnp.zeros(shape, jnp.float32),
         )

@@ -103,6 +103,16 @@ class TreeSearch(AgentBase, ABC):
         """
 
     @property
+    def reanalyzes(self) -> bool:
+        """Whether replayed steps are searched again, by `reanalyze`."""
+        return False
+
+    def reanalyze(self, state: Any, steps: Trajectory, key: jax.Array) -> Trajectory:
+        """Replace targets of replayed steps `[L, B, ...]` by newer ones."""
+        del state, key
+        return steps
+
+    @property
     def replay(self) -> SequenceReplay:
         """The replay buffer, of sequences of `config.sequence_length` steps."""
         return SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
@@ -154,11 +164,13 @@ class TreeSearch(AgentBase, ABC):
         added = replace(state, replay=replay)
 
         def step(state: TreeSearchState, keys: jax.Array) -> tuple[TreeSearchState, Metrics]:
-            sample = self.replay.sample(state.replay, keys[0], self.config.batch_size)
-            batch = (sample.steps, hyper)
+            steps = self.replay.sample(state.replay, keys[0], self.config.batch_size).steps
+            if self.reanalyzes:
+                steps = self.reanalyze(state, steps, keys[2])
+            batch = (steps, hyper)
             learner, metrics = self.learner.step(state.learner, self.loss, batch, keys[1], hyper)
             return replace(state, learner=learner), metrics
 
         ready = added.replay.size >= self.config.learning_starts
-        keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
+        keys = jax.random.split(key, (self.config.num_gradient_steps, 3 if self.reanalyzes else 2))
         return steps_if_ready(ready, step, added, keys)
