@@ -7,7 +7,8 @@ Option: the search of Danihelka et al. 2022, https://openreview.net/forum?id=bER
 Differences: rewards in place of an outcome, so the value's target is a lambda-return of the
 searches' values, computed when the steps are collected, and a truncated episode bootstraps from its
 true last observation; in a game with `opponent=self` it moves for both players, elsewhere for one;
-Adam without a penalty on the weights (`--optimizer adamw` has one); one temperature for all moves.
+Adam without a penalty on the weights (`--optimizer adamw` has one); by default one temperature for
+all moves (`num_sampling_moves`); the value loss has the weight `value_coef`, where the paper has 1.
 """
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ https://openreview.net/forum?id=bERaNdoegnO, equations 11 and 12. Option: MuZero
 Differences: the value's target is a lambda-return of the searches' values, computed when the steps
 are collected; sequences are drawn uniformly; a truncated episode bootstraps from its true last
 observation, and what would follow it is not learned; the model reads the observation of one step.
+Reanalysis (appendix H) is an option; it has no target network, and its returns end with a sequence.
 """
 
 import math
