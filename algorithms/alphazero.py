@@ -7,7 +7,8 @@ Option: the search of Danihelka et al. 2022, https://openreview.net/forum?id=bER
 Differences: rewards in place of an outcome, so the value's target is a lambda-return of the
 searches' values, computed when the steps are collected, and a truncated episode bootstraps from its
 true last observation; in a game with `opponent=self` it moves for both players, elsewhere for one;
-Adam without a penalty on the weights (`--optimizer adamw` has one); one temperature for all moves.
+Adam without a penalty on the weights (`--optimizer adamw` has one); by default one temperature for
+all moves (`num_sampling_moves`); the value loss has the weight `value_coef`, where the paper has 1.
 """
 
 from dataclasses import dataclass
@@ -72,9 +73,7 @@ class AlphaZero(rl.TreeSearch):
         spec = nn.NetworkSpec(obs_spec, torso, heads)
         return {"network": spec.normalized(config.normalization)}
 
-    def act(
-        self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
-    ) -> rl.PolicyOutput:
+    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
         def node_of(step: rl.TimeStep, discount: Any = None) -> rl.Node:
             heads, _ = nn.apply_heads(self.network, state.learner.variables, step.obs)
             return rl.Node(
@@ -93,9 +92,7 @@ class AlphaZero(rl.TreeSearch):
             # The value of a truncated state holds for all that is tried after it.
             return node_of(after, jnp.where(before.truncated, 1.0, discount))
 
-        root = node_of(rl.root_of(inputs))
-        found = rl.search(root, expand, key, self.config, state.hyper, explore=explore)
-        return rl.PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        return node_of(rl.root_of(inputs)), expand
 
     def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
         return nn.apply_heads(self.network, variables, obs)[0]["value"]

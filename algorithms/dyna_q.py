@@ -64,7 +64,7 @@ class Model:
     Attributes:
       reward, terminated, next_obs: of that step.
       tried: bool, whether there was such a step.
-      last_tried: int32, its number.
+      last_tried: int32, its number, counted from 1; 0 before the first.
       allowed: bool, the last mask of the observation's actions.
     """
 
@@ -119,7 +119,8 @@ class DynaQ(rl.Tabular):
         real_key, draw_key, plan_key = jax.random.split(key, 3)
         num_envs, num_plans = step.reward.shape[0], self.config.planning_steps
         learner, metrics = self._q_learning(state.learner, step, real_key, state.hyper)
-        model, now = self.observe(state.model, step, state.num_steps), state.num_steps + 1
+        now = state.num_steps + 1
+        model = self.observe(state.model, step, now)
         uniform = jax.random.uniform(draw_key, (num_plans, num_envs))
         planned = self.recall(model, uniform, now, state.hyper)
         learner, _ = jax.lax.scan(
@@ -130,7 +131,7 @@ class DynaQ(rl.Tabular):
         return replace(state, learner=learner, model=model, num_steps=now), metrics
 
     def observe(self, model: Model, step: rl.Trajectory, now: jax.Array) -> Model:
-        """Store the outcomes of a step, Model(S, A) <- R, S', one environment after the other."""
+        """Store the outcomes of step `now`, Model(S, A) <- R, S', one environment after another."""
 
         def store(model: Model, one: rl.Trajectory) -> tuple[Model, None]:
             pair, allowed = (one.obs, one.action), model.allowed
@@ -156,12 +157,12 @@ class DynaQ(rl.Tabular):
 
         Pairs that were tried are equally likely; with `plus`, all allowed actions of observations
         in which one was tried. The reward is then r + bonus * sqrt(tau), with tau the steps since
-        the pair was last tried.
+        the pair was last tried: 0 if that was the step `now`, and `now` if it never was.
 
         Args:
           model: at least one pair was tried.
           uniform: float `[K, N]` within [0, 1).
-          now: int32 `[]`, steps so far.
+          now: int32 `[]`, the number of the newest step, counted from 1.
           hyper: with `bonus`.
         """
         candidates = model.tried

@@ -6,10 +6,12 @@ https://openreview.net/forum?id=bERaNdoegnO, equations 11 and 12. Option: MuZero
 Differences: the value's target is a lambda-return of the searches' values, computed when the steps
 are collected; sequences are drawn uniformly; a truncated episode bootstraps from its true last
 observation, and what would follow it is not learned; the model reads the observation of one step.
+Reanalysis (appendix H) is an option; it has no target network, and its returns end with a sequence.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -43,6 +45,7 @@ class MuZeroConfig(rl.TreeSearchConfig):
       unroll_steps: steps `K` that the model is unrolled for in a loss.
       latent_size: numbers in a state of the model.
       num_bins: of the distributions by which values and rewards are predicted.
+      reanalyze_fraction: of the sampled sequences, those whose targets come from new searches.
       support: the largest value h(x) of a bin, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x.
     """
 
@@ -50,6 +53,7 @@ class MuZeroConfig(rl.TreeSearchConfig):
     unroll_steps: int = 5
     latent_size: int = 64
     num_bins: int = 41
+    reanalyze_fraction: float = rl.unit_interval(0.0)
     support: float = rl.positive(20.0)
     hidden_sizes: tuple[int, ...] = rl.only_for("networks", (64,))
 
@@ -66,10 +70,15 @@ class MuZero(rl.TreeSearch):
     `representation` gives `latent` `[B, latent_size]` of observations, Discrete ones as one-hot;
     `dynamics` gives `latent` and `reward` `[B, num_bins]` of a latent state and a one-hot action;
     `prediction` gives `logits` `[B, num_actions]` and `value` `[B, num_bins]` of a latent state.
+
+    Attributes:
+      two_players: it moves for both players of a game, in turn: what one wins, the other loses.
+        `make_agent` sets it where the environment is such a game with `opponent=self`.
     """
 
     config: MuZeroConfig = MuZeroConfig()
     hyper: MuZeroHyperparams = MuZeroHyperparams()
+    two_players: bool = False
 
     Config = MuZeroConfig
     Hyperparams = MuZeroHyperparams
@@ -100,9 +109,7 @@ class MuZero(rl.TreeSearch):
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
 
-    def act(
-        self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
-    ) -> rl.PolicyOutput:
+    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
         apply = self._apply(state.learner.variables)
 
         def node_of(latent: jax.Array, **rest: Any) -> rl.Node:
@@ -112,16 +119,42 @@ class MuZero(rl.TreeSearch):
 
         def expand(latent: jax.Array, action: jax.Array, key: jax.Array) -> rl.Node:
             latent, reward = self._advance(apply, latent, action)
-            discount = jnp.broadcast_to(state.hyper.discount, action.shape)
+            turn = -1.0 if self.two_players else 1.0
+            discount = jnp.broadcast_to(turn * state.hyper.discount, action.shape)
             return node_of(latent, reward=self._scalar(reward), discount=discount)
 
-        root = node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask)
-        found = rl.search(root, expand, key, self.config, state.hyper, explore=explore)
-        return rl.PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        return node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask), expand
 
     def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
         apply = self._apply(variables)
         return self._scalar(apply("prediction", self._represent(apply, obs))["value"])
+
+    @property
+    def reanalyzes(self) -> bool:
+        return self.config.reanalyze_fraction > 0.0
+
+    def reanalyze(self, state: State, steps: rl.Trajectory, key: jax.Array) -> rl.Trajectory:
+        """Search again at the steps `[K + 1, B, ...]` of the first `reanalyze_fraction` sequences.
+
+        The searches use the newest networks, and explore as those that act. The value's targets
+        are the lambda-returns of their values within the sequence, which bootstrap on the network's
+        value of its last successor.
+        """
+        number = math.ceil(self.config.reanalyze_fraction * steps.reward.shape[1])
+        again = jax.tree.map(lambda leaf: leaf[:, :number], steps)
+        seen = rl.flatten((again.obs, again.first, again.action_mask))
+        inputs = rl.PolicyInput(obs=seen[0], first=seen[1], action_mask=seen[2])
+        extras = self.search(state, inputs, key, explore=True).extras
+        extras = jax.tree.map(lambda leaf: leaf.reshape(len(steps.reward), number, -1), extras)
+        found = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
+
+        def value_of(obs: Any) -> jax.Array:
+            return self.value(state.learner.variables, obs)
+
+        numbers = state.hyper.discount, state.hyper.td_lambda
+        again = rl.with_search_targets(replace(again, extras=found), value_of, *numbers)
+        rest = jax.tree.map(lambda leaf: leaf[:, number:], steps)
+        return jax.tree.map(lambda *both: jnp.concatenate(both, axis=1), again, rest)
 
     def loss(
         self,

@@ -7,7 +7,8 @@ Differences: one process collects and learns in turns; sequences start where rol
 through the ends of episodes, at which the carry starts anew; a truncated episode bootstraps from
 its true last observation, and the n-step return of a sequence's last steps from its last one; the
 network sees observations alone, not the last action and reward; the online network chooses the next
-actions by the outputs of the pass that learns.
+actions by the outputs of the pass that learns; a new sequence has the highest priority so far, not
+that of its first errors; a loss is the average over a sequence's steps, not their sum.
 """
 
 from dataclasses import dataclass, replace

@@ -247,6 +247,8 @@ class BothPlayers(Environment, Protocol):
     """A zero-sum game in which the caller moves for whichever of two players has the turn.
 
     Observations and action masks are of the player who moves next, a reward of the one who moved.
+    A game whose players always move in turn may say so by an attribute `alternates`, True; then an
+    agent that learns its model, as MuZero does, moves for both players too.
     """
 
     def moving(self, state: PyTree) -> jax.Array:

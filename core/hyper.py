@@ -34,7 +34,7 @@ HyperparamsT = TypeVar("HyperparamsT")
 OptionsT = TypeVar("OptionsT")
 
 COUNTS = (
-    int, "int", CountByEnvironment, PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
+    int, "int", int | None, "int | None", CountByEnvironment, PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
 )  # fmt: skip
 MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
 MAX_COUNT = 2**31 - 1  # counters are int32
@@ -330,7 +330,8 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
-    So is each number of a `PerLayer`. A declared range may begin at 0.
+    So is each number of a `PerLayer`. A declared range may begin at 0. None is allowed where it is
+    the default.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -348,7 +349,7 @@ def check_config(owner: str, config: Any) -> None:
                 f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if value is None and one.type in (PerLayer | None, "PerLayer | None"):
+        if value is None and one.default is None:
             continue
         _check_kind(f"{owner}'s {one.name}", one.type, value)
         if one.type in COUNTS:

@@ -19,6 +19,19 @@ from . import adapting
 from .adapting import AGENT, Adapter, Players
 from .adapting.games import against
 
+# Games of two players who see the whole board and always move in turn.
+IN_TURN = (
+    "animal_shogi",
+    "chess",
+    "connect_four",
+    "gardner_chess",
+    "go_9x9",
+    "go_19x19",
+    "hex",
+    "othello",
+    "shogi",
+    "tic_tac_toe",
+)
 SMALLEST_IMAGE = 4  # smaller boards are vectors, since the default convolutions do not fit
 
 
@@ -77,7 +90,7 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     whole = {"low": 0.0, "high": 1.0, "whole": True} if state.observation.dtype == bool else {}
     obs_spec = Box(_shape(state.observation.shape), "float32", **whole)
     is_minatar, several = game.startswith("minatar"), env.num_players > 1
-    players = Players(env.num_players, lambda state: state.current_player, observe)
+    players = Players(env.num_players, lambda state: state.current_player, observe, game in IN_TURN)
     return Adapter(
         reset,
         step,

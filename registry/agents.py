@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.arguments import check_env
 from ..core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
-from ..core.rl.planning import check_model, model_in
+from ..core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
 from .loading import load, require_liftable
@@ -104,6 +104,8 @@ def build_agent(
             check_model(found, env)
             plannable: Any = env  # none that is stepped in Python: that is refused
             given["model"] = model_in(plannable)
+        if any(one.name == "two_players" for one in fields(found)) and takes_turns(env):
+            given["two_players"] = True
         if networks is not None and not isinstance(networks, Mapping):
             require_liftable("networks", networks)
             whole = lift_if_functions(networks, env.obs_spec)

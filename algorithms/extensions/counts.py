@@ -2,8 +2,13 @@
 
 Source: Tang et al. 2017, "#Exploration: A Study of Count-Based Exploration for Deep Reinforcement
 Learning", https://arxiv.org/abs/1611.04717, equations 1 and 2, algorithm 1 (SimHash).
-Differences: counts may also be those of an episode alone, as in Badia et al. 2020,
-https://arxiv.org/abs/2002.06038, where an observation is new again in the next one.
+Differences: each number of an observation is standardized by running statistics, and each bit of a
+hash is the side of a hyperplane in a random place, sgn(A x - b). The paper has sgn(A g(x)), with g
+the identity or an autoencoder, which has two hashes for one number, and few for numbers that are
+all positive. The hash of an observation may thus change, ever more slowly, with the statistics.
+Counts may also be those of an episode alone, as in Badia et al. 2020,
+https://arxiv.org/abs/2002.06038, where an observation is new again in the next one. An agent with a
+replay learns from the bonus that a step had when it was stored, which a later count does not renew.
 """
 
 from dataclasses import dataclass, replace
@@ -44,11 +49,17 @@ class CountsState:
     """What was counted.
 
     Attributes:
-      projection: float32 `[D, bits]`, whose signs hash an observation of D numbers.
+      projection: float32 `[D, bits]`, the unit normals of hyperplanes between observations of D
+        standardized numbers.
+      bias: float32 `[bits]`, their distances from the mean observation, in standard deviations: a
+        normal number times a uniform one.
+      obs: running statistics of the observations, as one vector.
       table: float32 `[2^bits]`, visits of each hash; episodic ones `[N, 2^bits]`.
     """
 
     projection: jax.Array
+    bias: jax.Array
+    obs: rl.RunningStats
     table: jax.Array
 
 
@@ -63,8 +74,16 @@ class Counts(rl.Extension):
         del hyper
         bits, size = self.config.counts_bits, rl.vector_size(self.obs_spec)
         shape = (num_envs, 2**bits) if self.config.counts_episodic else (2**bits,)
-        projection = jax.random.normal(key, (size, bits))
-        return CountsState(projection=projection, table=jnp.zeros(shape, jnp.float32))
+        normal_key, spread_key = jax.random.split(key)
+        normals, offset = jnp.split(jax.random.normal(normal_key, (size + 1, bits)), [size])
+        # Near the mean, hyperplanes tell one-hot observations apart; further out, single numbers.
+        bias = offset[0] * jax.random.uniform(spread_key, (bits,))
+        return CountsState(
+            projection=normals / jnp.linalg.norm(normals, axis=0, keepdims=True),
+            bias=bias,
+            obs=rl.RunningStats.zero((size,)),
+            table=jnp.zeros(shape, jnp.float32),
+        )
 
     def update(
         self, state: CountsState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
@@ -73,8 +92,8 @@ class Counts(rl.Extension):
         del key
         shape = trajectory.reward.shape
         flat = rl.vector(self.obs_spec, rl.flatten(trajectory.next_obs))
-        # Centred, since the signs of positive numbers would hardly differ.
-        above = (flat - flat.mean(axis=1, keepdims=True)) @ state.projection > 0.0
+        stats = state.obs.add(flat)
+        above = stats.normalize(flat) @ state.projection > state.bias[None]
         weights = 2 ** jnp.arange(self.config.counts_bits)
         hashes = jnp.where(above, weights, 0).sum(axis=1).reshape(shape)
         rows = jnp.arange(shape[1])
@@ -90,5 +109,5 @@ class Counts(rl.Extension):
         table, visits = jax.lax.scan(count, state.table, (hashes, trajectory.first))
         bonus = jax.lax.rsqrt(visits)
         reward = trajectory.reward + hyper.counts_coef * bonus
-        after = replace(state, table=table)
+        after = replace(state, table=table, obs=stats)
         return replace(trajectory, reward=reward), after, {"reward": bonus.mean()}

@@ -4,7 +4,8 @@ Source: Burda et al. 2018, "Exploration by Random Network Distillation",
 https://arxiv.org/abs/1810.12894, section 2.2 and algorithm 1.
 Differences: the reward is added to the environment's, so that one value estimates both, and an
 episode's end ends both; the predictor takes one gradient step on all observations of a rollout;
-both networks are perceptrons.
+both networks are perceptrons. An agent with a replay learns from the reward that a step had when it
+was stored, which the predictor's later progress does not renew.
 """
 
 from collections.abc import Mapping

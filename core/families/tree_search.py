@@ -1,19 +1,24 @@
 """What AlphaZero and MuZero share: a replay of what searches found, and learning from it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from ..agent import AgentBase, AgentState, Trajectory
+from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..hyper import Number, between, only_for, unit_interval
 from ..learner import steps_if_ready
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig
 from ..rl.search import (
+    Found,
+    Node,
     SearchConfig,
     SearchHyperparams,
+    search,
     search_targets_like,
     with_search_targets,
 )
@@ -71,11 +76,17 @@ class TreeSearchState(AgentState):
 
 @dataclass(frozen=True)
 class TreeSearch(AgentBase, ABC):
-    """An agent whose `act` searches, with the result's `extras`; a subclass has `value` and `loss`.
+    """An agent that searches before it acts; a subclass has `tree`, `value` and `loss`.
 
     After each rollout: compute the targets (`with_search_targets`), and add the steps to the
     replay; then, from `learning_starts` on, take `num_gradient_steps` gradient steps of `loss`.
     """
+
+    @abstractmethod
+    def tree(
+        self, state: Any, inputs: PolicyInput
+    ) -> tuple[Node, Callable[[PyTree, jax.Array, jax.Array], Node]]:
+        """Return the roots of the searches at `inputs` `[N, ...]`, and `expand`; see `search`."""
 
     @abstractmethod
     def value(self, variables: Variables, obs: PyTree) -> jax.Array:
@@ -92,6 +103,16 @@ class TreeSearch(AgentBase, ABC):
         """
 
     @property
+    def reanalyzes(self) -> bool:
+        """Whether replayed steps are searched again, by `reanalyze`."""
+        return False
+
+    def reanalyze(self, state: Any, steps: Trajectory, key: jax.Array) -> Trajectory:
+        """Replace targets of replayed steps `[L, B, ...]` by newer ones."""
+        del state, key
+        return steps
+
+    @property
     def replay(self) -> SequenceReplay:
         """The replay buffer, of sequences of `config.sequence_length` steps."""
         return SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
@@ -101,6 +122,36 @@ class TreeSearch(AgentBase, ABC):
         extras = search_targets_like(self.action_spec, num_envs)
         return TreeSearchState(**vars(learned), replay=self.replay.init(extras=extras))
 
+    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+        """Count the moves of an episode, int32 `[N]`, where it matters how many there were."""
+        del state
+        counts = self.config.num_sampling_moves is not None
+        return jnp.zeros((num_envs,), jnp.int32) if counts else ()
+
+    def act(
+        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        moves = None
+        if self.config.num_sampling_moves is not None:
+            moves = jnp.where(inputs.first, 0, carry)
+            carry = moves + 1
+        found = self.search(state, inputs, key, explore=explore, moves=moves)
+        return PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+
+    def search(
+        self,
+        state: Any,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
+        moves: jax.Array | None = None,
+    ) -> Found:
+        """Search at `inputs` `[N, ...]`; see `core.rl.search.search`."""
+        root, expand = self.tree(state, inputs)
+        given = key, self.config, state.hyper
+        return search(root, expand, *given, explore=explore, moves=moves)
+
     def update(
         self, state: TreeSearchState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[TreeSearchState, Metrics]:
@@ -109,14 +160,17 @@ class TreeSearch(AgentBase, ABC):
 
         hyper = state.hyper
         stored = with_search_targets(trajectory, value_of, hyper.discount, hyper.td_lambda)
-        added = replace(state, replay=self.replay.add(state.replay, stored))
+        replay = self.replay.add(state.replay, replace(stored, carry=()))
+        added = replace(state, replay=replay)
 
         def step(state: TreeSearchState, keys: jax.Array) -> tuple[TreeSearchState, Metrics]:
-            sample = self.replay.sample(state.replay, keys[0], self.config.batch_size)
-            batch = (sample.steps, hyper)
+            steps = self.replay.sample(state.replay, keys[0], self.config.batch_size).steps
+            if self.reanalyzes:
+                steps = self.reanalyze(state, steps, keys[2])
+            batch = (steps, hyper)
             learner, metrics = self.learner.step(state.learner, self.loss, batch, keys[1], hyper)
             return replace(state, learner=learner), metrics
 
         ready = added.replay.size >= self.config.learning_starts
-        keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
+        keys = jax.random.split(key, (self.config.num_gradient_steps, 3 if self.reanalyzes else 2))
         return steps_if_ready(ready, step, added, keys)

@@ -1,6 +1,6 @@
 """Self-play: a copy of the policy in training plays the other players of a game.
 
-An agent that plans needs no copy: it moves for both players, whose turn it is.
+An agent that searches needs no copy: it moves for both players, whose turn it is.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..agent import Agent
 from ..environment import Environment, TwoPlayerGame
 from ..errors import TriglotError
-from ..rl.planning import model_in
+from ..rl.planning import model_in, moves_for_both, takes_turns
 from ..types import PyTree
 from ..wrappers.games import against, game_in
 from .frozen import FrozenPolicy, check_plays, check_same_specs, num_masked
@@ -26,23 +26,28 @@ NUM_PLAYERS = 2  # of whom what one wins, the other loses
 def copy_period(agent: Agent, env: Environment) -> int | None:
     """Count the updates between two copies of the policy; None if no copy of it plays."""
     game = game_in(env)
-    return None if game is None or _plans(agent) else game.copy_period
+    return None if game is None or moves_for_both(agent, env) else game.copy_period
 
 
 def check_self_play(agent: Agent, env: Environment) -> None:
     """Reject an agent that cannot play the others, where it or its copy should.
 
     Raises:
-      TriglotError: as `check_plays`; or if the agent plans, and the game is not one of two players
-        in which it can move for both.
+      TriglotError: as `check_plays`; or if the agent searches, and the game is not one of two
+        players in which it can move for both.
     """
     game = game_in(env)
+    kind = type(agent).__name__
+    if getattr(agent, "two_players", False) and not takes_turns(env):
+        raise TriglotError(
+            f"this {kind} was made for two players who move in turn, and {env.name} is no such "
+            "game with opponent=self: make the agent for this environment."
+        )
     if game is None or game.copy_period is None:
         return
-    if not _plans(agent):
+    if not moves_for_both(agent, env):
         check_plays(agent, game, "a copy of the policy")
         return
-    kind = type(agent).__name__
     if game.num_players != NUM_PLAYERS or not isinstance(game, TwoPlayerGame):
         raise TriglotError(
             f"{kind} plays itself in games of {NUM_PLAYERS} players, since it plans for both; "
@@ -52,8 +57,8 @@ def check_self_play(agent: Agent, env: Environment) -> None:
 
 
 def in_training(agent: Agent, env: VectorEnvironment) -> VectorEnvironment:
-    """Return the environments to train in: for an agent that plans, those of its model."""
-    return replace(env, env=model_in(env.env)) if _plans(agent) else env
+    """Return the environments to train in: for an agent that moves for both, that game."""
+    return replace(env, env=model_in(env.env)) if moves_for_both(agent, env.env) else env
 
 
 def copied(agent: Agent, env: Environment, agent_state: Any) -> PyTree:
@@ -76,10 +81,6 @@ def renewed(
     is_due = runner_state.num_updates % period == 0
     opponent = jax.tree.map(partial(jnp.where, is_due), policy.arrays, opponent)
     return replace(env, env=against(env.env, partial(policy.play, opponent))), opponent
-
-
-def _plans(agent: Agent) -> bool:
-    return getattr(agent, "plans", False)
 
 
 def _policy(agent: Agent, env: Environment, agent_state: Any) -> FrozenPolicy:

@@ -17,7 +17,7 @@ from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..numerics import where_rows
 from ..types import PyTree, type_differences
-from ..wrappers.games import for_both, game_in, moving
+from ..wrappers.games import alternates, for_both, game_in, moving
 
 
 @runtime_checkable
@@ -74,6 +74,22 @@ def model_in(env: Environment) -> Environment:
     """Return the model of a planner that acts in `env`: in self-play it moves for both players."""
     game = game_in(env)
     return env if game is None or game.copy_period is None else for_both(env)
+
+
+def moves_for_both(agent: Any, env: Environment) -> bool:
+    """Return whether an agent moves for both players of the game in `env` while it is trained.
+
+    One that plans does where the game is played by itself. One that learns its model does if its
+    `two_players` is True, which `make_agent` sets where `takes_turns`.
+    """
+    game = game_in(env)
+    searches = getattr(agent, "plans", False) or getattr(agent, "two_players", False)
+    return searches and game is not None and game.copy_period is not None
+
+
+def takes_turns(env: Environment | HostEnvironment) -> bool:
+    """Return whether a game is played by itself, by two players who always move in turn."""
+    return not isinstance(env, HostEnvironment) and alternates(model_in(env))
 
 
 def turn(model: Environment, before: PyTree, after: PyTree) -> jax.Array | float:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..agent import Trajectory
 from ..errors import require
-from ..hyper import Number, only_for, positive, unit_interval
+from ..hyper import Number, between, only_for, positive, unit_interval
 from ..networks.heads import num_actions
 from ..specs import Spec
 from ..types import PyTree, is_key, pytree_dataclass
@@ -27,11 +27,19 @@ class SearchConfig:
       gumbel: search by sequential halving with Gumbel noise (Danihelka et al. 2022), which improves
         the policy with few simulations too; otherwise by PUCT with Dirichlet noise.
       num_considered_actions: most actions tried at the root.
+      num_sampling_moves: moves of an episode that are drawn from the visits while exploring; later
+        ones are the most visited actions. None: all are drawn.
     """
 
     num_simulations: int = 32
     gumbel: bool = False
     num_considered_actions: int = only_for("gumbel", 16)
+    num_sampling_moves: int | None = only_for("no_gumbel", between(None, 0))
+
+    @property
+    def no_gumbel(self) -> bool:
+        """Whether the search is PUCT, whose options have no effect on the other."""
+        return not self.gumbel
 
 
 @pytree_dataclass
@@ -41,18 +49,19 @@ class SearchHyperparams:
     Attributes:
       dirichlet_fraction: weight of the noise in the prior at the root while exploring.
       dirichlet_alpha: its concentration.
-      temperature: of the visit counts from which actions are drawn while exploring.
+      temperature: of the visit counts from which actions are drawn while exploring: with
+        probability proportional to N^(1 / temperature).
       pb_c_init, pb_c_base: c_1 and c_2 of PUCT, Schrittwieser et al. 2020, appendix B.
       gumbel_scale: of the Gumbel noise while exploring.
       value_scale, visit_offset: c_scale and c_visit of Danihelka et al. 2022, equation 8: how much
         the searched values weigh beside the prior policy.
     """
 
-    dirichlet_fraction: Number = unit_interval(0.25)
-    dirichlet_alpha: Number = positive(0.3)
-    temperature: Number = positive(1.0)
-    pb_c_init: Number = 1.25
-    pb_c_base: Number = positive(19652.0)
+    dirichlet_fraction: Number = only_for("no_gumbel", unit_interval(0.25))
+    dirichlet_alpha: Number = only_for("no_gumbel", positive(0.3))
+    temperature: Number = only_for("no_gumbel", positive(1.0))
+    pb_c_init: Number = only_for("no_gumbel", 1.25)
+    pb_c_base: Number = only_for("no_gumbel", positive(19652.0))
     gumbel_scale: Number = 1.0
     value_scale: Number = 0.02
     visit_offset: Number = 50.0
@@ -111,6 +120,7 @@ def search(
     hyper: SearchHyperparams,
     *,
     explore: bool,
+    moves: jax.Array | None = None,
 ) -> Found:
     """Search from `N` roots at once.
 
@@ -120,6 +130,7 @@ def search(
       key: a typed key, of which each simulation gets its own.
       config, hyper: of the search.
       explore: add noise at the root, and draw actions; otherwise the most visited is taken.
+      moves: int32 `[N]`, earlier moves of each episode, of which `num_sampling_moves` are drawn.
 
     Returns:
       The actions, the improved policies and the values.
@@ -143,10 +154,18 @@ def search(
         )
         return output, node.state
 
+    logits, noise = root.logits, hyper.dirichlet_fraction if explore else 0.0
+    if root.action_mask is not None and not config.gumbel:
+        # mctx masks after its noise, which forbidden actions would take a share of.
+        noise_key, key = jax.random.split(key)
+        logits = mask_q(logits, root.action_mask)
+        if explore:
+            logits = _with_noise(noise_key, logits, root.action_mask, hyper)
+        noise = 0.0
     given: dict[str, Any] = {
         "params": (),
         "rng_key": _untracked(key),
-        "root": mctx.RootFnOutput(prior_logits=root.logits, value=root.value, embedding=root.state),
+        "root": mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
         "recurrent_fn": recurrent_fn,
         "num_simulations": config.num_simulations,
         "invalid_actions": None if root.action_mask is None else ~root.action_mask,
@@ -167,16 +186,21 @@ def search(
         else:
             output = mctx.muzero_policy(
                 **given,
-                dirichlet_fraction=hyper.dirichlet_fraction if explore else 0.0,
+                dirichlet_fraction=noise,
                 dirichlet_alpha=hyper.dirichlet_alpha,
                 pb_c_init=hyper.pb_c_init,
                 pb_c_base=hyper.pb_c_base,
-                temperature=hyper.temperature,
             )
         value = output.search_tree.summary().value
     probs, action = output.action_weights, output.action
-    if not explore and not config.gumbel:
+    if not config.gumbel:
         action = jnp.argmax(probs, axis=-1)
+    if explore and not config.gumbel:
+        # With mctx's key, not by mctx: at high temperatures it draws actions of no visits too.
+        draw_key, *_ = jax.random.split(given["rng_key"], 3)
+        drawn = _drawn(draw_key, probs, hyper.temperature)
+        is_drawn = True if moves is None else moves < config.num_sampling_moves
+        action = jnp.where(is_drawn, drawn, action)
     action = action.astype(jnp.int32)
     # Every action that is chosen was tried. Where it ended the game, nothing follows.
     discounts = output.search_tree.children_discounts[:, output.search_tree.ROOT_INDEX]
@@ -219,6 +243,41 @@ def with_search_targets(
 def mean_entropy(probs: jax.Array) -> jax.Array:
     """Average the entropies of policies `[..., num_actions]`, in nats."""
     return jnp.mean(jnp.sum(jax.scipy.special.entr(probs), axis=-1))
+
+
+def _with_noise(
+    key: jax.Array, logits: jax.Array, action_mask: jax.Array, hyper: SearchHyperparams
+) -> jax.Array:
+    """Mix Dirichlet noise over the allowed actions into the prior policy at the root.
+
+    P(s, a) = (1 - dirichlet_fraction) p_a + dirichlet_fraction eta_a, with eta of the symmetric
+    Dirichlet distribution over the actions allowed in s.
+
+    Args:
+      key: a typed key.
+      logits: float32 `[N, num_actions]`, masked.
+      action_mask: bool `[N, num_actions]`.
+      hyper: with `dirichlet_fraction` and `dirichlet_alpha`.
+
+    Returns:
+      The logits of P, float32 `[N, num_actions]`.
+
+    Source: Silver et al. 2017, https://doi.org/10.1038/nature24270, "Methods"; Silver et al. 2018.
+    """
+    # Independent gamma variables over their sum; a part of them has the distribution of that part.
+    gamma = jax.random.loggamma(key, hyper.dirichlet_alpha, logits.shape, logits.dtype)
+    eta = jax.nn.softmax(mask_q(gamma, action_mask))
+    fraction = hyper.dirichlet_fraction
+    return jnp.log((1.0 - fraction) * jax.nn.softmax(logits) + fraction * eta)
+
+
+def _drawn(key: jax.Array, visits: jax.Array, temperature: Number) -> jax.Array:
+    """Draw actions `[N]` with probability proportional to `visits^(1 / temperature)`.
+
+    Source: Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265, appendix D.
+    """
+    logits = jnp.log(visits) - jnp.log(visits.max(axis=-1, keepdims=True))
+    return jax.random.categorical(key, logits / temperature)
 
 
 def _untracked(key: jax.Array) -> jax.Array:

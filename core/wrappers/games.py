@@ -40,6 +40,13 @@ def for_both(env: Environment) -> Environment:
     return replace(env, env=for_both(env.env))
 
 
+def alternates(env: Environment) -> bool:
+    """Return whether the caller moves for two players in turn; see `BothPlayers`."""
+    while isinstance(env, Wrapper) and not isinstance(env, BothPlayers):
+        env = env.env
+    return isinstance(env, BothPlayers) and getattr(env, "alternates", False)
+
+
 def moving(env: Environment, states: PyTree) -> jax.Array | None:
     """Return who moves in states `[N, ...]`; None if the caller moves for one player only."""
     while not isinstance(env, BothPlayers):

@@ -75,11 +75,13 @@ class Players(NamedTuple):
       number: of players.
       moving: gives the number of the player who moves in a state.
       observe: observes a state as the player with a number.
+      alternates: whether two players always move in turn.
     """
 
     number: int
     moving: Callable[[Any], jax.Array]
     observe: Callable[[Any, int], jax.Array]
+    alternates: bool = False
 
 
 class Adapter(NamedTuple):

@@ -86,6 +86,11 @@ class Against(Wrapper):
 class Both(Wrapper):
     """A zero-sum game of two players as the one who has the turn sees it; see `BothPlayers`."""
 
+    @property
+    def alternates(self) -> bool:
+        game: Any = self.env
+        return game.adapter.players.alternates
+
     def moving(self, state: PyTree) -> jax.Array:
         game: Any = self.env
         with library_promotion():
@@ -108,8 +113,8 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
       game: its players are all moved by the caller.
       options: of a game of several players. `opponent`: `random` (the default); `self`, the policy
         in training, of which a copy is made every `copy_period` updates (10) and samples its
-        actions, while evaluations are against `random`; an agent that plans moves for both players
-        instead, without a copy; or a hashable `Player`, which `make_env`
+        actions, while evaluations are against `random`; an agent that searches moves for both
+        players instead, without a copy; or a hashable `Player`, which `make_env`
         also takes by name, `my_file:play`, or as the folder of a run, whose policy is greedy unless
         `opponent_sampled`.
 

@@ -110,7 +110,7 @@ def test_the_model_keeps_the_last_outcome_and_of_two_environments_the_later_one(
     assert (model.reward[0, 1], model.next_obs[0, 1], model.terminated[0, 1]) == (2.0, 2, True)
     assert np.asarray(model.tried).sum() == 1
     one = after(make(), steps(GO), steps((0, 1, 3.0, False, False, 2))).model
-    assert (one.reward[0, 1], one.next_obs[0, 1], one.last_tried[0, 1]) == (3.0, 2, 1)
+    assert (one.reward[0, 1], one.next_obs[0, 1], one.last_tried[0, 1]) == (3.0, 2, 2)
 
 
 def model_of(tried: list[tuple[int, int]], last_tried: int = 0) -> Model:
@@ -136,6 +136,34 @@ def recalled(agent: DynaQ, model: Model, now: int = 9) -> list[tuple]:
 def test_pairs_that_were_tried_are_drawn_equally_often() -> None:
     drawn = recalled(make(), model_of([(0, 1), (2, 0), (2, 1)]))
     assert [row[:2] for row in drawn] == [(0, 1)] * 4 + [(2, 0)] * 4 + [(2, 1)] * 4
+
+
+def test_the_age_of_a_pair_is_the_steps_since_it_was_tried() -> None:
+    """Sutton and Barto's tau: 0 for the pair of this step, and all steps so far for one never."""
+    agent = make(plus=True)
+    model, ages = start(agent).model, []
+    for number, pair in enumerate([(0, 1), (2, 0), (2, 0), (0, 1)], 1):
+        row = (*pair, 0.0, False, False, 0)
+        one = jax.tree.map(lambda leaf: leaf[0], steps(row))
+        model = agent.observe(model, one, jnp.int32(number))
+        ages.append({row[:2]: (row[2] / 0.1) ** 2 for row in recalled(agent, model, number)})
+    expected = [
+        {(0, 0): 1, (0, 1): 0},
+        {(0, 0): 2, (0, 1): 1, (2, 0): 0, (2, 1): 2},
+        {(0, 0): 3, (0, 1): 2, (2, 0): 0, (2, 1): 3},
+        {(0, 0): 4, (0, 1): 0, (2, 0): 1, (2, 1): 4},
+    ]
+    for found, right in zip(ages, expected, strict=True):
+        assert found.keys() == right.keys()
+        np.testing.assert_allclose(list(found.values()), list(right.values()), atol=1e-5)
+
+
+def test_a_pair_just_tried_has_no_bonus_in_the_plan_after_it() -> None:
+    """The other action of state 0 is forbidden, so that the plan is the step again."""
+    mask = jnp.array([[[False, True]]])
+    state = after(make(plus=True), steps((0, 1, 1.0, True, False, 0), masks=(mask, mask)))
+    # The step: 2 + 0.5 (1 - 2) = 1.5; the plan: 1.5 + 0.5 (1 - 1.5)
+    np.testing.assert_array_equal(table_of(state), changed(0, 1, 1.25))
 
 
 def test_plus_adds_a_bonus_and_plans_with_actions_that_were_never_tried() -> None:
@@ -173,7 +201,7 @@ def by_numpy(trajectory: Trajectory, num_plans: int, plus: bool, key: jax.Array)
     keys = jax.random.split(key, len(columns[0]))
     for now, (obs, action, reward, ended, following) in enumerate(zip(*columns, strict=True)):
         move((obs, action), reward, ended, following)
-        model[obs, action] = (float(reward), bool(ended), int(following), now)
+        model[obs, action] = (float(reward), bool(ended), int(following), now + 1)
         candidates = sorted(model)
         if plus:
             candidates = [(seen, a) for seen in sorted({one for one, _ in model}) for a in (0, 1)]

@@ -62,7 +62,7 @@ def test_counts_by_hand(episodic: bool, visits: Any) -> None:
     config = CountsConfig(counts_bits=1, counts_episodic=episodic)
     counts = Counts(network=None, obs_spec=OBS, config=config)
     state = counts.init(jax.random.key(0), 2, Hyper())
-    state = replace(state, projection=jnp.array([[1.0], [-1.0]]))
+    state = replace(state, projection=jnp.array([[1.0], [-1.0]]), bias=jnp.zeros(1))
     steps = trajectory(
         [[LEFT, RIGHT], [LEFT, LEFT], [RIGHT, LEFT]],
         [[False, False], [False, False], [False, True]],
@@ -72,6 +72,58 @@ def test_counts_by_hand(episodic: bool, visits: Any) -> None:
     np.testing.assert_allclose(after.reward, 1 + 2.0 * bonus, rtol=1e-6)
     np.testing.assert_allclose(metrics["reward"], bonus.mean(), rtol=1e-6)
     assert isinstance(state, CountsState) and state.table.sum() == (4 if episodic else 6)
+
+
+def uniform_states(low: Any, high: Any) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.uniform(low, high, (2000, len(low))).astype(np.float32)
+
+
+ANGLES = uniform_states([-np.pi], [np.pi])[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("states", "least"),
+    [
+        (uniform_states([-5.0], [5.0]), 8),
+        (uniform_states([1000.0], [1001.0]), 8),  # one number of one sign
+        (uniform_states([-1.2, -0.07], [0.6, 0.07]), 40),  # MountainCar's
+        (np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1), 16),  # a pendulum's
+        (uniform_states([-2.4, -3, -0.2, -3], [2.4, 3, 0.2, 3]), 100),  # CartPole's
+        (np.eye(64, dtype=np.float32)[np.arange(2000) % 64], 60),  # the cells of a grid
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_observations_have_many_hashes(states: np.ndarray, least: int, seed: int) -> None:
+    """The number of distinct counts grows with what there is to see, on any scale."""
+    spec, config = rl.Box((states.shape[1],)), CountsConfig(counts_bits=16)
+    counts = Counts(network=None, obs_spec=spec, config=config)
+    update = jax.jit(lambda state, steps: counts.update(state, steps, key, Hyper()))
+    key = jax.random.key(seed)
+    found = []
+    for order in (states, states[::-1] * 100.0):
+        start = counts.init(key, 4, Hyper())
+        _, after, _ = update(start, trajectory(order.reshape(500, 4, -1)))
+        assert after.table.sum() == 2000
+        found.append(int((after.table > 0).sum()))
+    assert found[0] >= least
+    # The unit of a number does not matter, nor the order, but for rounding.
+    np.testing.assert_allclose(*found, rtol=0.05)
+
+
+def test_a_hash_is_the_sides_of_hyperplanes_by_numpy() -> None:
+    counts = Counts(network=None, obs_spec=OBS, config=CountsConfig(counts_bits=5))
+    state, rng = counts.init(jax.random.key(3), 2, Hyper()), np.random.default_rng(0)
+    np.testing.assert_allclose(np.linalg.norm(state.projection, axis=0), 1.0, rtol=1e-6)
+    first, second = rng.normal(3.0, [1.0, 50.0], (2, 8, 2, 2))
+    table = np.zeros(32)
+    for seen, all_seen in ((first, first), (second, np.stack([first, second]))):
+        _, state, _ = counts.update(state, trajectory(seen), jax.random.key(1), Hyper())
+        flat, known = seen.reshape(-1, 2), all_seen.reshape(-1, 2)
+        scaled = (flat - known.mean(axis=0)) / known.std(axis=0)
+        bits = scaled @ np.asarray(state.projection) - np.asarray(state.bias) > 0
+        np.add.at(table, (bits * 2 ** np.arange(5)).sum(axis=1), 1)
+    np.testing.assert_array_equal(state.table, table)
 
 
 def make_rnd() -> tuple[RND, RNDState]:

@@ -1,16 +1,21 @@
 """MuZero's loss against numbers worked out by hand, and against a loop over sequences in NumPy."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import triglot
 from triglot.algorithms.muzero import MuZero, MuZeroConfig, MuZeroHyperparams
-from triglot.core.agent import Trajectory
+from triglot.core.agent import PolicyInput, Trajectory
+from triglot.core.loop.rollout import rollout
 from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import combine
 from triglot.core.specs import Box, Discrete
+from triglot.core.trainers import make_trainer
 
 OBS, ACTIONS, BINS = Box((2,)), Discrete(2), 3
 
@@ -95,6 +100,82 @@ def test_one_step_by_hand() -> None:
     np.testing.assert_allclose(total, expected, rtol=1e-4)
     np.testing.assert_allclose(metrics["policy_loss"], np.mean(policy), rtol=1e-5)
     np.testing.assert_allclose(metrics["reward_loss"], reward, rtol=1e-5)
+
+
+def test_reanalyzed_sequences_have_the_targets_of_new_searches() -> None:
+    """Whatever was stored for them; the other sequences keep what was stored."""
+    num_steps, batch, fresh = 3, 5, 2
+    made = agent(num_steps, support=2.0)
+    config = replace(made.config, reanalyze_fraction=0.4, num_simulations=4)
+    made, rng = replace(made, config=config, two_players=True), np.random.default_rng(0)
+    shape = (num_steps + 1, batch)
+    terminated, truncated = np.zeros((2, *shape), bool)
+    terminated[1, 0] = truncated[2, 1] = True
+    given = steps(
+        obs=jnp.float32(rng.normal(size=(*shape, 2))),
+        action=jnp.zeros(shape, jnp.int32),
+        reward=jnp.float32(rng.normal(size=shape)),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated),
+        next_obs=jnp.float32(rng.normal(size=(*shape, 2))),
+        action_mask=jnp.asarray(rng.random((*shape, 2)) < 0.7).at[..., 0].set(True),
+        extras={"probs": jnp.full((*shape, 2), 0.5), "target": jnp.full(shape, 99.0)},
+    )
+    state, key = made.init(jax.random.key(0), 2), jax.random.key(1)
+    hyper = state.hyper
+    found = jax.jit(made.reanalyze)(state, given, key)
+
+    flat = jax.tree.map(lambda leaf: leaf[:, :fresh].reshape(-1, *leaf.shape[2:]), given)
+    inputs = PolicyInput(obs=flat.obs, first=flat.first, action_mask=flat.action_mask)
+    searched = jax.jit(partial(made.search, explore=True))(state, inputs, key)
+    assert (np.asarray(searched.probs)[~np.asarray(flat.action_mask)] == 0.0).all()
+    probs = np.asarray(searched.probs).reshape(num_steps + 1, fresh, 2)
+    value = np.asarray(searched.value).reshape(num_steps + 1, fresh)
+    last = np.asarray(made.value(state.learner.variables, flat.next_obs)).reshape(value.shape)
+    # Backwards in time; the other player moves next, so that what follows has the other sign.
+    target = np.zeros_like(value)
+    discount, decay = float(hyper.discount), float(hyper.td_lambda)
+    for env in range(fresh):
+        for t in reversed(range(num_steps + 1)):
+            if terminated[t, env]:
+                following = 0.0
+            elif truncated[t, env] or t == num_steps:
+                following = last[t, env]
+            else:
+                following = (1 - decay) * value[t + 1, env] + decay * target[t + 1, env]
+            target[t, env] = given.reward[t, env] - discount * following
+    np.testing.assert_allclose(found.extras["probs"][:, :fresh], probs, atol=1e-6)
+    np.testing.assert_allclose(found.extras["target"][:, :fresh], target, rtol=1e-4)
+    np.testing.assert_array_equal(found.extras["probs"][:, fresh:], 0.5)
+    np.testing.assert_array_equal(found.extras["target"][:, fresh:], 99.0)
+    kept = replace(found, extras=given.extras)
+    assert jax.tree.all(jax.tree.map(np.array_equal, kept, given))
+
+
+def test_the_update_reanalyzes() -> None:
+    """With all sequences searched again, what was stored of the searches changes nothing."""
+    config: dict[str, Any] = {"num_envs": 2, "rollout_length": 8, "num_gradient_steps": 1}
+    config |= {"batch_size": 4, "unroll_steps": 1, "hidden_sizes": (4,), "latent_size": 4}
+    config |= {"buffer_size": 16, "learning_starts": 16, "num_simulations": 2}
+    env: Any = triglot.make_env("probe:two-step")
+
+    def change(fraction: float) -> bool:
+        given = {**config, "reanalyze_fraction": fraction}
+        made: Any = triglot.make_agent("muzero", env, backend="jax", config=given)
+        trainer: Any = make_trainer(made, env)
+        state = jax.jit(trainer.init)(jax.random.key(0))
+
+        @jax.jit
+        def learned(scale: jax.Array) -> Any:
+            _, trajectory, _ = rollout(made, trainer.env, state, jax.random.key(1))
+            extras = {**trajectory.extras, "value": trajectory.extras["value"] + scale}
+            changed = replace(trajectory, extras=extras)
+            return made.update(state.agent, changed, jax.random.key(2))[0].learner.variables.params
+
+        pair = learned(jnp.float32(0.0)), learned(jnp.float32(9.0))
+        return not jax.tree.all(jax.tree.map(np.array_equal, *pair))
+
+    assert change(0.0) and not change(1.0)
 
 
 def softmax_error(labels: np.ndarray, logits: np.ndarray) -> float:

@@ -81,6 +81,7 @@ class Nim:
 
 @dataclass(frozen=True)
 class NimForBoth:
+    alternates: bool = True
     name, obs_spec, action_spec, reset = Nim.name, Nim.obs_spec, Nim.action_spec, Nim.reset
 
     def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
@@ -188,6 +189,50 @@ def test_a_planner_moves_for_both_players_and_learns_to_win() -> None:
     options = {"num_episodes": 4, "max_steps": 9, "explore": False}
     played = trainer.evaluate(state.agent, jax.random.key(0), **options)
     np.testing.assert_array_equal(played.returns, np.ones(4))
+
+
+def test_muzero_moves_for_both_players_and_learns_who_wins() -> None:
+    config = {"num_simulations": 8, "learning_starts": 64, "batch_size": 64, "unroll_steps": 3}
+    config |= {"hidden_sizes": (32,), "latent_size": 16, "num_envs": 8, "rollout_length": 8}
+    hyper = {"learning_rate": 5e-3, "discount": 1.0, "value_coef": 1.0, "value_scale": 0.1}
+    env: Any = Nim()
+    agent: Any = triglot.make_agent("muzero", env, backend="jax", config=config, hyper=hyper)
+    trainer: Any = Trainer(agent, VectorEnvironment(env, 8))
+    assert agent.two_players
+    state = trainer.init(jax.random.key(0))
+    assert state.opponent is None
+    state, metrics = jax.jit(trainer.train_chunk)(state, 40)
+    np.testing.assert_array_equal(metrics["episode_return"][:40], 1.0)  # the last to move wins
+    left = jnp.array([5, 4, 2, 1, 3])
+    value = agent.value(state.agent.learner.variables, jax.vmap(one_hot)(left))
+    np.testing.assert_array_equal(jnp.sign(value), [1, 1, 1, 1, -1])
+    np.testing.assert_allclose(value[-2:], [1.0, -1.0], atol=0.2)
+    options = {"num_episodes": 4, "max_steps": 9, "explore": False}
+    played = trainer.evaluate(state.agent, jax.random.key(0), **options)
+    np.testing.assert_array_equal(played.returns, np.ones(4))
+
+
+@dataclass(frozen=True)
+class Unordered(Nim):
+    """Nim, which does not say that its players move in turn."""
+
+    def for_both(self) -> Any:
+        return replace(super().for_both(), alternates=False)
+
+
+def test_muzero_plays_a_copy_where_turns_are_not_known() -> None:
+    """It learns no model of who moves next."""
+    env, fixed = Nim(), Nim(copy_period=None)
+    both = triglot.make_agent("muzero", env)
+    for other in (Unordered(), fixed):
+        agent: Any = triglot.make_agent("muzero", other)
+        assert not agent.two_players
+        with pytest.raises(TriglotError, match="was made for two players who move in turn"):
+            Trainer(both, VectorEnvironment(other, both.num_envs))
+    state = jax.eval_shape(trainer_of(Unordered(), "muzero").init, jax.random.key(0))
+    assert state.opponent is not None
+    wrapped: Any = triglot.make_agent("muzero", ScaleReward(env, 5.0))
+    assert wrapped.two_players
 
 
 def test_turns_are_seen_through_wrappers() -> None:

@@ -1,12 +1,16 @@
 """Tree search and planning on models whose best plan is known; what a planner may observe."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mctx
 import numpy as np
 import pytest
+from scipy import stats
 
 import triglot
 from triglot.core.agent import PolicyInput
@@ -100,6 +104,135 @@ def test_a_search_finds_a_reward_three_steps_ahead(gumbel: bool) -> None:
     masked = found(jnp.array([[True, True], [True, False]]), key)
     np.testing.assert_array_equal(masked.action, [1, 0])
     np.testing.assert_allclose(masked.probs[1], [1.0, 0.0])
+
+
+def flat_search(logits: Any, mask: Any, key: jax.Array, **given: Any) -> Any:
+    """Search where no action changes anything."""
+    logits = jnp.asarray(logits, jnp.float32)
+    zeros = jnp.zeros(len(logits))
+
+    def node(state: Any, *_: Any) -> Node:
+        return Node(
+            state=state,
+            logits=jnp.zeros_like(logits),
+            value=zeros,
+            action_mask=mask,
+            reward=zeros,
+            discount=zeros + 0.9,
+        )
+
+    given = {"config": SearchConfig(num_simulations=4), "hyper": SearchHyperparams(), **given}
+    root = Node(state=zeros, logits=logits, value=zeros, action_mask=mask)
+    return search(root, node, key, given.pop("config"), given.pop("hyper"), **given)
+
+
+@pytest.fixture(scope="module")
+def root_prior() -> Iterator[Any]:
+    """Return the prior policy at the roots of a search by PUCT, as mctx used it."""
+    used: list[Any] = []
+
+    def noting(*given: Any, **named: Any) -> Any:
+        output = policy(*given, **named)
+        used.append(jax.nn.softmax(output.search_tree.children_prior_logits[:, 0]))
+        return output
+
+    @partial(jax.jit, static_argnames="explore")
+    def prior(logits: Any, mask: Any, key: jax.Array, alpha: Any, *, explore: bool) -> Any:
+        hyper = SearchHyperparams(dirichlet_fraction=0.25, dirichlet_alpha=alpha)
+        flat_search(logits, mask, key, hyper=hyper, explore=explore)
+        return used.pop()
+
+    with pytest.MonkeyPatch.context() as patch:
+        policy = mctx.muzero_policy
+        patch.setattr(mctx, "muzero_policy", noting)
+        yield prior
+
+
+@pytest.mark.parametrize("num_legal", [1, 2, 3, 9])
+@pytest.mark.parametrize("forbidden", [-6.0, 0.0, 6.0])
+@pytest.mark.parametrize("alpha", [0.03, 0.3, 1.5])
+def test_the_root_s_noise_is_dirichlet_s_over_the_allowed_actions(
+    root_prior: Any, num_legal: int, forbidden: float, alpha: float
+) -> None:
+    """The logits of forbidden actions, which nothing trains, change nothing."""
+    number, rng = 4096, np.random.default_rng(num_legal)
+    legal = np.sort(rng.permutation(9)[:num_legal])
+    mask = np.isin(np.arange(9), legal)
+    policy = rng.dirichlet(np.ones(num_legal))
+    logits = np.full(9, forbidden, np.float32)
+    logits[legal] = np.log(policy)
+    rows = (np.broadcast_to(each, (number, 9)) for each in (logits, mask))
+    prior = root_prior(*rows, jax.random.key(1), jnp.float32(alpha), explore=True)
+    prior = np.asarray(prior)
+    assert prior[:, ~mask].max(initial=0.0) < 1e-30
+    if num_legal == 1:
+        np.testing.assert_allclose(prior[:, mask], 1.0, rtol=1e-5)
+        return
+    noise = (prior[:, mask] - 0.75 * policy) / 0.25
+    expected = rng.dirichlet([alpha] * num_legal, number)
+    for one, other in zip(noise.T, expected.T, strict=True):
+        # Rounded, since a small alpha gives many numbers that are 0 but for their rounding.
+        assert stats.ks_2samp(one.round(3) + 0.0, other.round(3) + 0.0).pvalue > 1e-3
+    error = np.sqrt(2 * expected.var(axis=0) / number)
+    np.testing.assert_array_less(abs(noise.mean(axis=0) - expected.mean(axis=0)), 5 * error)
+
+
+def test_the_masked_prior_has_no_noise_without_exploration(root_prior: Any) -> None:
+    mask, logits = np.array([[True, False, True]]), np.log([[1.0, 99.0, 3.0]]).astype(np.float32)
+    prior = root_prior(logits, mask, jax.random.key(0), jnp.float32(0.3), explore=False)
+    np.testing.assert_allclose(prior, [[0.25, 0.0, 0.75]], atol=1e-6)
+
+
+@partial(jax.jit, static_argnames="config")
+def drawn(logits: Any, temperature: Any, key: jax.Array, config: Any, moves: Any = None) -> Any:
+    hyper = SearchHyperparams(dirichlet_fraction=0.0, temperature=temperature)
+    return flat_search(logits, None, key, config=config, hyper=hyper, explore=True, moves=moves)
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 50.0])
+def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None:
+    """At a high temperature too, nothing is drawn that was not visited."""
+    logits = np.tile(np.log(np.float32([0.5, 0.3, 0.2, 1e-9])), (20_000, 1))
+    given = logits, jnp.float32(temperature), jax.random.key(2)
+    found = drawn(*given, config=SearchConfig(num_simulations=4))
+    visits = np.asarray(found.probs[0])
+    np.testing.assert_array_equal(found.probs, np.broadcast_to(visits, logits.shape))
+    assert visits[3] == 0.0
+    expected = visits ** (1 / temperature) * (visits > 0)
+    share = np.bincount(found.action, minlength=4) / len(logits)
+    np.testing.assert_allclose(share, expected / expected.sum(), atol=0.015)
+    assert share[3] == 0.0
+
+
+def test_the_first_moves_are_drawn_and_the_later_ones_are_the_most_visited() -> None:
+    logits = np.tile(np.log(np.float32([0.5, 0.3, 0.15, 0.05])), (20_000, 1))
+    config = SearchConfig(num_simulations=4, num_sampling_moves=3)
+    moves = np.arange(len(logits), dtype=np.int32) % 6
+    found = drawn(logits, jnp.float32(1.0), jax.random.key(2), config=config, moves=moves)
+    np.testing.assert_array_equal(found.action[moves >= 3], 0)
+    assert len(np.unique(found.action[moves < 3])) > 1
+
+
+def test_the_moves_of_each_episode_are_counted() -> None:
+    """Moves are drawn at the start of every episode, and counted anew after its end."""
+    config = {**SMALL, "num_simulations": 8, "num_sampling_moves": 2}
+    agent: Any = triglot.make_agent("alphazero", Ladder(), config=config)
+    first = jnp.array([False, True])
+    inputs = PolicyInput(obs=jnp.zeros((2, 1)), first=first, env_state=jnp.array([0, 0]))
+
+    @jax.jit
+    def carries(key: jax.Array) -> Any:
+        state = agent.init(key, 2)
+        output = agent.act(state, jnp.array([5, 7]), inputs, key, explore=True)
+        return agent.initial_carry(state, 2), output.carry
+
+    before, after = carries(jax.random.key(0))
+    np.testing.assert_array_equal(before, [0, 0])
+    np.testing.assert_array_equal(after, [6, 1])
+    trainer: Any = make_trainer(agent, Ladder())
+    shapes = jax.eval_shape(trainer.init, jax.random.key(0))
+    after, _ = jax.eval_shape(trainer.update, shapes)
+    assert jax.tree.structure(after) == jax.tree.structure(shapes)
 
 
 def test_a_node_whose_episode_ended_stays_and_pays_nothing() -> None:
