@@ -34,7 +34,8 @@ HyperparamsT = TypeVar("HyperparamsT")
 OptionsT = TypeVar("OptionsT")
 
 COUNTS = (
-    int, "int", int | None, "int | None", CountByEnvironment, PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
+    int, "int", int | None, "int | None", CountByEnvironment,
+    PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
 )  # fmt: skip
 MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
 MAX_COUNT = 2**31 - 1  # counters are int32
