@@ -242,9 +242,7 @@ def test_what_fits_is_converted(env: Custom) -> None:
     assert runner.obs.dtype == step.next_obs.dtype
 
 
-@pytest.mark.parametrize(
-    "spec", [Box((2,), "int64", 0, LARGE), Discrete(2**33), MultiDiscrete((2, 2**33))]
-)
+@pytest.mark.parametrize("spec", [Box((2,), "int64", 0, LARGE), Box((1,), "int64", -LARGE, 0)])
 def test_a_custom_environment_that_declares_too_much_is_refused(spec: Spec) -> None:
     env: Any = Custom(spec)
     agent = triglot.make_agent("ppo", Custom(VECTOR), backend="jax")  # pyright: ignore
