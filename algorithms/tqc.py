@@ -143,7 +143,7 @@ class TQC(rl.ActorCritic):
         return loss, ({"entropy": -log_prob.mean()}, new_state)
 
     def _quantiles(
-        self, critic: nn.Variables, obs: Any, action: jax.Array, **how: Any
+        self, critic: nn.Variables, obs: Any, action: jax.Array | None, **how: Any
     ) -> tuple[jax.Array, Any]:
         """Apply the critics, `[N, B, M]`; `how` is passed to `apply_heads`."""
         heads, state = nn.apply_heads(self.network.parts["critic"], critic, (obs, action), **how)

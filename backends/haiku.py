@@ -1,7 +1,7 @@
 """Adapter for Haiku, through `hk.transform_with_state`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -44,8 +44,8 @@ def from_haiku(
       TriglotError: if the function fails on these observations.
     """
     hk = require("haiku", "haiku")
-    transformed = (hk.Transformed, hk.TransformedWithState)
-    if not isinstance(function, transformed) and not callable(function):
+    kinds = (hk.Transformed, hk.TransformedWithState)
+    if not isinstance(function, kinds) and not callable(function):
         raise TriglotError(
             "from_haiku takes a function that calls modules, a class of hk.Module, or what "
             f"hk.transform returns; got {kind_of(function)}."
@@ -58,7 +58,7 @@ def from_haiku(
         function = hk.with_empty_state(function)
     if not isinstance(function, hk.TransformedWithState):
         function = hk.transform_with_state(function)
-    transformed = function
+    transformed = cast(Any, function)
 
     def init(key: jax.Array, *inputs: Any, **modes: bool) -> tuple[Any, Any]:
         # hk.initializers.Orthogonal multiplies a matrix by a vector, an error in strict mode.

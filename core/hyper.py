@@ -9,7 +9,16 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 import jax
 import jax.numpy as jnp
@@ -130,7 +139,7 @@ def for_environment(options: Any, kinds: Collection[str]) -> Any:
         if "by_environment" in one.metadata and getattr(options, one.name) is None:
             default, others = one.metadata["by_environment"]
             found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
-    return replace(options, **found) if found else options
+    return replace(cast(Any, options), **found) if found else options
 
 
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import jax
 import jax.numpy as jnp
@@ -152,7 +152,7 @@ def separate(agent: Agent, obs_spec: specs.Spec, count: int, key: jax.Array) -> 
         raise NotSeparable(f"its network cannot be replaced: {error}") from None
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> TypeGuard[Any]:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
@@ -292,7 +292,7 @@ def _with_rows(
         variables: Variables, inputs: PyTree, *, key: Any = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        given, carry = inputs if network.recurrent else (inputs, ())
+        given, carry = inputs if network.recurrent else cast(tuple[Any, Any], (inputs, ()))
         obs, rest = (given[0], given[1:]) if several else (given, ())
         index = recognize(obs)
         mixed = jnp.zeros(index.shape, jnp.float32)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import Field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +92,7 @@ def _discount(case: LearningCase) -> str:
     agent, hyper = episodes.agent, episodes.agent.hyper
     if not agent.bootstraps or not is_dataclass(hyper) or not hasattr(hyper, "discount"):
         raise NotApplicable("not checked: it does not bootstrap, or has no hyper.discount.")
-    other: Any = replace(hyper, discount=DISCOUNT)
+    other: Any = replace(cast(Any, hyper), discount=DISCOUNT)
     state = agent.init(case.key(71), agent.num_envs, other)
     base = episodes.worlds["truncated", "nothing"]
     at_end = episodes.time == episodes.cut
@@ -169,7 +169,7 @@ def _entropy(case: LearningCase) -> str:
     world = episodes.worlds["nowhere", "nothing"]
     learned: list[Runs] = []
     for coef in (0.0, 1.0):
-        other: Any = replace(hyper, entropy_coef=coef)
+        other: Any = replace(cast(Any, hyper), entropy_coef=coef)
         state = agent.init(case.key(71), agent.num_envs, other)
         learned.append(episodes.learn(world, state))
     slopes = []

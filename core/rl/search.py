@@ -199,7 +199,8 @@ def search(
         # With mctx's key, not by mctx: at high temperatures it draws actions of no visits too.
         draw_key, *_ = jax.random.split(given["rng_key"], 3)
         drawn = _drawn(draw_key, probs, hyper.temperature)
-        is_drawn = True if moves is None else moves < config.num_sampling_moves
+        limit = config.num_sampling_moves
+        is_drawn = True if moves is None or limit is None else moves < limit
         action = jnp.where(is_drawn, drawn, action)
     action = action.astype(jnp.int32)
     # Every action that is chosen was tried. Where it ended the game, nothing follows.

@@ -34,7 +34,8 @@ from triglot.registry.algorithms import find_algorithm
 ALGORITHMS = ("ddpg", "td3", "sac", "redq", "crossq", "tqc", "mpo")
 KEY = jax.random.key(3)
 SIZES = {"num_envs": 2, "rollout_length": 2, "batch_size": 4, "buffer_size": 16}
-SMALL: Mapping[str, Any] = {**SIZES, "learning_starts": 8, "hidden_sizes": (4,)}
+SAMPLED: dict[str, Any] = {**SIZES, "learning_starts": 8}
+SMALL: Mapping[str, Any] = {**SAMPLED, "hidden_sizes": (4,)}
 
 
 def small(name: str, **config: Any) -> dict[str, Any]:
@@ -55,8 +56,7 @@ def make(name: str, hyper: Any = None, **config: Any) -> tuple[Any, Any]:
 
 def ddpg(**config: Any) -> DDPG:
     parts = {"actor": deterministic_actor(0.0), "critic": critic()}
-    sizes = {**SIZES, "learning_starts": 8}
-    return DDPG(combine(parts), OBS, ACTIONS, DDPGConfig(**sizes | config), DDPGHyperparams())
+    return DDPG(combine(parts), OBS, ACTIONS, DDPGConfig(**SAMPLED | config), DDPGHyperparams())
 
 
 def test_weights_multiply_the_errors_of_all_critics() -> None:
@@ -70,7 +70,7 @@ def test_weights_multiply_the_errors_of_all_critics() -> None:
 def test_an_update_weighs_the_samples_and_sets_their_priorities() -> None:
     """TD3's critics on samples of probability 0.1 and 0.4, whose weights are 1 and 0.25^0.5."""
     parts = {"actor": deterministic_actor(0.0), "critic": ensemble(critic(), 2)}
-    config = TD3Config(**{**SIZES, "learning_starts": 8}, prioritized=True, num_gradient_steps=2)
+    config = TD3Config(**SAMPLED, prioritized=True, num_gradient_steps=2)
     hyper = TD3Hyperparams(
         target_noise=0.0, importance_sampling_exponent=0.5, priority_exponent=0.5, priority_eps=0.01
     )

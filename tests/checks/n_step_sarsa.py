@@ -47,6 +47,14 @@ class SarsaState(rl.AgentState):
     kept: jax.Array
 
 
+def _ages(kept: jax.Array, ended: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Count steps since the last that `ended`: what to keep after the rollout, and at each step."""
+    first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
+    ones = jnp.ones(ended.shape, jnp.float32)
+    last, number = rl.discounted_sums(kept, ones, first=first, discount=1.0)
+    return jnp.where(ended[-1], 0.0, last), number
+
+
 @dataclass(frozen=True)
 class NStepSarsa(rl.AgentBase):
     """Learns from one rollout at a time, without a target network."""
@@ -59,7 +67,8 @@ class NStepSarsa(rl.AgentBase):
 
     @property
     def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"q": (self.action_spec.num_values,)}
+        spec: Any = self.action_spec
+        return {"q": (spec.num_values,)}
 
     @staticmethod
     def networks(obs_spec: Any, action_spec: Any, config: Any) -> dict[str, nn.NetworkSpec]:
@@ -136,7 +145,7 @@ class NStepSarsa(rl.AgentBase):
 
     def weight(self, state: Any, t: rl.Trajectory) -> tuple[jax.Array, jax.Array]:
         """Weigh an episode's steps by 0.9 to the power of their number."""
-        age, number = rl.discounted_sums(state.kept, jnp.ones_like(t.reward), self.ends(t), 1.0)
+        age, number = _ages(state.kept, self.ends(t))
         return age, 0.9**number
 
 
@@ -175,8 +184,7 @@ class AgeGoesOn(NStepSarsa):
     """Its count of an episode's steps goes on over truncated ends."""
 
     def weight(self, state: Any, t: rl.Trajectory) -> tuple[jax.Array, jax.Array]:
-        ones = jnp.ones_like(t.reward)
-        age, number = rl.discounted_sums(state.kept, ones, t.terminated, 1.0)
+        age, number = _ages(state.kept, t.terminated)
         return age, 0.9**number
 
 

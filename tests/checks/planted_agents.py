@@ -131,7 +131,8 @@ class Stacking(PPO):
         """Accept a network of stacks."""
 
     def initial_carry(self, state: Any, num_envs: int) -> Any:
-        return jnp.zeros((num_envs, *self.obs_spec.shape))
+        spec: Any = self.obs_spec
+        return jnp.zeros((num_envs, *spec.shape))
 
     @staticmethod
     def stacked(before: Any, obs: Any, first: Any) -> Any:

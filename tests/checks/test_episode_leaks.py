@@ -166,8 +166,8 @@ def carry_kept(mask: Any, initial: Any, carry: Any) -> Any:
     return carry
 
 
-def sums_joined(start: Any, reward: Any, done: Any, discount: Any) -> Any:
-    return discounted_sums(start, reward, _nowhere(done), discount)
+def sums_joined(start: Any, reward: Any, *, first: Any, discount: Any) -> Any:
+    return discounted_sums(start, reward, first=_nowhere(first), discount=discount)
 
 
 def traces_kept(self: Any, state: Any, step: Any, key: Any) -> Any:
@@ -302,5 +302,9 @@ def test_mistakes_planted_in_shipped_algorithms_are_found(
     env = make_env(planted.env)
     agent = small_agent(planted.algorithm, env, planted.config)
     for where, wrong in planted.patches.items():
-        monkeypatch.setattr(*((where,) if isinstance(where, str) else where), wrong)
+        if isinstance(where, str):
+            monkeypatch.setattr(where, wrong)
+        else:
+            owner, name = where
+            monkeypatch.setattr(owner, name, wrong)
     assert failed(agent, env).startswith(planted.check)

@@ -1,7 +1,7 @@
 """`check_environment` on environments stepped in Python: sound ones pass, planted faults fail."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium
 import numpy as np
@@ -149,8 +149,9 @@ class WrongVector(gymnasium.vector.SyncVectorEnv):
         return obs, reward, terminated, truncated, info
 
 
-gymnasium.register("triglot/Walk-v0", Walk)
-gymnasium.register("triglot/WrongVector-v0", Walk, vector_entry_point=WrongVector)
+WALK = cast(Any, Walk)
+gymnasium.register("triglot/Walk-v0", WALK)
+gymnasium.register("triglot/WrongVector-v0", WALK, vector_entry_point=WrongVector)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Values between Python and JAX: what a type of JAX cannot hold is refused, and never wraps."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium
 import jax
@@ -13,7 +13,7 @@ import triglot
 from triglot.core.errors import TriglotError
 from triglot.core.host.vector import HostRunner
 from triglot.core.host_environment import HostStep, to_dtype
-from triglot.core.specs import Box, Discrete, MultiDiscrete, Spec
+from triglot.core.specs import Box, Discrete, Spec
 from triglot.core.trainers import make_trainer
 from triglot.envs.adapting.spaces import spec_from_space
 from triglot.envs.gymnasium import make
@@ -78,7 +78,7 @@ ACTIONS: dict[str, Any] = {
     "int64": spaces.Box(0, 2**40, (2,), np.int64),
     "many": spaces.Discrete(2**33),
 }
-gymnasium.register("triglot/Shows-v0", Shows)
+gymnasium.register("triglot/Shows-v0", cast(Any, Shows))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Action masks of environments stepped in Python: each form, across resets, in every agent."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium
 import jax
@@ -135,8 +135,9 @@ class ForcedVector(gymnasium.vector.VectorEnv):
         return obs, reward, np.zeros(self.num_envs, bool), done, info
 
 
-gymnasium.register("triglot/Forced-v0", Forced, max_episode_steps=50)
-gymnasium.register("triglot/ForcedVector-v0", Forced, vector_entry_point=ForcedVector)
+FORCED = cast(Any, Forced)
+gymnasium.register("triglot/Forced-v0", FORCED, max_episode_steps=50)
+gymnasium.register("triglot/ForcedVector-v0", FORCED, vector_entry_point=ForcedVector)
 
 
 class TwoDials(gymnasium.Env):
@@ -164,7 +165,7 @@ class TwoDials(gymnasium.Env):
         return {"action_mask": parts if self.nested else np.concatenate(parts)}
 
 
-gymnasium.register("triglot/TwoDials-v0", TwoDials)
+gymnasium.register("triglot/TwoDials-v0", cast(Any, TwoDials))
 ONLY = np.eye(NUM, dtype=bool)
 every_form = pytest.mark.parametrize("form", FORMS)
 
@@ -242,7 +243,7 @@ def small(algorithm: str) -> dict[str, Any]:
 
 
 def trained(algorithm: str, env: Any, **more: Any) -> Any:
-    backend = {} if algorithm == "q_learning" else {"backend": "jax"}
+    backend: dict[str, Any] = {} if algorithm == "q_learning" else {"backend": "jax"}
     agent = triglot.make_agent(algorithm, env, config=small(algorithm), **backend)
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=36, **more)
 
@@ -278,6 +279,7 @@ def test_taxis_mask_is_read() -> None:
     raw.reset()
     state: Any = raw.unwrapped
     masks = [state.action_mask(int(obs)) for obs in runner.obs[0]]
+    assert runner.action_mask is not None
     np.testing.assert_array_equal(runner.action_mask[0], np.array(masks, bool))
     assert np.isfinite(trained("q_learning", env).metrics["td_error"]).all()
 
@@ -347,7 +349,7 @@ def test_a_box_of_actions_has_no_mask() -> None:
     class Continuous(Forced):
         action_space = spaces.Box(-1, 1, (1,), np.float32)
 
-    gymnasium.register("triglot/Continuous-v0", Continuous)
+    gymnasium.register("triglot/Continuous-v0", cast(Any, Continuous))
     with pytest.raises(TriglotError, match="only Discrete and MultiDiscrete actions have masks"):
         make("triglot/Continuous-v0")
     make("triglot/Continuous-v0", use_action_mask=False)

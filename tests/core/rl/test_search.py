@@ -133,7 +133,8 @@ def root_prior() -> Iterator[Any]:
 
     def noting(*given: Any, **named: Any) -> Any:
         output = policy(*given, **named)
-        used.append(jax.nn.softmax(output.search_tree.children_prior_logits[:, 0]))
+        logits: Any = output.search_tree.children_prior_logits
+        used.append(jax.nn.softmax(logits[:, 0]))
         return output
 
     @partial(jax.jit, static_argnames="explore")
@@ -172,7 +173,8 @@ def test_the_root_s_noise_is_dirichlet_s_over_the_allowed_actions(
     expected = rng.dirichlet([alpha] * num_legal, number)
     for one, other in zip(noise.T, expected.T, strict=True):
         # Rounded, since a small alpha gives many numbers that are 0 but for their rounding.
-        assert stats.ks_2samp(one.round(3) + 0.0, other.round(3) + 0.0).pvalue > 1e-3
+        compared: Any = stats.ks_2samp(one.round(3) + 0.0, other.round(3) + 0.0)
+        assert compared.pvalue > 1e-3
     error = np.sqrt(2 * expected.var(axis=0) / number)
     np.testing.assert_array_less(abs(noise.mean(axis=0) - expected.mean(axis=0)), 5 * error)
 
@@ -192,7 +194,7 @@ def drawn(logits: Any, temperature: Any, key: jax.Array, config: Any, moves: Any
 @pytest.mark.parametrize("temperature", [0.25, 1.0, 50.0])
 def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None:
     """At a high temperature too, nothing is drawn that was not visited."""
-    logits = np.tile(np.log(np.float32([0.5, 0.3, 0.2, 1e-9])), (20_000, 1))
+    logits = np.tile(np.log(np.array([0.5, 0.3, 0.2, 1e-9], np.float32)), (20_000, 1))
     given = logits, jnp.float32(temperature), jax.random.key(2)
     found = drawn(*given, config=SearchConfig(num_simulations=4))
     visits = np.asarray(found.probs[0])
@@ -205,7 +207,7 @@ def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None
 
 
 def test_the_first_moves_are_drawn_and_the_later_ones_are_the_most_visited() -> None:
-    logits = np.tile(np.log(np.float32([0.5, 0.3, 0.15, 0.05])), (20_000, 1))
+    logits = np.tile(np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), (20_000, 1))
     config = SearchConfig(num_simulations=4, num_sampling_moves=3)
     moves = np.arange(len(logits), dtype=np.int32) % 6
     found = drawn(logits, jnp.float32(1.0), jax.random.key(2), config=config, moves=moves)

@@ -78,7 +78,7 @@ def test_images_are_stacked_as_channels(shape: tuple[int, ...], stacked: tuple[i
 
 
 def test_stacked_bits_are_read_as_bits() -> None:
-    env = FrameStack(Shown(Box((2,), "uint8", 0, 1), np.array([1, 0], np.uint8)), 2)
+    env: Any = FrameStack(Shown(Box((2,), "uint8", 0, 1), np.array([1, 0], np.uint8)), 2)
     obs = env.reset(jax.random.key(0)).obs
     assert floats(env.obs_spec, obs).tolist() == [1, 0, 1, 0]
 
