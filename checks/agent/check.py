@@ -15,10 +15,8 @@ CHECKS: Checklist[Any] = Checklist(
         *purity_checks(needs=["update"]),
         *learning.TRAINING.checks,
         *learning.CHECKS.checks,
-        *episodes.CHECKS.checks[:2],
-        *targets.CHECKS.checks[:1],  # before those that a broadcast makes fail too
-        *episodes.CHECKS.checks[2:],
-        *targets.CHECKS.checks[1:],
+        *episodes.CHECKS.checks,
+        *targets.CHECKS.checks,
         *acting.CHECKS.checks,
     ]
 )

@@ -66,7 +66,7 @@ def _earlier_episodes(case: LearningCase) -> str:
     return episodes.compared("compared after another episode preceded")
 
 
-@CHECKS.check(needs=["earlier episodes", "own reward"])
+@CHECKS.check(needs=["earlier episodes"])
 def _last_steps(case: LearningCase) -> str:
     """Do the reward and the true successor of an episode's last step teach as those of other steps?
 

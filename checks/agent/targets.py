@@ -25,36 +25,6 @@ POLICY_HEADS = ("logits", "mean", "log_std", "action")
 FORBIDDEN = 3.0  # added to the value of an action that is not allowed
 
 
-@CHECKS.check(needs=["later episodes"])
-def _own_reward(case: LearningCase) -> str:
-    """Does a reward change what is learned of its own environment more than of the others?
-
-    Why: A value of shape [B, 1] and targets [B] are broadcast to [B, B]: every value then learns
-    the mean of all targets.
-
-    Fix: Remove the last axis of the value head, value[..., 0], before it meets [B];
-    jax.numpy_rank_promotion("raise") finds the place.
-    """
-    episodes = EpisodeCase.of(case)
-    world = episodes.worlds["nowhere", "nothing"]
-    env = np.indices(episodes.shape)[1]
-    reward = world.reward + ((episodes.time == episodes.cut) & (env == 0))
-    before, after = (
-        episodes.learned["nowhere", "nothing"],
-        episodes.learn(replace(world, reward=reward)),
-    )
-    for path in before[0]:
-        change = np.max([_sizes(a[path] - b[path]) for a, b in zip(before, after, strict=True)], 0)
-        own, others = change[world.obs[:, 0]], change[world.obs[:, 1:]]
-        # A step may enter or leave what is learned from, such as the best half of a batch.
-        if own.max() > 0 and np.median(others) > 0.2 * own.max():
-            raise Failed(
-                f"another reward in environment 0 changed {_short(path)} by {own.max():.3g} at "
-                f"most for its own observations, by {np.median(others):.3g} for most others."
-            )
-    return episodes.compared("compared with another reward in one environment")
-
-
 @CHECKS.check()
 def _successors(case: LearningCase) -> str:
     """Is nothing learned of a true successor that is not observed itself?
@@ -242,11 +212,6 @@ def _differs(one: jax.Array, other: jax.Array) -> bool:
 def _entropy_of(logits: jax.Array) -> jax.Array:
     """Sum the entropies of policies `[P, A]`."""
     return jax.scipy.special.entr(jax.nn.softmax(logits)).sum()
-
-
-def _sizes(change: np.ndarray) -> np.ndarray:
-    """Return the largest change of each row, `[P]`."""
-    return np.abs(change).reshape(len(change), -1).max(axis=1, initial=0.0)
 
 
 def _short(path: str) -> str:

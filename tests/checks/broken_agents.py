@@ -15,12 +15,13 @@ from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 @dataclass(frozen=True)
 class Broken:
-    """An agent in an environment, and the one check that should fail."""
+    """An agent in an environment, and the check that should fail."""
 
     check: str
     agent: Any
     env: Any = ENV
     words: str = ""
+    also: tuple[str, ...] = ()  # other checks that find it
 
     @property
     def defect(self) -> str:
@@ -339,11 +340,16 @@ BROKEN = [
     Broken("later episodes", make_agent(sarsa.EndsTruncated, ENV), words="at terminated ends"),
     Broken("later episodes", make_agent(sarsa.EndsTerminated, ENV), words="at truncated ends"),
     Broken("earlier episodes", make_agent(sarsa.AgeGoesOn, ENV)),
-    Broken("last steps", make_agent(sarsa.LastRewardLost, ENV), words="0 before"),
-    Broken("own reward", make_agent(sarsa.Broadcast, ENV)),
-    Broken("successors", make_agent(sarsa.Residual, ENV)),
+    Broken("last steps", make_agent(sarsa.LastRewardLost, ENV), words="before a terminated end"),
+    Broken("last steps", make_agent(sarsa.Broadcast, ENV)),
+    Broken("successors", make_agent(sarsa.Residual, ENV), also=("terminal successor",)),
     Broken("discount", make_agent(sarsa.DiscountedTwice, ENV), words="twice"),
     Broken("discount", make_agent(sarsa.DiscountForgotten, ENV), words="not multiplied"),
-    Broken("next action mask", make_agent(sarsa.NextMaskForgotten, Masked()), Masked()),
+    Broken(
+        "next action mask",
+        make_agent(sarsa.NextMaskForgotten, Masked()),
+        Masked(),
+        also=("acting",),
+    ),
     Broken("entropy", make_agent(sarsa.EntropyFought, ENV, config={"num_envs": 2})),
 ]

@@ -19,10 +19,10 @@ def cases(broken: Sequence[Any]) -> list[Any]:
     return [pytest.param(one, id=f"{one.check}: {one.defect}", marks=slow) for one, slow in marked]
 
 
-def only_failure(report: Report, check: str) -> Result:
-    """Assert that one check failed, with a finding of one line, and no other."""
-    assert report.failed == (check,), str(report)
-    (result,) = [r for r in report.results if r.outcome == "failed"]
+def only_failure(report: Report, check: str, *also: str) -> Result:
+    """Assert that one check failed, with a finding of one line, and none but those of `also`."""
+    assert set(report.failed) == {check, *also}, str(report)
+    (result,) = [r for r in report.results if r.outcome == "failed" and r.name == check]
     assert result.found and result.fix and result.why
     assert "\n" not in result.found and "Traceback" not in str(report)
     return result
