@@ -31,6 +31,7 @@ TRAIN = {
     "environment": "ppo {name}",
     "network": "ppo gymnax:CartPole-v1 --network {name}",
 }
+MAX_CONFIG = 80  # characters in a line of a test
 CHECK = {
     "algorithm": "config = {config}\n"
     "    agent = triglot.make_agent({part}, env, config=config)\n"
@@ -173,8 +174,15 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
 
     env, test_env = fitting_env(make)[0].name, fitting_env(make, names=WITHOUT_LIBRARY)[0].name
     small = overrides_of(small_config(find_algorithm(algorithm).Config, {}))
-    values = ", ".join(f'"{name}": {value!r}' for name, value in small.items())
-    return env, test_env, f"{{{values}}}"
+    values = ", ".join(_items(small))
+    config = f"{{{values}}}"
+    if len(config) > MAX_CONFIG:
+        config = "{\n" + "".join(f"        {one},\n" for one in _items(small)) + "    }"
+    return env, test_env, config
+
+
+def _items(values: dict[str, Any]) -> list[str]:
+    return [f'"{name}": {value!r}' for name, value in values.items()]
 
 
 def _check_name(kind: str, name: str, class_name: str, source: str, own_names: set[str]) -> None:

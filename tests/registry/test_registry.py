@@ -122,7 +122,8 @@ def test_an_agent_takes_the_class_and_its_options(env: Environment) -> None:
     config, hyper = PPOConfig(num_envs=8), PPOHyperparams(discount=0.5)
     agent = make_agent(PPO, env, config=config, hyper=hyper, arithmetic="canonical")
     assert isinstance(agent, PPO)
-    assert (agent.config, agent.hyper, agent.network.arithmetic) == (config, hyper, "canonical")
+    found = (agent.config, agent.hyper, agent.network.arithmetic)
+    assert found == (for_environment(config, ()), for_environment(hyper, ()), "canonical")
 
 
 def test_own_networks_take_the_place_of_the_zoo(env: Environment) -> None:
@@ -181,7 +182,7 @@ def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
         find_algorithm(f"{own}:Agnt")
     with pytest.raises(TriglotError, match="no module 'elsewhere'"):
         find_algorithm("elsewhere:Agent")
-    with pytest.raises(TriglotError, match="got a int"):
+    with pytest.raises(TriglotError, match=r"must be an Environment .* got 3"):
         make_env(f"{own}:number")
     with pytest.raises(TriglotError, match="is not hashable"):
         make_env(f"{own}:unhashable")

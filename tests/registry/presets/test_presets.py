@@ -110,7 +110,7 @@ def test_a_settings_of_a_preset_need_no_other_option(one: Preset) -> None:
     [
         ("", "learning_rate", 2e-3, MAZE),
         ("", "num_envs", 64, MAZE),
-        ("", "num_epochs", 4, MAZE),
+        ("", "num_epochs", None, MAZE),
         ("", "total_steps", 5_000_000, MAZE),
         ("--learning-rate 0.5", "learning_rate", 0.5, f"{MAZE} without learning_rate"),
         ("--learning-rate=2.5e-4", "learning_rate", 2.5e-4, f"{MAZE} without learning_rate"),
@@ -119,9 +119,9 @@ def test_a_settings_of_a_preset_need_no_other_option(one: Preset) -> None:
         ("--config my.toml", "num_envs", 2, f"{MAZE} without num_envs, learning_rate"),
         ("--config my.toml", "discount", 0.95, f"{MAZE} without num_envs, learning_rate"),
         ("--config my.toml --num-envs 3", "num_envs", 3, f"{MAZE} without num_envs, learning_rate"),
-        ("--no-preset", "num_envs", 4, None),
+        ("--no-preset", "num_envs", None, None),
         ("--no_preset", "total_steps", 500_000, None),
-        ("--config off.toml", "num_envs", 4, None),
+        ("--config off.toml", "num_envs", None, None),
     ],
 )
 def test_what_is_given_wins(words: str, name: str, value: Any, used: str | None) -> None:
@@ -218,6 +218,7 @@ def test_a_command_that_is_written_down_needs_no_preset() -> None:
 
 def test_a_folder_from_before_presets_is_continued() -> None:
     spelled_out = "--no-preset --num-envs 64 --rollout-length 64 --num-minibatches 8"
+    spelled_out += " --channels 3 --kernel-size 4 --hidden-sizes 64"
     spelled_out += " --learning-rate 2e-3 --discount 0.95 --entropy-coef 0.04"
     before = options(f"ppo jumanji:Maze-v0 --total-steps 5e6 {spelled_out}", CompareOptions)
     assert compared(before) == compared(options("ppo jumanji:Maze-v0", CompareOptions))
