@@ -86,13 +86,13 @@ gymnasium.register("triglot/Shows-v0", cast(Any, Shows))
     ["int64", "negative", "uint64", "float64", "elements", "part", "tuple", "discrete", "several"],
 )
 def test_declared_values_that_the_type_cannot_hold_are_refused_at_once(kind: str) -> None:
-    with pytest.raises(TriglotError, match=r"cannot hold .*smaller range"):
+    with pytest.raises(TriglotError, match=r"cannot hold .*smaller range|must be at most 2,147"):
         make("triglot/Shows-v0", kind=kind)
 
 
 @pytest.mark.parametrize("actions", ["int64", "many"])
 def test_declared_actions_that_the_type_cannot_hold_are_refused_at_once(actions: str) -> None:
-    with pytest.raises(TriglotError, match="cannot hold"):
+    with pytest.raises(TriglotError, match=r"cannot hold|must be at most 2,147"):
         make("triglot/Shows-v0", kind="five", actions=actions)
 
 
