@@ -14,6 +14,7 @@ from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.environment import TimeStep, first_step
 from triglot.core.errors import TriglotError
 from triglot.core.families.action_values import ReplayedQState
+from triglot.core.hyper import for_environment
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
@@ -278,7 +279,7 @@ def test_the_public_train_function_runs_it() -> None:
 )
 def test_counts_that_cannot_work_are_refused(config: dict[str, Any], words: str) -> None:
     with pytest.raises(TriglotError, match=words):
-        DQNConfig(**config)
+        for_environment(DQNConfig(**config), ())
 
 
 def test_the_replay_is_rounded_up_to_whole_rollouts() -> None:

@@ -149,7 +149,7 @@ def test_each_learner_has_its_own_rate() -> None:
     made = SAC(combine(parts), OBS, ACTIONS, SACConfig(), hyper, optimizer)
     seen.clear()
     made.init(jax.random.key(0), 8)
-    np.testing.assert_allclose(sorted(seen), [0.1, 0.2, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(sorted(set(seen)), [0.1, 0.2, 0.3], rtol=1e-6)
 
 
 def test_targets_start_as_the_critics(agent: SAC) -> None:
