@@ -148,7 +148,7 @@ def _shown(hint: Any) -> str:
         else getattr(member, "__name__", str(member))
         for member in type_members(hint)
     )
-    return " or ".join(shown.get(name, name) for name in names)
+    return " or ".join(shown.get(name.rpartition(".")[2], name) for name in names)
 
 
 def type_members(hint: Any) -> tuple[Any, ...]:

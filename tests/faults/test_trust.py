@@ -180,15 +180,15 @@ def test_a_record_that_cannot_be_written_is_told(
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("num_seeds", "x", "its num_seeds must be int, got 'x'"),
-        ("num_seeds", True, "must be int, got True"),
-        ("algorithm", 5, "its algorithm must be str, got 5"),
-        ("env", None, "must be str, got None"),
-        ("network", [5], "must be a list of str"),
+        ("num_seeds", "x", "its num_seeds must be a count of at least 1, got 'x'"),
+        ("num_seeds", True, "its num_seeds must be a count of at least 1, got True"),
+        ("algorithm", 5, "its algorithm must be text, got 5"),
+        ("env", None, "its env must be text, got None"),
+        ("network", [5], "its network must be a list"),
         ("log", "wandb", "must be a list of str"),
         ("config", {"hidden_sizes": 8}, "hidden_sizes of PPOConfig must be a list of int"),
-        ("hyper", {"learning_rate": "fast"}, "learning_rate of PPOHyperparams must be float"),
-        ("checkpoint_seconds", [], "must be float"),
+        ("hyper", {"learning_rate": "fast"}, "learning_rate of PPOHyperparams must be a number"),
+        ("checkpoint_seconds", [], "checkpoint_seconds of TrainOptions must be a number"),
     ],
 )
 def test_a_field_of_another_type(
