@@ -39,6 +39,7 @@ OWN_LIBRARY = {
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "maze"): {"jumanji"},
     ("envs", "spaces"): {"gymnasium"},
+    ("envs", "masks"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},
     ("envs", "playground"): {"mujoco_playground", "brax"},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
