@@ -201,7 +201,7 @@ def failing(real: Any, name: str) -> Any:
     [
         (os, "posix_fallocate", ""),  # of a checkpoint, before it is written
         (os, "rename", checkpoint.UNFINISHED),  # of a checkpoint, when it is whole
-        (Path, "open", "metrics.jsonl ('a',"),
+        (Path, "open", "metrics.jsonl ('ab',"),
         (Path, "open", "summary.json ('x',"),
     ],
 )

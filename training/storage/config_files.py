@@ -155,6 +155,8 @@ def _check_types(file: ConfigFile, options: type, algorithm: Any) -> None:
     for owner in reversed(owners):
         hints = type_hints(owner)
         for name in file.values.keys() & hints.keys():
+            if file.values[name] is None:  # of a run: its default
+                continue
             check_type(f"{name} in {file.path}", hints[name], file.values[name])
 
 

@@ -165,7 +165,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_sentence(
 def test_the_optimizer_reaches_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
     monkeypatch.setattr(
-        "triglot.training.plan.make_agent",
+        "triglot.training.plan.build_agent",
         lambda *parts, **options: given.append(options) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
