@@ -53,9 +53,7 @@ class Ledger:
     def options(self) -> Mapping[str, Any]:
         """What decides which numbers are computed, as the folder says it."""
         found = read_record(self.out / FILE, FIELDS)
-        if found is None:
-            raise TriglotError(f"{self.out / FILE} is gone: the results cannot be continued.")
-        return found["options"]
+        return {} if found is None else found["options"]
 
     @classmethod
     def open(
@@ -97,7 +95,7 @@ class Ledger:
         """
         folder, advice = self.folder(name), "Delete the folder to compute the job again."
         try:
-            of = check_manifest(folder)
+            of = check_manifest(folder, nested=False)
         except DamagedError as error:
             raise DamagedError(f"{error} {advice}") from None
         if of != self._belongs_to(name):
@@ -126,7 +124,7 @@ class Ledger:
         shutil.rmtree(results, ignore_errors=True)
         results.mkdir(parents=True)
         yield results
-        write_manifest(results, self._belongs_to(name))
+        write_manifest(results, self._belongs_to(name), nested=False)
         results.replace(self.folder(name))
         shutil.rmtree(unfinished, ignore_errors=True)
 

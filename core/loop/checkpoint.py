@@ -283,9 +283,9 @@ def _cause(error: Exception) -> str:
     return os.strerror(int(code[1])) if code else describe(error)
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """Make the digests of all files but those in folders that have a manifest of their own."""
-    separate = {found.parent for found in folder.rglob(MANIFEST)} - {folder}
+def _digests(folder: Path, nested: bool) -> dict[str, str]:
+    """Make the digests of all files, also of those in `nested` folders with their own manifest."""
+    separate = set() if nested else {found.parent for found in folder.rglob(MANIFEST)} - {folder}
     return {
         str(file.relative_to(folder)): _digest(file)
         for file in sorted(folder.rglob("*"))
@@ -298,23 +298,31 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(folder: Path, of: Mapping[str, Any] | None = None) -> None:
+def write_manifest(
+    folder: Path, of: Mapping[str, Any] | None = None, *, nested: bool = True
+) -> None:
     """Write the digests of all files in a folder, so that `check_manifest` notices any change.
 
     Args:
       folder: holds the files.
       of: what they belong to, as JSON has it.
+      nested: whether files in folders that have a manifest of their own, which may be deleted
+        before this one, are among them.
 
     Raises:
       OSError: if it cannot be written.
     """
-    content = {"files": _digests(folder), "of": dict(of or {})}
+    content = {"files": _digests(folder, nested), "of": dict(of or {})}
     (folder / MANIFEST).write_text(json.dumps(content, indent=1))
     _sync(folder / MANIFEST)
 
 
-def check_manifest(path: Path) -> dict[str, Any]:
+def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
     """Compare the files in a folder with the digests that `write_manifest` wrote.
+
+    Args:
+      path: the folder.
+      nested: as it was written.
 
     Returns:
       What the files belong to; empty in a folder of an earlier version.
@@ -324,7 +332,7 @@ def check_manifest(path: Path) -> dict[str, Any]:
     """
     expected, of = _manifest(path)
     try:
-        found = _digests(path)
+        found = _digests(path, nested)
     except OSError as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
     for name in sorted(expected.keys() | found.keys()):

@@ -123,8 +123,11 @@ OLD = {"schema": 2, "options": {"algorithm": "ppo", "cores_per_training": "all",
     ("content", "message"),
     [
         (json.dumps(OLD), "was written by another version of triglot: choose another --out"),
-        ('{"schema": 3, "what": "sweep"}', "does not belong to a comparison: choose another"),
-        ('{"schema": 3, "opt', "cannot be read .*: choose another --out, or delete the folder"),
+        (
+            '{"schema": 4, "what": "sweep", "options": {}, "facts": {}}',
+            "does not belong to a comparison: choose another",
+        ),
+        ('{"schema": 3, "opt', "is damaged: .* Choose another --out, or delete the folder"),
     ],
 )
 def test_another_folder_is_refused(content: str, message: str, tmp_path: Path) -> None:
