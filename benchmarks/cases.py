@@ -386,7 +386,8 @@ CASES: dict[str, Case] = {
             Probe(
                 env="obs-action-reward",
                 config={**PROBE_REPLAY, "num_simulations": 8, "unroll_steps": 2, "latent_size": 8},
-                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                # With noise of scale 1, 3 of 16 seeds are soon sure of one action and stay so.
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "gumbel_scale": 3.0},
                 num_updates=300,
                 value_error=None,
             ),

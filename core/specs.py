@@ -380,8 +380,8 @@ def byte_range(spec: Box) -> tuple[Any, Any] | None:
 def floats(spec: Box, array: Any) -> Any:
     """Convert an array to float32; the declared bounds of bytes (uint8) become 0 and 1.
 
-    An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. Arrays
-    of other dtypes are not scaled.
+    An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. An array
+    that is given as floats is taken as scaled.
 
     Args:
       spec: of one value.
@@ -390,7 +390,8 @@ def floats(spec: Box, array: Any) -> Any:
     >>> floats(Box((3,), "uint8", 1, 5), jnp.array([1, 3, 5], "uint8")).tolist()
     [0.0, 0.5, 1.0]
     """
-    return scaled_bytes(spec, array.astype(jnp.float32))
+    converted = array.astype(jnp.float32)
+    return scaled_bytes(spec, converted) if array.dtype == jnp.uint8 else converted
 
 
 def scaled_bytes(

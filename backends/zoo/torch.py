@@ -200,8 +200,10 @@ def _pooled(features: Any) -> Any:
 
 def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
     """Convert inputs as `core.networks.inputs.joined` does."""
-    pairs = zip(specs, inputs, strict=True)
-    scaled = [scaled_bytes(spec, each.float(), _constant) for spec, each in pairs]
+    scaled = [
+        scaled_bytes(spec, each.float(), _constant) if each.dtype == torch.uint8 else each.float()
+        for spec, each in zip(specs, inputs, strict=True)
+    ]
     if len(scaled) == 1:
         return scaled[0]
     return torch.cat([each.flatten(1) for each in scaled], dim=-1)
