@@ -74,6 +74,7 @@ class IMPALA(rl.PolicyGradient):
 
     Config = IMPALAConfig
     Hyperparams = IMPALAHyperparams
+    learns_estimates = False  # its advantages are V-trace's
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,6 +43,7 @@ from .core.families.policy_gradient import (
     PolicyGradientHyperparams,
     PolicyGradientState,
     PolicySamples,
+    with_advantage,
 )
 from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.families.tree_search import (
@@ -182,7 +183,7 @@ __all__ = [
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
-    "PolicySamples", "AdvantageSamples",
+    "PolicySamples", "AdvantageSamples", "with_advantage",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "TargetFreeHyperparams", "joined",
     "Tabular", "TabularConfig", "TabularHyperparams",

@@ -72,6 +72,10 @@ class Extension:
         """
         raise NotImplementedError
 
+    def check(self, agent: Any) -> None:
+        """Refuse an algorithm that it cannot extend, by TriglotError."""
+        del agent
+
     def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int) -> PyTree:
         """Make its state beside the first `state` of `agent`, which is the algorithm."""
         del agent
@@ -144,12 +148,13 @@ class ExtendedAgent(AgentBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.inner  # noqa: B018, which checks the algorithm's own conditions
+        inner = self.inner  # which checks the algorithm's own conditions
         if missing := set(self._specs) - set(self.network.parts):
             raise TriglotError(
                 f"{type(self).__name__} has networks beside those of {self.algorithm.__name__}: "
                 f"give all of them, each by its name. Missing: {', '.join(sorted(missing))}."
             )
+        self.added.check(inner)
 
     @classmethod
     def networks(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> dict[str, Any]:
@@ -244,7 +249,7 @@ def extend(algorithm: Any, extension: type[Extension]) -> type:
         decorate = pytree_dataclass if part == "Hyperparams" else dataclass(frozen=True)
         docs = {"__doc__": bases[1].__doc__, "__module__": bases[1].__module__}
         merged[part] = decorate(type(f"{name}{part}", (bases[1], bases[0]), docs))
-    inherited = ("online", "explores_by_parameters", "bootstraps", "discrete")
+    inherited = ("online", "explores_by_parameters", "bootstraps", "discrete", "learns_estimates")
     body = {
         **merged,
         **{one: getattr(algorithm, one) for one in inherited if hasattr(algorithm, one)},

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import jax
 
@@ -30,6 +30,8 @@ from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_
 from ..rl.normalize import Normalizer, require_normalizable
 from ..specs import Spec
 from ..types import Key, Metrics, PyTree, pytree_dataclass
+
+ADDED_ADVANTAGE = "added_advantage"  # in a trajectory's extras
 
 
 @pytree_dataclass
@@ -147,6 +149,8 @@ class PolicyGradient(AgentBase):
 
     Config = PolicyGradientConfig
     Hyperparams = PolicyGradientHyperparams
+    # Whether it learns from the advantages of `estimate`, to which `with_advantage` adds.
+    learns_estimates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -256,7 +260,8 @@ class PolicyGradient(AgentBase):
 
         Args:
           variables: of the network.
-          trajectory: of normalized observations, as `act` collected it.
+          trajectory: of normalized observations, as `act` collected it; what `with_advantage`
+            added to it is added to the advantages, and to nothing else.
           discount: float `[]`.
           gae_lambda: float `[]`; 1 gives the whole return, bootstrapped where a time limit or the
             end of the rollout cuts an episode.
@@ -269,7 +274,7 @@ class PolicyGradient(AgentBase):
         advantage, target = gae(
             t.reward, t.terminated, t.truncated, value, next_value, discount, gae_lambda
         )
-        return value, advantage, target
+        return value, advantage + t.extras.get(ADDED_ADVANTAGE, 0.0), target
 
     def samples(
         self, kind: type[SamplesT], trajectory: Trajectory, **data: jax.Array | PyTree
@@ -388,3 +393,14 @@ class PolicyGradient(AgentBase):
         done = state.learner.num_gradient_steps // steps_per_update
         rate = linear_decay(hyper.learning_rate, done, hyper.decay_updates)
         return replace(hyper, learning_rate=rate)
+
+
+def with_advantage(trajectory: Trajectory, advantage: jax.Array) -> Trajectory:
+    """Add advantages of a value that an extension learns, such as that of intrinsic rewards.
+
+    Args:
+      trajectory: `[T, N]`, from which an agent learns that `learns_estimates`.
+      advantage: float32 `[T, N]`, added to those that the agent estimates.
+    """
+    before = trajectory.extras.get(ADDED_ADVANTAGE, 0.0)
+    return replace(trajectory, extras={**trajectory.extras, ADDED_ADVANTAGE: before + advantage})

@@ -32,6 +32,7 @@ class Hyper:
     rnd_coef: float = 3.0
     rnd_discount: float = 0.5
     rnd_learning_rate: float = 0.01
+    rnd_gae_lambda: float = 0.95
 
 
 def trajectory(next_obs: Any, first: Any = None) -> rl.Trajectory:
@@ -400,3 +401,90 @@ def test_an_extended_agent_passes_its_check(name: str) -> None:
     agent = triglot.make_agent(name, env, backend="jax", config=config)
     report = triglot.check_agent(agent, env)
     assert report.passed, report
+
+
+def own_value_rnd(epochs: int) -> tuple[RND, RNDState]:
+    config = RNDConfig(rnd_hidden_sizes=(8,), rnd_own_value=True, rnd_value_epochs=epochs)
+    network = build("jax", RND.networks(OBS, rl.Discrete(2), config), arithmetic="canonical")
+    rnd = RND(network=network, obs_spec=OBS, config=config)
+    return rnd, rnd.init(jax.random.key(0), 2, Hyper())
+
+
+def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
+    """Environment 0 has two ends; environment 1 is started anew before its third step."""
+    rnd, state = own_value_rnd(1)
+    num_steps, rng = 4, np.random.default_rng(0)
+    obs, next_obs = rng.normal(size=(2, num_steps, 2, 2)).astype(np.float32)
+    next_obs[0, 1], next_obs[2, 1] = obs[1, 1], obs[3, 1]
+    first = np.zeros((num_steps, 2), bool)
+    first[[1, 2], 0] = True
+    first[2, 1] = True
+    steps = replace(
+        trajectory(next_obs, first),
+        obs=jnp.asarray(obs),
+        terminated=jnp.zeros((num_steps, 2), bool).at[0, 0].set(True),
+        truncated=jnp.zeros((num_steps, 2), bool).at[1, 0].set(True),
+    )
+    after, later, metrics = rnd.update(state, steps, jax.random.key(1), Hyper())
+    np.testing.assert_array_equal(after.reward, steps.reward)
+
+    mean, std = next_obs.reshape(-1, 2).mean(axis=0), next_obs.reshape(-1, 2).std(axis=0)
+
+    def embedding(name: str, variables: Any, seen: Any, head: str) -> np.ndarray:
+        scaled = jnp.asarray((seen.reshape(-1, 2) - mean) / np.sqrt(std**2 + 1e-8), jnp.float32)
+        found = rnd._part(name).apply(variables, scaled)[0][head]
+        return np.asarray(found).reshape(*seen.shape[:2], *found.shape[1:])
+
+    target = embedding("rnd_target", state.target, next_obs, "embedding")
+    found = embedding("rnd_predictor", state.predictor.variables, next_obs, "embedding")
+    error = ((found - target) ** 2).mean(axis=-1)
+    sums = np.zeros_like(error)
+    for t in range(num_steps):
+        sums[t] = error[t] + 0.5 * (sums[t - 1] if t else 0.0)
+    bonus = error / np.sqrt(sums.var() + 1e-8)
+
+    assert state.value is not None and later.value is not None
+    value = embedding("rnd_value", state.value.variables, obs, "value")
+    successor = embedding("rnd_value", state.value.variables, next_obs, "value")
+    wanted = np.zeros((num_steps, 2))
+    for n in range(2):
+        following = 0.0
+        for t in reversed(range(num_steps)):
+            is_cut = t == num_steps - 1 or (t, n) == (1, 1)
+            next_value = successor[t, n] if is_cut else value[t + 1, n]
+            delta = bonus[t, n] + 0.5 * next_value - value[t, n]
+            following = delta + 0.5 * 0.95 * (0.0 if is_cut else following)
+            wanted[t, n] = following
+    np.testing.assert_allclose(after.extras["added_advantage"], 3.0 * wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], (0.5 * wanted**2).mean(), rtol=1e-4)
+    assert later.value.num_gradient_steps == 1
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "vmpo", "ppo+counts"])
+def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    config = {**SMALL, "rnd_own_value": True, "rollout_length": 8}
+    agent = triglot.make_agent(f"{algorithm}+rnd", env, backend="jax", config=config)
+    trainer: Any = make_trainer(agent, env)
+    state = jax.jit(trainer.init)(jax.random.key(0))
+    _, metrics = jax.jit(trainer.update)(state)
+    assert {"rnd_reward", "rnd_loss", "rnd_value_loss", "rnd_value"} <= set(metrics)
+    policy = agent.inner if algorithm == "ppo" else None
+    if policy is not None:
+        steps = replace(trajectory(jnp.ones((3, 2, 4))), extras={})
+        variables, numbers = state.agent.learner.variables, (0.9, 0.8)
+        value, advantage, target = policy.estimate(variables, steps, *numbers)
+        added = rl.with_advantage(rl.with_advantage(steps, jnp.ones((3, 2))), jnp.ones((3, 2)))
+        again = policy.estimate(variables, added, *numbers)
+        np.testing.assert_allclose(again[1] - advantage, 2.0, rtol=1e-5)
+        np.testing.assert_array_equal(again[0], value)
+        np.testing.assert_array_equal(again[2], target)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "impala", "sac"])
+def test_an_own_value_without_advantages_is_refused(algorithm: str) -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    with pytest.raises(triglot.TriglotError, match="rnd_own_value.*advantages"):
+        triglot.make_agent(
+            f"{algorithm}+rnd", env, backend="jax", config={"rnd_own_value": True}
+        )
