@@ -19,7 +19,7 @@ from ..machine.files import make_new_folder
 from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
 from ..registry.arg import option_words
-from ..registry.environments import make_env
+from ..registry.environments import make_env, with_resolved_runs
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
@@ -55,7 +55,10 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         or the folder holds something else; later, if fewer than two libraries could be trained.
     """
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    options = with_backends(replace(options, config=config, hyper=hyper))
+    # A comparison may be continued from another folder.
+    env, *envs = map(with_resolved_runs, environments(options))
+    options = replace(options, env=env, envs=tuple(envs), config=config, hyper=hyper)
+    options = with_backends(options)
     with phase("building"):
         before = against.read(options.against, options) if options.against else None
         checked = check(options)

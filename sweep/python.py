@@ -14,6 +14,7 @@ import numpy as np
 from ..core.errors import TriglotError, shown
 from ..machine.interrupt import Signalled
 from ..registry.algorithms import ALGORITHMS
+from ..registry.environments import with_resolved_runs
 from ..training.options import TrainOptions
 from ..training.plan import default_folder
 from . import run
@@ -152,7 +153,8 @@ def sweep(
         memory is needed than is free, or the folder holds something else.
       KeyboardInterrupt: after Ctrl-C, once the checkpoint is saved.
     """
-    algorithm, env = _name("algorithm", algorithm), _name("environment", env)
+    algorithm = _name("algorithm", algorithm)
+    env = with_resolved_runs(_name("environment", env))
     options = SweepOptions(
         algorithm=algorithm,
         env=env,

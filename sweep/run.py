@@ -12,6 +12,7 @@ from ..jobs.ledger import FILE, Ledger, read_facts
 from ..jobs.options import continuing
 from ..machine.files import check_free, make_new_folder
 from ..machine.interrupt import Interrupt, Signalled, raising
+from ..registry.environments import with_resolved_runs
 from ..registry.overrides import overrides_of
 from ..registry.presets.describe import announcement
 from ..report.page import PAGE, open_report
@@ -52,7 +53,8 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
         is needed than is free, or the folder holds something else.
     """
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    options = replace(options, config=config, hyper=hyper)
+    env = with_resolved_runs(options.env)  # a sweep may be continued from another folder
+    options = replace(options, env=env, config=config, hyper=hyper)
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)

@@ -174,9 +174,7 @@ class RND(rl.Extension):
             return errors.mean(), ({}, new_state)
 
         how = self.step_hyper(hyper)
-        predictor, learned = self.learner("rnd_predictor").step(
-            state.predictor, loss, (), key, how
-        )
+        predictor, learned = self.learner("rnd_predictor").step(state.predictor, loss, (), key, how)
         after = replace(state, predictor=predictor, obs=stats, returns=returns, last_return=last)
         metrics = {"reward": scaled.mean(), "loss": learned["loss"]}
         if state.value is None:

@@ -484,7 +484,5 @@ def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["dqn", "impala", "sac"])
 def test_an_own_value_without_advantages_is_refused(algorithm: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)
-    with pytest.raises(triglot.TriglotError, match="rnd_own_value.*advantages"):
-        triglot.make_agent(
-            f"{algorithm}+rnd", env, backend="jax", config={"rnd_own_value": True}
-        )
+    with pytest.raises(triglot.TriglotError, match=r"rnd_own_value.*advantages"):
+        triglot.make_agent(f"{algorithm}+rnd", env, backend="jax", config={"rnd_own_value": True})

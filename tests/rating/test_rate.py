@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import triglot
+import triglot.sweep
 from tests.extras import is_missing
 from tests.printed import unwrapped
 from triglot.cli import main as cli
@@ -119,6 +120,14 @@ def test_a_run_of_self_play_is_rated(
     itself: Any = triglot.make_env(f"{GAME},opponent=self")
     named: Any = triglot.make_env(f"{GAME},opponent=./self")
     assert itself.copy_period == 10 and named.copy_period is None
+    # What a sweep keeps names the run wherever it is continued.
+    swept = triglot.sweep.sweep(
+        "ppo", f"{GAME},opponent=run", over={"learning_rate": [1e-3]}, total_steps=64,
+        num_seeds=1, config={"num_envs": 4, "rollout_length": 8, "hidden_sizes": (4,)},
+        eval_episodes=0, out=tmp_path / "sweep", verbose=False,
+    )  # fmt: skip
+    assert swept.best().env == f"{GAME},opponent={out.resolve()}"
+    assert f"opponent={out.resolve()}" in (tmp_path / "sweep" / "sweep.json").read_text()
     (out / "summary.json").unlink()
     with pytest.raises(triglot.TriglotError, match="is killed: an opponent is a run that has"):
         triglot.make_env(f"{GAME},opponent={out}")
