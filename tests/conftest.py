@@ -67,111 +67,28 @@ def keep_programs() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", ASYNC_DISPATCH)
 
 
-# Test files whose tests get the marker `optimized`: they need the programs that users run.
-OPTIMIZED = (
-    "conformance/test_identity",
-    "compare/test_compare",
-    "checks/test_gymnax_quirks",  # rounding decides whether a bound is exceeded
-    "learning/test_inverted_pendulum",
-)
-
-# Test files and folders whose tests get the marker `packaging`: they run what documents show or
-# what is exported, or start, stop and continue programs.
-PACKAGING = (
-    "export", "faults", "sweep", "test_changing", "test_devices", "test_extending",
-    "test_interrupt", "test_profiling", "test_readme", "test_resume",
-    "test_short_commands", "test_tasks",
-)  # fmt: skip
-
-
-# Long tables of like cases: one of n is quick, the others are marked `slow`. n has no factor in
-# common with the lengths of the table's axes, so that all values of each axis stay.
-ONE_OF = {
-    "test_translate_command::test_a_model_becomes_the_other_library_s": 5,
-    "test_translate_command::test_without_the_network_that_was_saved": 5,
-    "test_cell_biases::test_diff_says_that_a_sum_of_two_learns_faster": 5,
-    "test_dqn_probes::test_dqn_solves_the_probe": 3,
-    "test_probes::test_ppo_solves_the_probe": 3,
-    "test_new_like::test_the_copy_is_the_same_program_under_another_name": 5,
-    "test_gallery::test_clean_networks_compute_the_same_function": 2,
-    "test_extensions::test_every_algorithm_is_extended": 5,
-    "test_matrix::test_it_is_traced": 5,
-    "test_identity_agents::test_libraries_are_equal_bit_for_bit": 2,
-    "test_resume::test_a_resumed_run_is_the_undisturbed_run": 5,
-    "test_matrix::test_it_trains": 5,
-    "test_all_on_probes::test_it_solves_the_probe": 3,
-    "test_readme::test_its_commands_can_start": 3,
-    "test_gallery::test_a_bug_changes_parameters_outputs_or_training": 5,
-    "test_named::test_a_bug_is_named_and_located_and_nothing_else_accused": 3,
-    "test_libraries::test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run": 3,
-    "test_libraries::test_a_native_run_keeps_its_weights_on_another_library": 3,
-    "test_lowering::test_a_training_is_lowered": 5,
-    "test_lowering::test_a_variant_is_lowered": 3,
-    "test_models::test_its_outputs_are_the_runs_without_triglot": 2,
-    "test_networks::test_translation_loses_nothing": 5,
-    "test_networks::test_init_is_one_function_eager_jitted_and_vmapped": 3,
-    "test_networks::test_outputs_have_the_heads_shapes": 5,
-    "test_networks::test_apply_leaves_its_arguments_alone": 5,
-    "test_networks::test_a_batch_is_its_members": 3,
-    "test_networks::test_arithmetics_compute_one_function": 3,
-    "test_networks::test_dictionaries_are_read": 3,
-    "test_recurrent::test_one_function_from_one_set_of_weights": 3,
-    "test_recurrent::test_a_start_inside_a_rollout_is_a_fresh_start": 3,
-    "test_recurrent::test_gradients_agree": 3,
-    "test_wrappers::test_a_wrapped_environment_passes_the_check_of_environments": 3,
-    "test_environments::test_it_passes_the_check_of_environments": 3,
-    "test_planted::test_planted_bugs_are_found": 3,
-    "test_compare::test_a_planted_cause_is_named": 2,
-    "test_clean_pairs::test_no_cause_is_named": 2,
-    "test_modules::test_equal_networks_have_equal_modules_only": 2,
-    "test_jobs::test_the_number_of_jobs_changes_no_bit": 2,
-    "test_torch::test_outputs_are_those_of_pytorch": 2,
-    "test_translate_statistics::test_statistics_follow_the_parameters": 3,
-    "test_moving::test_a_state_is_translated_without_rounding": 3,
-    "test_presets::test_a_preset_can_be_trained": 3,
-    "test_export::test_each_format_writes_its_files": 2,
-    "test_policy::test_its_returns_are_those_of_evaluate": 3,
-    "test_stablehlo::test_its_actions_are_the_agents_at_any_batch_size": 2,
-    "test_zoo::test_norms_and_noisy_layers_compute_one_function_in_all_libraries": 2,
-    "test_extending::test_each_network_passes_with_the_heads_of_ppo": 3,
-    "test_modes::test_only_the_planted_cause_is_named": 3,
-    "test_modes::test_two_causes_are_both_named": 3,
-}
-
-
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the files above."""
-    numbers: Counter[str] = Counter()
+    """Of a test marked `covering(n)`, mark all cases but each n-th one `slow`."""
+    numbers: Counter[tuple[Path, str]] = Counter()
     for item in items:
-        test = f"{item.path.stem}::{getattr(item, 'originalname', item.name)}"
-        if test in ONE_OF:
-            if numbers[test] % ONE_OF[test]:
+        marker = item.get_closest_marker("covering")
+        if marker is not None:
+            test = item.path, getattr(item, "originalname", item.name)
+            if numbers[test] % marker.args[0]:
                 item.add_marker(pytest.mark.slow)
             numbers[test] += 1
-        if is_packaging(item.path):
-            item.add_marker(pytest.mark.packaging)
-        if is_optimized(item.path):
-            item.add_marker(pytest.mark.optimized)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the files of which a pass of the Makefile runs nothing: reading one takes time."""
-    passes = {"not slow and optimized": is_optimized, "not slow and packaging": is_packaging}
-    selects = passes.get(config.option.markexpr)
-    if selects is None or not collection_path.name.startswith("test_"):
+    passes = {"not slow and optimized": "optimized", "not slow and packaging": "packaging"}
+    marker = passes.get(config.option.markexpr)
+    if marker is None or not collection_path.name.startswith("test_"):
         return None
-    return True if collection_path.is_file() and not selects(collection_path) else None
-
-
-def is_packaging(path: Path) -> bool:
-    """Whether a test file needs what is shipped, or starts and stops programs."""
-    return not {path.stem, path.parent.name}.isdisjoint(PACKAGING)
-
-
-def is_optimized(path: Path) -> bool:
-    """Whether a test file needs the programs that users run."""
-    return any(part in path.as_posix() for part in OPTIMIZED)
+    if collection_path.is_file() and f"mark.{marker}" not in collection_path.read_text():
+        return True
+    return None
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +107,7 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave out most of XLA's optimization, also in processes that a test starts."""
-    least = not is_optimized(request.node.path)
+    least = request.node.get_closest_marker("optimized") is None
     if not least and "fusion_emitters=false" in os.environ.get("XLA_FLAGS", ""):
         pytest.fail("A test marked `optimized` needs XLA's default flags: unset XLA_FLAGS.")
     with pytest.MonkeyPatch.context() as patch:

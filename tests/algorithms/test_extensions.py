@@ -177,6 +177,7 @@ EXTENDED = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("name", EXTENDED)
 def test_every_algorithm_is_extended(name: str) -> None:
     algorithm = name.partition("+")[0]

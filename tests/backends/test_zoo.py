@@ -127,6 +127,7 @@ def slow_if_images(cases: dict[str, Any]) -> list[Any]:
     ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str) -> None:
     torso, noise = LAYERS[case]

@@ -14,6 +14,8 @@ from triglot.core.environment import TimeStep, first_step
 from triglot.envs import adapting, gymnax
 from triglot.envs.adapting import library_promotion, strong
 
+pytestmark = pytest.mark.optimized
+
 QUIRKS = {
     "BernoulliBandit-misc": ("reward",),
     "Catch-bsuite": ("observation",),

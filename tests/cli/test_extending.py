@@ -22,6 +22,8 @@ from triglot.cli import main as cli
 from triglot.cli import new
 from triglot.core.networks.combinators import part_of
 
+pytestmark = pytest.mark.packaging
+
 FILES = {name: text for page in PAGES for name, text in files(page).items()}
 NETWORKS = [
     file
@@ -88,6 +90,7 @@ def test_the_environment_passes_and_trains(page: Path) -> None:
     train(command, page / "out")
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     "page",
     [pytest.param(n, marks=pytest.mark.slow if i % 2 else ()) for i, n in enumerate(NETWORKS)],

@@ -26,6 +26,8 @@ from triglot.report.page import PAGE
 
 from .in_process import SMALL
 
+pytestmark = pytest.mark.optimized
+
 OPTIONS = CompareOptions(
     algorithm="ppo",
     env="probe:two-step",

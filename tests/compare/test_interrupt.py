@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.packaging
+
 WORDS = shlex.split(
     "compare ppo probe:two-step --backends haiku linen --num-seeds 2 --total-steps 200000 "
     "--hidden-sizes 8 --rollout-length 8 --eval-episodes 4 --devices 1"

@@ -17,6 +17,8 @@ from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import Session
 from triglot.training.identity import Trace, compare_traces
 
+pytestmark = pytest.mark.optimized
+
 FOUR = ("haiku", "linen", "nnx", "equinox")
 STEPS_PER_UPDATE = 512  # of PPO's default configuration
 

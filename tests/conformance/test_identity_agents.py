@@ -13,6 +13,8 @@ from benchmarks.cases import CASES, LIBRARIES
 from tests.conformance.test_identity import compare
 from triglot.registry.algorithms import find_algorithm
 
+pytestmark = pytest.mark.optimized
+
 EVERY_OPTION = {"prioritized": True, "n_step": 3, "double": True, "dueling": True}
 EVERY_OPTION |= {"normalization": "layer"}
 CRITICS = {"prioritized": True, "n_step": 3}
@@ -92,6 +94,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("backends", "task", "num_updates"),
     [*QUICK, *(pytest.param(*one.values, id=one.id, marks=(*one.marks, slow)) for one in SLOW)],

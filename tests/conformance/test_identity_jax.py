@@ -8,6 +8,8 @@ import pytest
 from tests.conformance.test_identity import compare
 from tests.conformance.test_identity_agents import task
 
+pytestmark = pytest.mark.optimized
+
 slow = pytest.mark.slow
 LSTM = {"cell": "lstm", "cell_size": 8}
 

@@ -9,6 +9,8 @@ from benchmarks.cases import CASES
 from tests.conformance.test_identity import compare
 from tests.conformance.test_identity_agents import task
 
+pytestmark = pytest.mark.optimized
+
 pytest.importorskip("keras", reason="the extra keras is not installed")
 
 slow = pytest.mark.slow

@@ -9,6 +9,8 @@ from benchmarks.cases import CASES
 from tests.conformance.test_identity import compare
 from tests.conformance.test_identity_agents import task
 
+pytestmark = pytest.mark.optimized
+
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 QUICK = ("ppo", "dqn")

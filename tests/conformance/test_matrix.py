@@ -69,6 +69,7 @@ def test_every_algorithm_has_a_case() -> None:
     assert list(CASES) == list(ALGORITHMS)
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     "case",
     [
@@ -97,6 +98,7 @@ TRACED = [
 ]
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("case", TRACED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_it_is_traced(case: Training) -> None:

@@ -97,6 +97,7 @@ def assert_equal(first: object, second: object) -> None:
     chex.assert_trees_all_equal(first, second)
 
 
+@pytest.mark.covering(5)
 @every_case
 @every_backend
 @every_arithmetic
@@ -111,6 +112,7 @@ def test_outputs_have_the_heads_shapes(case: Case, backend: str, arithmetic: str
     assert jax.tree.structure(state) == jax.tree.structure(variables.state)
 
 
+@pytest.mark.covering(3)
 @every_case
 @every_backend
 def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str) -> None:
@@ -126,6 +128,7 @@ def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str)
         assert all((leaf[0] != leaf[1]).any() for leaf in kernels)
 
 
+@pytest.mark.covering(3)
 @every_case
 @every_backend
 def test_a_batch_is_its_members(case: Case, backend: str) -> None:
@@ -138,6 +141,7 @@ def test_a_batch_is_its_members(case: Case, backend: str) -> None:
         chex.assert_trees_all_close(alone, picked, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(5)
 @every_case
 @every_backend
 @every_arithmetic
@@ -169,6 +173,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
+@pytest.mark.covering(5)
 @every_case
 @pytest.mark.parametrize("source", BACKENDS)
 @pytest.mark.parametrize("target", BACKENDS)
@@ -181,6 +186,7 @@ def test_translation_loses_nothing(case: Case, source: str, target: str) -> None
     chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(3)
 @every_case
 @every_backend
 def test_arithmetics_compute_one_function(case: Case, backend: str) -> None:
@@ -233,6 +239,7 @@ def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
         chex.assert_trees_all_close(first, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(3)
 @each_dictionary
 @every_backend
 def test_dictionaries_are_read(case: Case, backend: str) -> None:

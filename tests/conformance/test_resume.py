@@ -18,6 +18,8 @@ from triglot.cli import main as cli
 from triglot.core.types import by_path, is_key
 from triglot.registry.algorithms import find_algorithm
 
+pytestmark = pytest.mark.packaging
+
 FIRST, WHOLE = 4, 6  # updates; the replays hold enough after 2
 
 
@@ -52,6 +54,7 @@ def pairs() -> list[Any]:
     return found
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(("algorithm", "source", "target"), pairs())
 def test_a_resumed_run_is_the_undisturbed_run(
     algorithm: str, source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

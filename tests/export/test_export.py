@@ -10,6 +10,8 @@ import triglot
 from triglot.cli import main as cli
 from triglot.export.export import FORMATS
 
+pytestmark = pytest.mark.packaging
+
 NETWORK = """
 import equinox as eqx, jax
 
@@ -47,6 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("form", FORMATS)
 def test_each_format_writes_its_files(
     form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,7 +14,10 @@ from triglot.export.models import model_files, specs_of
 from triglot.machine.files import write_files
 from triglot.training.load import variables_of
 
-pytestmark = pytest.mark.library_promotion("Keras's GRU adds arrays of different ranks")
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.library_promotion("Keras's GRU adds arrays of different ranks"),
+]
 
 
 def check_own_cell(library: str, module: Any) -> int:

@@ -22,6 +22,8 @@ from triglot.export.styles import LIBRARIES
 from triglot.machine.files import write_files
 from triglot.training.load import named_weights, safetensors_files, variables_of
 
+pytestmark = pytest.mark.packaging
+
 # A run of each kind; `lstm` comes from another library than it goes to.
 FROM = {
     "continuous": "linen",
@@ -114,6 +116,7 @@ def expected(kind: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) -> None:
     if library == "torch":

@@ -28,6 +28,8 @@ from triglot.machine.files import write_files
 from triglot.registry.agents import make_agent
 from triglot.training.load import Run
 
+pytestmark = pytest.mark.packaging
+
 REASON = "jax2onnx is not installed: pip install 'triglot[onnx]'"
 pytest.importorskip("jax2onnx", reason=REASON)
 

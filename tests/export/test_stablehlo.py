@@ -20,6 +20,8 @@ from triglot.machine.files import write_files
 from triglot.registry.agents import make_agent
 from triglot.training.load import Run
 
+pytestmark = pytest.mark.packaging
+
 LIBRARIES = ("jax", "flatbuffers")
 BATCH = """
 for name in ("five", "two"):
@@ -41,6 +43,7 @@ def observations(kind: str, *leading: int) -> np.ndarray:
     return np.asarray(draw(keys))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("kind", ["continuous", "multi", "images", "twins", "table"])
 def test_its_actions_are_the_agents_at_any_batch_size(kind: str, tmp_path: Path) -> None:
     run = small_run(kind)

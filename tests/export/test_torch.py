@@ -10,6 +10,8 @@ from triglot.export.models import specs_of
 from triglot.export.sources import network_source
 from triglot.export.styles import LIBRARIES
 
+pytestmark = pytest.mark.packaging
+
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
 

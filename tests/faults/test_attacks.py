@@ -31,6 +31,8 @@ from triglot.training.options import RunsOptions
 from triglot.training.storage.journal import Journal, MetricsChanged, last_metrics, read_metrics
 from triglot.training.storage.records import HOLDER, locked, recorded, state_of
 
+pytestmark = pytest.mark.packaging
+
 COMMANDS = ("resume", "evaluate", "render", "watch", "curves")
 
 

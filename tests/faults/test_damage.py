@@ -16,7 +16,10 @@ from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.training.storage.journal import Journal, read_metrics
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def checkpoints(run: Path) -> Checkpoints:

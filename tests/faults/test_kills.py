@@ -13,7 +13,10 @@ import pytest
 
 from tests.faults.attacked import RUNS, finish, start
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.slow,
+]
 
 
 @pytest.mark.parametrize("name", RUNS)

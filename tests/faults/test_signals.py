@@ -16,6 +16,8 @@ from triglot.cli.main import main
 from triglot.machine.interrupt import SIGNALS, Interrupt, Signalled, raising
 from triglot.training.storage.journal import Journal
 
+pytestmark = pytest.mark.packaging
+
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_saves_and_names_itself_in_the_exit_code(

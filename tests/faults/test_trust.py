@@ -13,6 +13,8 @@ import triglot
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 
+pytestmark = pytest.mark.packaging
+
 # A part of the user's own, which says when it is imported.
 SOURCE = """
 from pathlib import Path

@@ -14,6 +14,8 @@ from triglot.core.errors import TriglotError
 from triglot.machine.files import HOLDER, check_free, make_new_folder
 from triglot.training.storage.records import locked
 
+pytestmark = pytest.mark.packaging
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -5,6 +5,8 @@ import pytest
 
 import triglot
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["linen", "equinox"])

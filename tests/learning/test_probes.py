@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("probe", "backend"), CASES)
 def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     env = probes.make(probe)

@@ -16,6 +16,8 @@ from triglot.sweep.plan import make_plan
 from triglot.training.options import TrainOptions
 from triglot.training.plan import prepare
 
+pytestmark = pytest.mark.packaging
+
 BLOCKS = programs(PAGES[0])
 
 
@@ -64,6 +66,7 @@ PRINTED = [words for words in COMMANDS if ">" in words]  # each into the file af
 STARTED = [words for words in COMMANDS if ">" not in words]
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("words", STARTED, ids=" ".join)
 def test_its_commands_can_start(
     words: list[str],

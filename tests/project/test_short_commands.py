@@ -14,6 +14,8 @@ from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
 from triglot.registry.algorithms import find_algorithm
 
+pytestmark = pytest.mark.packaging
+
 LOG = "docs/measurements.md"  # a log of long runs, which `make test-commands` repeats
 COMPARED = "docs/start.md"  # one comparison of two libraries, each of which starts a process
 # Beginnings of words in commands that are left out, by the reason.

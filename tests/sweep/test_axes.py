@@ -14,6 +14,8 @@ from triglot.sweep.axes import Choices, Range, parse_axes
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.settings import MAX_SETTINGS, algorithms_of, settings_of, train_options
 
+pytestmark = pytest.mark.packaging
+
 
 def options(**changes: Any) -> SweepOptions:
     """Build the options of a sweep of PPO."""

@@ -14,6 +14,8 @@ from triglot.sweep import batches, halving
 from triglot.sweep.learning import Learning
 from triglot.sweep.plan import SweepPlan, make_plan
 
+pytestmark = pytest.mark.packaging
+
 RATES = "learning_rate=0.1,0.2,0.3,0.4,0.5"
 
 

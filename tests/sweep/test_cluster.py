@@ -28,9 +28,13 @@ from triglot.jobs.local import WORKER
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install triglot[ray]"
-)
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is not installed: pip install triglot[ray]",
+    ),
+]
 __all__ = ["long", "no_pages"]
 RAY = Path(sys.executable).with_name("ray")
 

@@ -25,6 +25,8 @@ from triglot.sweep.batches import bytes_of_one
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 
+pytestmark = pytest.mark.packaging
+
 LONG = {"total_steps": 500_000, "checkpoint_seconds": 0.5, "eval_episodes": 0}
 
 
@@ -84,6 +86,7 @@ def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> No
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_number_of_jobs_changes_no_bit(
     tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,8 @@ from triglot.sweep.axes import Choices, parse_axes
 from triglot.sweep.learning import Learning
 from triglot.sweep.options import SweepOptions
 
+pytestmark = pytest.mark.packaging
+
 OVER: dict[str, Any] = {"learning_rate": [0.1, 0.5], "epsilon": np.array([0.3, 0.9])}
 
 

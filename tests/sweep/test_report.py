@@ -18,6 +18,8 @@ from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome, as_records, ranked, ranking_table
 from triglot.sweep.settings import algorithms_of, settings_of
 
+pytestmark = pytest.mark.packaging
+
 # What is swept, and what its main chart is.
 SWEEPS = {
     "one number": (("learning_rate=1e-4,1e-3,1e-2",), "Return against learning_rate"),

@@ -34,6 +34,8 @@ from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 from triglot.sweep.settings import algorithms_of, train_options
 
+pytestmark = pytest.mark.packaging
+
 
 @pytest.fixture(autouse=True, scope="module")
 def no_pages() -> Iterator[None]:

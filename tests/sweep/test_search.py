@@ -27,6 +27,8 @@ from triglot.sweep.search.storage import StoredStudy
 from triglot.sweep.search.study import Pruner, as_trial, propose, space_of
 from triglot.sweep.settings import algorithms_of, draw_new, settings_of
 
+pytestmark = pytest.mark.packaging
+
 RANGES = ("learning_rate=log:0.01..1", "epsilon=0.05..1")
 AXES = [Range("learning_rate", 0.01, 1.0, log=True), Range("epsilon", 0.05, 1.0)]
 # After 10 settings, TPE proposes from their returns.

@@ -18,6 +18,8 @@ from triglot.machine import cores
 from triglot.training import devices
 from triglot.training.storage.config import read_config
 
+pytestmark = pytest.mark.packaging
+
 TABLE = "q_learning gridworld:3x3,max_steps=8 --backend table --rollout-length 4"
 TRAIN = f"train {TABLE} --num-envs 8 --eval-episodes 0 --checkpoint-seconds 0"
 STEPS_PER_UPDATE = 32

@@ -17,6 +17,8 @@ from triglot.training import profiling
 from triglot.training.profiling import TRACE, Profiler
 from triglot.training.storage.journal import Journal
 
+pytestmark = pytest.mark.packaging
+
 TRAIN = "train ppo gridworld:2x2 --backend table --num-envs 1 --rollout-length 2 --num-minibatches"
 TRAIN += " 1 --num-epochs 1 --eval-episodes 0 --total-steps"
 

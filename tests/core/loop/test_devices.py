@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.packaging
+
 # Relative to the largest number of an array, after 10 updates; 3e-7 was measured.
 TOLERANCE = 1e-5
 CASES = {"ppo": ("ppo-envs", "ppo-seeds"), "dqn": ("dqn-envs",), "sac": ("sac-envs",)}

@@ -47,6 +47,7 @@ def value_of(options: Any, name: str) -> Any:
     return getattr(found, name)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_can_be_trained(one: Preset) -> None:
     skip_missing_suite(one.env)

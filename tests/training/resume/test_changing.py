@@ -20,6 +20,8 @@ from triglot.training.plan import prepare
 from triglot.training.resume import changing
 from triglot.training.storage.config import read_config
 
+pytestmark = pytest.mark.packaging
+
 SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0"
 REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
