@@ -22,7 +22,7 @@ READY_DEV := .venv/.ready-dev
 READY_TORCH := .venv/.ready-torch
 READY_SUITES := .venv/.ready-suites
 
-.PHONY: help install demo test test-packaging test-torch test-suites test-commands lint docs
+.PHONY: help install demo test test-slow test-packaging test-torch test-suites test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -50,6 +50,15 @@ test: $(READY_DEV)  ## the tests (15 minutes)
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
 	    || status=1; \
 	$(BIN)/python -m pytest $(PYTEST) -m "not slow and optimized" || status=1; \
+	exit $$status
+
+# All cases of the tables of which `make test` runs a covering set, and what trains for minutes. What
+# the documents print is left to `make test-commands`.
+test-slow: $(READY_DEV)  ## what is too long for each change, as every week (hours)
+	@status=0; \
+	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" $(BIN)/python -m pytest $(PYTEST) \
+	    -m "slow and not optimized" --ignore tests/project/test_commands.py || status=1; \
+	$(BIN)/python -m pytest $(PYTEST) -m "slow and optimized" || status=1; \
 	exit $$status
 
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and

@@ -19,6 +19,7 @@ def train(algorithm: str, num_epochs: int, epochs: float | None, **how: Any) -> 
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=96, **how)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_of_the_epochs_are_what_none_is(algorithm: str) -> None:
     part, whole = train(algorithm, 2, 2.0), train(algorithm, 2, None)
@@ -26,6 +27,7 @@ def test_all_of_the_epochs_are_what_none_is(algorithm: str) -> None:
         np.testing.assert_allclose(part.metrics[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_steps_that_are_left_out_change_nothing(algorithm: str) -> None:
     """With a tiny part one minibatch is learned from, whatever follows it; the decay is as long."""
@@ -38,6 +40,7 @@ def test_the_steps_that_are_left_out_change_nothing(algorithm: str) -> None:
     np.testing.assert_array_equal(few.metrics["learning_rate"], many.metrics["learning_rate"])
 
 
+@pytest.mark.slow
 def test_a_population_searches_the_epochs() -> None:
     how: Any = {"size": 4, "exploit_every": 1, "perturb": ("epochs=1..3",)}
     metrics = train("ppo", 3, None, population=triglot.Population(**how)).metrics

@@ -177,7 +177,7 @@ EXTENDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @pytest.mark.parametrize("name", EXTENDED)
 def test_every_algorithm_is_extended(name: str) -> None:
     algorithm = name.partition("+")[0]
@@ -240,6 +240,7 @@ def contrasted(env: str, config: dict[str, Any], backend: str = "jax", **hyper: 
 WIDE = {"num_envs": 16, "rollout_length": 8, "hidden_sizes": (16,)}
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("cell", ["none", "gru", "lstm"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str) -> None:
@@ -393,6 +394,7 @@ def test_custom_networks_are_given_by_name() -> None:
         triglot.make_agent("ppo+rnd", env, networks=network)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", ["ppo+contrast", "dqn+counts", "a2c+counts+rnd"])
 def test_an_extended_agent_passes_its_check(name: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)

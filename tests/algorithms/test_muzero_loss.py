@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import triglot
 from triglot.algorithms.muzero import MuZero, MuZeroConfig, MuZeroHyperparams
@@ -102,6 +103,7 @@ def test_one_step_by_hand() -> None:
     np.testing.assert_allclose(metrics["reward_loss"], reward, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_reanalyzed_sequences_have_the_targets_of_new_searches() -> None:
     """Whatever was stored for them; the other sequences keep what was stored."""
     num_steps, batch, fresh = 3, 5, 2
@@ -152,6 +154,7 @@ def test_reanalyzed_sequences_have_the_targets_of_new_searches() -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, kept, given))
 
 
+@pytest.mark.slow
 def test_the_update_reanalyzes() -> None:
     """With all sequences searched again, what was stored of the searches changes nothing."""
     config: dict[str, Any] = {"num_envs": 2, "rollout_length": 8, "num_gradient_steps": 1}

@@ -159,6 +159,7 @@ def rl_config(algorithm: str) -> type:
     return find_algorithm(algorithm).Config
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH])
 def test_a_state_dependent_deviation_begins_at_the_initial_one(backend: str) -> None:
     config = A2C.Config(state_dependent_std=True, initial_std=0.25, hidden_sizes=(8,))

@@ -110,6 +110,7 @@ def test_epsilon_falls_with_the_environment_steps() -> None:
     assert [float(own.epsilon(each)) for each in (begun, later)] == [1.0, 0.75]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_recurrent_network_learns_from_whole_rollouts(cell: str) -> None:
     env = probes.make("two-step")

@@ -49,6 +49,7 @@ def collected(
     return rollout(agent, vector, start, key)
 
 
+@pytest.mark.slow
 def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
     env = probes.make("truncating", max_steps=3)
     plain = build("linen", PPO.networks(env.obs_spec, env.action_spec, CONFIG))

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -143,6 +144,7 @@ def assert_equal_up_to_rounding(
 MODES = st.sampled_from(["eager", "jit", "vmap"])
 
 
+@pytest.mark.slow
 @examples(
     quick=5,
     slow=100,

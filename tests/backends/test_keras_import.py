@@ -59,6 +59,7 @@ print({str(a.dtype) for a in jax.tree.leaves(network.init(jax.random.key(0)))})
     assert done.stdout.split("\n")[:2] == ["float64 jax", "{'float32'}"], done.stderr
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("backend", ["tensorflow", "torch", "numpy", "openvino"])
 def test_another_backend_is_one_sentence(backend: str, tmp_path: Path) -> None:
     command = ["triglot", "train", "ppo", "probe:two-step", "--backend", "keras"]

@@ -293,6 +293,7 @@ REFUSED: dict[str, tuple[Later, Later, str]] = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("source", "target", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_is_not_on_the_list_is_refused(source: Later, target: Later, words: str) -> None:
     one, other = source(), target()

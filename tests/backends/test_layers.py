@@ -146,6 +146,7 @@ SLOW = {
 }
 
 
+@pytest.mark.covering(7)
 @pytest.mark.parametrize(
     "case",
     [

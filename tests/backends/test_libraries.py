@@ -100,6 +100,7 @@ def test_it_trains_ppo(install: Install, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow
 def test_it_is_compared_with_linen_and_equal(install: Install, tmp_path: Path) -> None:
     install("triglot_toy:LIBRARY")
     result = compare(

@@ -363,6 +363,7 @@ sys.exit("stand-ins are left")
 """
 
 
+@pytest.mark.slow
 def test_using_it_changes_no_setting() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SIDE_EFFECTS],

@@ -127,7 +127,7 @@ def slow_if_images(cases: dict[str, Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str) -> None:
     torso, noise = LAYERS[case]
@@ -156,6 +156,7 @@ def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
         jax.tree.map(np.testing.assert_array_equal, expected, found)
 
 
+@pytest.mark.slow
 def test_lecun_normal_draws_the_same_kernels_in_all_libraries() -> None:
     specs = {
         "mlp": NetworkSpec(Box((50,)), MLP((200,)), HEADS, noise=0.5, lecun_normal=True),
@@ -209,6 +210,7 @@ def test_noise_has_the_signed_root_of_a_normal_number() -> None:
     assert float((drawn**2).mean()) == pytest.approx((2 / np.pi) ** 0.5, abs=0.01)  # E|e|
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
 def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:

@@ -84,6 +84,7 @@ def test_the_same_agent_without_its_bug_passes(name: str) -> None:
     assert outcome.first is None, str(outcome.first)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("algorithm", "library"),
     [

@@ -28,6 +28,7 @@ def cases(defects: list[tuple[str, Any]]) -> list[Any]:
     ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "env",
     [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],
@@ -38,6 +39,7 @@ def test_a_correct_environment_passes(env: Any) -> None:
     assert report.passed, str(report)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("check", "env"), cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(check: str, env: Any) -> None:
     report = check_environment(env)
@@ -48,6 +50,7 @@ def test_every_check_has_a_broken_environment() -> None:
     assert {check for check, _ in BROKEN} == {check.name for check in CHECKS.checks}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("given", "word"), MALFORMED.values(), ids=MALFORMED)
 def test_other_objects_get_a_sentence(given: Any, word: str) -> None:
     report = check_environment(given)

@@ -251,6 +251,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_case, "NUM_RAW", 60)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_environment_passes(name: str) -> None:
     text, options = SOUND[name]

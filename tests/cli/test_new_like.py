@@ -71,6 +71,7 @@ def test_the_copy_is_the_same_program_under_another_name(copy: str) -> None:
     assert program(copy, env) == program(original(copy), env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "copy",
     [pytest.param(n, marks=() if n == "dqn" else pytest.mark.slow) for n in ALGORITHMS],

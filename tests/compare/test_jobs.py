@@ -29,6 +29,7 @@ def opened(options: CompareOptions) -> Ledger:
     return Ledger.open(options.out, what=WHAT, options=computing(options), facts=facts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "executor",
     [

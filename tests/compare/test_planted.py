@@ -124,6 +124,7 @@ def nudged_weight(session: Session) -> None:
     session.load = nudged  # pyright: ignore
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
@@ -217,6 +218,7 @@ def growth(folder: Path, plant: Any) -> dict[str, Any] | None:
         return find_growth(train(folder, patch, plant=plant))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [pytest.param(leaking, "memory_leak", id="leak"), pytest.param(None, None, id="nothing")],

@@ -173,6 +173,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_difference_in_the_update_has_its_line(planted: str, tmp_path: Path) -> None:
     algorithm, config, env, name, part, line = PLANTED[planted]

@@ -84,6 +84,7 @@ def trained(make: Callable[[], Network]) -> tuple[PPO, TrainResult]:
     return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64)
 
 
+@pytest.mark.covering(2)
 @every_case
 def test_it_trains_through_ppo(case: Case) -> None:
     agent, result = trained(case.make)
@@ -126,6 +127,7 @@ def test_statistics_stand_still_in_evaluation(case: Case) -> None:
         assert (outputs["value"] != again["value"]).any()  # dropout follows its key
 
 
+@pytest.mark.covering(2)
 @every_case
 def test_it_passes_the_checker(case: Case) -> None:
     report = check_network(case.make(), OBS)

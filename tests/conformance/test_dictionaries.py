@@ -95,6 +95,7 @@ def test_the_agent_passes() -> None:
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

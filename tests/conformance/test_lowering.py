@@ -59,7 +59,7 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     return [export.export(jax.jit(f), platforms=PLATFORMS)(given) for f, given in programs]
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in JITTED],

@@ -72,6 +72,7 @@ def test_the_agent_passes(algorithm: str, env: str) -> None:
     assert outcomes["action mask"] == ("passed" if env == PARTS else "skipped")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "backends", "num_updates"),
     [
@@ -97,6 +98,7 @@ def run(words: str, *more: object) -> int:
     return cli.main([*words.split(), *map(str, more)])
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_evaluated_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

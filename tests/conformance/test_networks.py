@@ -97,7 +97,7 @@ def assert_equal(first: object, second: object) -> None:
     chex.assert_trees_all_equal(first, second)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @every_case
 @every_backend
 @every_arithmetic
@@ -112,7 +112,7 @@ def test_outputs_have_the_heads_shapes(case: Case, backend: str, arithmetic: str
     assert jax.tree.structure(state) == jax.tree.structure(variables.state)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @every_case
 @every_backend
 def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str) -> None:
@@ -141,7 +141,7 @@ def test_a_batch_is_its_members(case: Case, backend: str) -> None:
         chex.assert_trees_all_close(alone, picked, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @every_case
 @every_backend
 @every_arithmetic
@@ -173,7 +173,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @every_case
 @pytest.mark.parametrize("source", BACKENDS)
 @pytest.mark.parametrize("target", BACKENDS)
@@ -225,6 +225,7 @@ def losses_and_gradients(case: Case, arithmetic: str) -> list[tuple[np.ndarray, 
     return found
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("case", [*CASES, *DICTIONARIES], ids=lambda case: case.name)
 def test_gradients_are_equal_bit_for_bit_in_canonical_arithmetic(case: Case) -> None:
     first, *others = losses_and_gradients(case, "canonical")
@@ -232,6 +233,7 @@ def test_gradients_are_equal_bit_for_bit_in_canonical_arithmetic(case: Case) -> 
         assert_equal(first, other)
 
 
+@pytest.mark.covering(2)
 @every_case
 def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
     first, *others = losses_and_gradients(case, "native")
@@ -239,7 +241,7 @@ def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
         chex.assert_trees_all_close(first, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @each_dictionary
 @every_backend
 def test_dictionaries_are_read(case: Case, backend: str) -> None:
@@ -262,6 +264,7 @@ def test_dictionaries_are_read(case: Case, backend: str) -> None:
         assert (found != outputs["q"]).any(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["linen", *(pytest.param(b, marks=slow) for b in REST)])
 def test_a_network_of_dictionaries_passes_its_checks(backend: str) -> None:
     case = DICTIONARIES[0]
@@ -356,6 +359,7 @@ BYTES = {
 }
 
 
+@pytest.mark.covering(5)
 @every_backend
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) -> None:

@@ -72,7 +72,7 @@ def weights(cell: str) -> tuple[Network, Variables]:
 EQUAL = [(c, b) for c in ("lstm", "gru") for b in BACKENDS if (c, b) != ("gru", "haiku")]
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(
     "arithmetic", ["native", pytest.param("leaf_order", marks=pytest.mark.slow), "canonical"]
 )
@@ -102,7 +102,7 @@ def test_gradients_agree(cell: str, backend: str) -> None:
         chex.assert_trees_all_equal(found, expected)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_start_inside_a_rollout_is_a_fresh_start(cell: str, backend: str) -> None:

@@ -210,6 +210,7 @@ PAIRS: dict[str, Pair] = {
 QUICK = list(PAIRS)[:4]  # all others take seconds each, recurrent ones minutes
 
 
+@pytest.mark.slow
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PAIRS]

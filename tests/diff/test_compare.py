@@ -134,6 +134,7 @@ def test_a_precision_without_effect_is_reported_beside() -> None:
     assert "tests/diff/networks.py:" in cause.where
 
 
+@pytest.mark.slow
 @pytest.mark.library_promotion("norms broadcast and promote")
 def test_forgotten_values_change_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = families.batch_norm("haiku", momentum=0.8), families.batch_norm("linen", epsilon=1e-2)

@@ -27,6 +27,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("octax_suite")
 
 
+@pytest.mark.slow
 def test_it_passes_every_check(suite: Any) -> None:
     env, same = suite.make("brix", frame_skip=1), suite.make("brix", frame_skip=1)
     assert env == same and hash(env) == hash(same)

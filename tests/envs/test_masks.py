@@ -248,6 +248,7 @@ def trained(algorithm: str, env: Any, **more: Any) -> Any:
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=36, **more)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("algorithm", "form"),
     [("ppo", "info"), ("ppo", "observation"), ("dqn", "method"), ("sac", "obs"), ("r2d2", "parts")],

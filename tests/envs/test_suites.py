@@ -67,6 +67,7 @@ def test_the_page_lists_what_fails_by_name() -> None:
     assert not {name for name, failed in shown.items() if not failed <= AMISS.get(name, set())}
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", every())
 def test_it_passes_the_check_of_environments(name: str) -> None:
     try:
@@ -140,6 +141,7 @@ def test_planes_show_each_number_of_the_symbols(name: str) -> None:
     np.testing.assert_array_equal(states.argmax(-1), symbols[..., 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case("craftax:Craftax-Classic-Symbolic-v1")])
 @PROMOTES
 def test_craftax_agrees_with_its_library_and_truncates_at_its_limit(name: str) -> None:
@@ -351,6 +353,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         triglot.make_env("pgx:connect_four")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case("pgx:tic_tac_toe")])
 def test_it_trains(name: str) -> None:
     env = triglot.make_env(name)

@@ -87,6 +87,7 @@ FILES = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [

@@ -39,7 +39,7 @@ CASES = [
 ]
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(("probe", "backend"), CASES)
 def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     env = probes.make(probe)
@@ -74,6 +74,7 @@ def test_ppo_reaches_a_continuous_target(backend: str) -> None:
     assert_reached(agent, state, env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     ["linen", *(pytest.param(b, marks=pytest.mark.slow) for b in ("haiku", "nnx", "equinox"))],
@@ -89,6 +90,7 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
     assert_reached(agent, state, env)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
     env = probes.make("reach")

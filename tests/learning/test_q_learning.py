@@ -47,6 +47,7 @@ def exact_q(epsilon: float, discount: float) -> np.ndarray:
     return q
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_q_learning_finds_the_optimal_values(backend: str) -> None:
     hyper = QLearningHyperparams(learning_rate=0.5, discount=0.9, epsilon=0.5)
@@ -57,6 +58,7 @@ def test_q_learning_finds_the_optimal_values(backend: str) -> None:
         np.testing.assert_allclose(table[1:], exact[1:], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(method: str) -> None:
     rate = 0.02 if method == "sarsa" else 0.1  # Only SARSA samples, which adds noise.

@@ -21,6 +21,7 @@ def trainer_of(algorithm: str, env_name: str, **options: Any) -> Any:
     return make_trainer(make_agent(algorithm, env, **options), env)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     "algorithm, env, options",
     [

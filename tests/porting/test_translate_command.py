@@ -67,7 +67,7 @@ def translated(weights: Path, model: str, to: str, *options: str) -> int:
     return cli.main(["translate", str(weights), "--network", network, *inputs, *options])
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_becomes_the_other_library_s(

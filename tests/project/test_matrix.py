@@ -61,6 +61,7 @@ def test_the_picture_is_the_same_each_time(kind: str, tmp_path: Path) -> None:
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_small_matrix_is_measured_and_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

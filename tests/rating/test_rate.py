@@ -74,6 +74,7 @@ SMALL = ["--no-preset", "--num-envs", "4", "--rollout-length", "8", "--hidden-si
 GAME = "pgx:tic_tac_toe"
 
 
+@pytest.mark.slow
 @needs_pgx
 def test_a_run_of_self_play_is_rated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

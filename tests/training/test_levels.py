@@ -57,6 +57,7 @@ def test_a_training_ends_with_both_returns(run: Path) -> None:
     assert all(np.abs(line["eval_return_unseen"]).max() < 0.6 for line in evaluated)
 
 
+@pytest.mark.slow
 def test_evaluate_prints_both_returns_and_the_gap(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +70,7 @@ def test_evaluate_prints_both_returns_and_the_gap(
     assert "unseen_levels" not in read(run / "evaluation.json")
 
 
+@pytest.mark.slow
 def test_a_wrapped_run_keeps_its_options_and_continues_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_run_keeps_lineage_and_hyperparameters(finished: Path) -> None:
     _, metrics = read_metrics(finished)
     assert {"parent", "learning_rate", "entropy_coef"} <= metrics.keys()

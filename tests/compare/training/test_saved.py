@@ -104,6 +104,7 @@ def assert_equal(one: Record, other: Record) -> None:
     assert one.updates == other.updates == NUM_UPDATES
 
 
+@pytest.mark.slow
 def test_a_signal_saves_and_the_job_continues(
     whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,7 @@ def test_a_planner_moves_for_both_players_and_learns_to_win() -> None:
     np.testing.assert_array_equal(played.returns, np.ones(4))
 
 
+@pytest.mark.slow
 def test_muzero_moves_for_both_players_and_learns_who_wins() -> None:
     config = {"num_simulations": 8, "learning_starts": 64, "batch_size": 64, "unroll_steps": 3}
     config |= {"hidden_sizes": (32,), "latent_size": 16, "num_envs": 8, "rollout_length": 8}

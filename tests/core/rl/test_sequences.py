@@ -97,6 +97,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize(("length", "period", "rollout_length", "num_rollouts"), CASES)
 def test_sequences_are_slices_of_the_steps_that_are_kept(

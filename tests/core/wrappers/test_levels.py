@@ -160,6 +160,7 @@ def test_without_a_curriculum_no_progress_is_kept() -> None:
     assert VectorEnvironment(env, 2).reset(jax.random.key(0)).progress is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["jumanji:Maze-v0,num_rows=5,num_cols=5", "gridworld:3x3"])
 def test_a_curriculum_trains_and_seeds_do_not_share_it(name: str) -> None:
     env = triglot.make_env(

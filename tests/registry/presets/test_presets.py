@@ -47,7 +47,7 @@ def value_of(options: Any, name: str) -> Any:
     return getattr(found, name)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(15)
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_can_be_trained(one: Preset) -> None:
     skip_missing_suite(one.env)
@@ -246,6 +246,7 @@ def test_the_whole_preset_is_announced_with_its_return() -> None:
     assert line == f"preset: {MAZE}, with which the {returns(one)}; --no-preset leaves it out"
 
 
+@pytest.mark.slow
 def test_a_sweep_says_which_preset_it_used(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*GRID, "--over", "learning_rate=0.1,0.5", "--num-seeds", "2", "--out", "sweep"]
     assert cli.main(["sweep", *words]) == 0

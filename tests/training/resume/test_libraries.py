@@ -96,7 +96,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named.items()}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(21)
 @pytest.mark.parametrize("name", ["ppo", *SLOW])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run(
@@ -112,7 +112,7 @@ def test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run(
     assert read_config(moved)["backend"] == target
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_native_run_keeps_its_weights_on_another_library(
     source: str,

@@ -85,6 +85,7 @@ def test_some_weights_are_taken_by_name_into_other_heads(source: Path, tmp_path:
     assert found["actor/head/mean/kernel"].shape == (5, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("first_state")
 def test_targets_and_statistics_follow(normalized: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"

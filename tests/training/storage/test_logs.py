@@ -110,6 +110,7 @@ def test_tensorboard_gets_each_seed_and_the_mean(tmp_path: Path) -> None:
     assert started == [17]
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_hyperparameters_and_videos(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     plugin = importlib.import_module("tensorboardX.proto.plugin_hparams_pb2").HParamsPluginData

@@ -75,6 +75,7 @@ def refused(words: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> 
     return lines[0]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_record_is_refused(
