@@ -163,19 +163,22 @@ def _torch(path: Path) -> dict[str, np.ndarray]:
 
 def _keras(path: Path) -> dict[str, np.ndarray]:
     h5py: Any = require("h5py", "keras")
-    found: dict[str, np.ndarray] = {}
-    sizes: list[int] = []
+    datasets: dict[str, Any] = {}
+
+    def collect(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            datasets[name] = node
+
     with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda _, node: sizes.append(node.nbytes) if isinstance(node, h5py.Dataset) else None
-        )
-        _check_memory(path, sum(sizes))
-        file.visititems(
-            lambda name, node: (
-                found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None
-            )
-        )
-    return found
+        file.visititems(collect)
+        for name, dataset in datasets.items():
+            if dataset.external or dataset.is_virtual:
+                raise TriglotError(
+                    f"{path} keeps the numbers of {name} in another file, which is not read: write "
+                    "them into one file."
+                )
+        _check_memory(path, sum(dataset.nbytes for dataset in datasets.values()))
+        return {name: dataset[()] for name, dataset in datasets.items()}
 
 
 def _msgpack(path: Path) -> dict[str, np.ndarray]:

@@ -467,7 +467,7 @@ def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
 def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)
     config = {**SMALL, "rnd_own_value": True, "rollout_length": 8}
-    agent = triglot.make_agent(f"{algorithm}+rnd", env, backend="jax", config=config)
+    agent: Any = triglot.make_agent(f"{algorithm}+rnd", env, backend="jax", config=config)
     trainer: Any = make_trainer(agent, env)
     state = jax.jit(trainer.init)(jax.random.key(0))
     _, metrics = jax.jit(trainer.update)(state)

@@ -75,7 +75,7 @@ def replaced(draw: st.DrawFn, genuine: Any) -> Any:
     """Replace, add or remove values of a JSON tree."""
     tree = json.loads(json.dumps(genuine))
     for _ in range(draw(st.integers(1, 3))):
-        parent, node = None, tree
+        parent, name, node = None, None, tree
         while isinstance(node, dict | list) and node and (parent is None or draw(st.booleans())):
             names = list(node) if isinstance(node, dict) else range(len(node))
             parent, name = node, draw(st.sampled_from(names))
@@ -200,7 +200,7 @@ def fuzz(name: str, run: Path, *, examples: int) -> int:
 
     @settings(
         max_examples=examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=tuple(HealthCheck),
     )  # fmt: skip
     @given(parser.inputs(run))
     def one(data: bytes) -> None:

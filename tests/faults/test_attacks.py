@@ -364,6 +364,75 @@ def test_a_small_file_that_declares_much(suffix: str, tmp_path: Path) -> None:
         read_weights(path)
 
 
+@pytest.mark.parametrize("kind", ["external", "virtual"])
+def test_an_hdf5_file_shows_no_other_file(kind: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "secret").write_bytes(b"password")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["a"] = np.frombuffer(b"password", np.uint8)
+    with h5py.File(tmp_path / "w.weights.h5", "w") as file:
+        if kind == "external":
+            file.create_dataset("a", (8,), "u1", external=[(str(tmp_path / "secret"), 0, 8)])
+        else:
+            layout = h5py.VirtualLayout((8,), "u1")
+            layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "a", (8,))
+            file.create_virtual_dataset("a", layout)
+    with pytest.raises(TriglotError, match="another file"):
+        read_weights(tmp_path / "w.weights.h5")
+
+
+def test_hard_links_are_not_written_through(run: Path, outside: Path) -> None:
+    names = [path.name for path in run.iterdir() if path.is_file()]
+    for name in names:
+        shutil.move(run / name, outside / name)
+        os.link(outside / name, run / name)
+    before = {name: (outside / name).read_bytes() for name in names}
+    more = ["--total-steps", "256", "--decay-updates", "inf"]
+    assert main(["resume", str(run), *more]) == 0
+    assert {name: (outside / name).read_bytes() for name in names} == before
+    assert json.loads((run / "summary.json").read_text())["num_updates"] == 16
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json", "progress.json", "config.json"])
+def test_a_folder_in_place_of_a_file(name: str, run: Path) -> None:
+    (run / name).unlink()
+    (run / name).mkdir()
+    more = ["--total-steps", "256", "--decay-updates", "inf"]
+    assert main(["resume", str(run), *more]) == 2
+    assert main(["runs", str(run.parent)]) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_seeds": 10**9}, {"config": {"num_envs": 10**9}},
+        {"config": {"hidden_sizes": [10**9]}},
+        {"env": "gridworld:99999x99999"}, {"total_steps": 10**30}, {"env": "probe:\u202etwo-step"},
+        {"algorithm": []},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_sizes_and_names_that_no_run_has(changes: dict[str, Any], run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    for name, value in changes.items():
+        config[name] = {**config[name], **value} if isinstance(value, dict) else value
+    (run / "config.json").write_text(json.dumps(config))
+    for command in ("resume", "evaluate"):
+        assert main([command, str(run)]) == 2
+
+
+def test_thousands_of_metrics_and_a_line_without_end(run: Path) -> None:
+    path = run / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.update({f"m{number}": line["entropy"] for number in range(5000)})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with path.open("ab") as file:
+        file.write(b'{"update":' + b"[" * 50_000_000)
+    for command in ("watch", "curves"):
+        assert main([command, str(run)]) == 0
+
+
 def call(**changes: Any) -> dict[str, Any]:
     plain = {
         "name": "", "class": "Net", "settings": {}, "called_at": "", "defined_at": "",

@@ -171,7 +171,7 @@ def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
 
 def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
     """Migrate a file without a schema: rename fields, and add those that did not exist."""
-    renamed = RENAMED_AFTER_0.get(config.get("algorithm", ""), {})
+    renamed = RENAMED_AFTER_0.get(str(config.get("algorithm")), {})
     groups = {
         group: {renamed.get(name, name): value for name, value in config[group].items()}
         for group in ("config", "hyper")
