@@ -173,7 +173,7 @@ def test_a_dictionary_is_checked_by_its_parts() -> None:
 
 def test_a_run_is_loaded_from_its_folder(tmp_path: Path) -> None:
     words = (
-        "train ppo probe:reach --total-steps 64 --rollout-length 8 --num-minibatches 1 "
+        "train ppo probe:reach --total-steps 64 --num-envs 4 --rollout-length 8 --num-minibatches 1 "
         "--hidden-sizes 4 --out"
     )
     out = tmp_path / "run"
