@@ -173,8 +173,8 @@ def test_a_dictionary_is_checked_by_its_parts() -> None:
 
 def test_a_run_is_loaded_from_its_folder(tmp_path: Path) -> None:
     words = (
-        "train ppo probe:reach --total-steps 64 --num-envs 4 --rollout-length 8 --num-minibatches 1 "
-        "--hidden-sizes 4 --out"
+        "train ppo probe:reach --total-steps 64 --num-envs 4 --rollout-length 8 "
+        "--num-minibatches 1 --hidden-sizes 4 --out"
     )
     out = tmp_path / "run"
     assert cli.main([*words.split(), str(out), "--num-seeds", "2", "--eval-episodes", "0"]) == 0
