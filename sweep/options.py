@@ -30,11 +30,7 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
       search_batch: settings of each round of tpe, cma-es and gp, which train at the same time.
       confirm: train the best setting again with this many fresh seeds (those of the next --seed),
         since its return on the seeds that chose it is too high on average.
-      storage: write the settings and returns to a study of Optuna, for optuna-dashboard:
-        sqlite:///FILE.db, another URL of SQLAlchemy, or the path of a journal file.
       halving: stop the worse settings early, by the mean return of training episodes.
-      pruner: decides at the rungs of halving: halving, or by Optuna from the settings of earlier
-        rounds too: median, asha or hyperband.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
       devices: the most devices that the trainings of a batch are divided among.
@@ -58,9 +54,7 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
     search: Annotated[str | None, Arg("NAME", "grid; random with --num-settings")] = None
     search_batch: Annotated[int | None, Arg("N", "an eighth of --num-settings, at least 4")] = None
     confirm: Annotated[int | None, Arg("N", "none")] = None
-    storage: Annotated[str | None, Arg("URL", "none")] = None
     halving: bool = False
-    pruner: Annotated[str | None, Arg("NAME", "halving")] = None
     eta: Count = 2
     batch: Annotated[int | None, Arg("N", "as many as fit into half of the free memory")] = None
     devices: Annotated[int | None, Arg("N", "one per CPU core if there is one batch; else 1")] = (

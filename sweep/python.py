@@ -76,9 +76,7 @@ def sweep(
     search: str | None = None,
     search_batch: int | None = None,
     confirm: int | None = None,
-    storage: str | None = None,
     halving: bool = False,
-    pruner: str | None = None,
     eta: int = 2,
     batch: int | None = None,
     devices: int | None = None,
@@ -124,10 +122,7 @@ def sweep(
       search_batch: settings of each round, which train at the same time; None for an eighth of
         `num_settings`, at least 4.
       confirm: train the best setting again with this many fresh seeds; None does not.
-      storage: write a study of Optuna there: a URL of SQLAlchemy, or the path of a journal file.
       halving: stop the worse settings early, by the mean return of training episodes.
-      pruner: decides at the rungs of halving: `halving`, or Optuna's `median`, `asha` or
-        `hyperband`, which compare with earlier rounds too.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings in one compiled program; None for as many as fit in memory.
       devices: the most devices that the trainings of a batch are divided among; None for those of a
@@ -167,9 +162,7 @@ def sweep(
         search=search,
         search_batch=search_batch,
         confirm=confirm,
-        storage=storage,
         halving=halving,
-        pruner=pruner,
         eta=eta,
         batch=batch,
         devices=devices,

@@ -1,6 +1,5 @@
 """`triglot sweep`: train many settings, rank them, and write a report."""
 
-from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -27,10 +26,9 @@ from .batches import capacities, describe
 from .jobs import WHAT, Sweep, computing, sweep_executor
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting, make_plan
-from .results import SHOWN, Outcome, ranking_table
-from .search.choices import HALVING, check_installed, has_rounds
+from .results import SHOWN, ranking_table
+from .search.choices import check_installed, has_rounds
 from .search.confirm import sentence
-from .settings import algorithms_of, axes_of
 from .stages import Course, stage_of, train
 from .training import has_checkpoint
 
@@ -85,7 +83,6 @@ def _sweep(
         executor.prepare(folder)
         memory = executor.bytes_per_job
         sizes = capacities(plan, memory)
-    keep = _study(options, folder.name)
     if out is None:
         out = make_new_folder(folder)
     facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
@@ -110,7 +107,7 @@ def _sweep(
         if num_done := sum(ledger.is_done(batch.name) for batch in course.stages[0]):
             print(f"continuing: {num_done} of {len(course.stages[0])} batches are done", flush=True)
         with interrupt:
-            train(course, lambda text: print(wrapped(text), flush=True), keep)
+            train(course, lambda text: print(wrapped(text), flush=True))
         with raising(), phase("writing the report"):
             found = course.outcomes()
             rungs = _describe_rungs(plan) if options.halving else None
@@ -126,16 +123,6 @@ def _sweep(
     if options.open:
         open_report(out)
     return result
-
-
-def _study(options: SweepOptions, name: str) -> Callable[[Sequence[Outcome]], None]:
-    """Return what writes outcomes to `--storage`; without one it does nothing."""
-    if options.storage is None:
-        return lambda found: None
-    from .search.storage import StoredStudy  # imports Optuna
-
-    axes = axes_of(options, algorithms_of(options))
-    return StoredStudy.open(options.storage, name, axes, computing(options)).add
 
 
 def _announcement(plan: SweepPlan, batches: str) -> str:
@@ -170,9 +157,6 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
 def _describe_rungs(plan: SweepPlan) -> str:
     counts, num_rungs = halving.expected(plan), halving.count_rungs(plan)
     shares = [plan.options.eta ** (num_rungs - rung) for rung in range(num_rungs)]
-    if plan.options.pruner not in (None, HALVING):
-        places = ", ".join(f"1/{share}" for share in shares)
-        return f"{plan.options.pruner} pruning after {places} of the steps"
     parts = [
         f"{count:,} settings until 1/{share} of the steps"
         for count, share in zip(counts, shares, strict=False)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from shutil import rmtree
-from typing import TYPE_CHECKING
 
 from . import halving
 from .batches import Batch, capacities, divide
@@ -11,11 +10,7 @@ from .jobs import Sweep, train_batches
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, outcomes, ranked
 from .search import confirm, rounds
-from .search.choices import HALVING
 from .training import STATE
-
-if TYPE_CHECKING:
-    from .search.study import Pruner
 
 
 @dataclass
@@ -57,20 +52,14 @@ def stage_of(
     )
 
 
-def train(course: Course, say: Callable[[str], None], on_round: Callable[..., None]) -> None:
+def train(course: Course, say: Callable[[str], None]) -> None:
     """Train every round and the winner, and add them to `course`.
 
     Args:
       course: of the sweep.
       say: prints a text.
-      on_round: takes all outcomes after each round.
     """
     plan = course.plan
-    pruner = None
-    if plan.options.pruner not in (None, HALVING):
-        from .search.study import Pruner  # imports Optuna
-
-        pruner = Pruner(str(plan.options.pruner), plan.options.eta, halving.count_rungs(plan))
     memory = course.sweep.executor.bytes_per_job if course.sweep.executor else None
     done, found = 0, list[Outcome]()
     for number, size in enumerate(plan.rounds):
@@ -85,11 +74,8 @@ def train(course: Course, say: Callable[[str], None], on_round: Callable[..., No
             )
             course.sweep = replace(course.sweep, plan=plan)
             say(_describe(plan, number, size, found))
-        done = _train_round(course, number, done, pruner)
+        done = _train_round(course, number, done)
         found = course.outcomes()
-        if pruner:
-            pruner.end([found[one] for one in plan.in_round(number)])
-        on_round(found)
     if plan.options.confirm:
         _confirm(course, done, found)
 
@@ -103,7 +89,7 @@ def _describe(plan: SweepPlan, number: int, size: int, found: Sequence[Outcome])
     )
 
 
-def _train_round(course: Course, number: int, done: int, pruner: "Pruner | None") -> int:
+def _train_round(course: Course, number: int, done: int) -> int:
     """Train every stage of a round; return the environment steps up to now."""
     plan, ledger = course.plan, course.sweep.ledger
     alive = plan.in_round(number)
@@ -112,10 +98,7 @@ def _train_round(course: Course, number: int, done: int, pruner: "Pruner | None"
             scores = {
                 one.number: one.training_score for one in course.outcomes() if one.number in alive
             }
-            if pruner:
-                alive = pruner.survivors(stage - 1, alive, scores)
-            else:
-                alive = halving.survivors(plan, alive, scores)
+            alive = halving.survivors(plan, alive, scores)
         if stage or number:
             course.stages.append(stage_of(plan, course.sizes, stage, alive, number))
         batches, earlier = course.stages[-1], course.stages[-2] if stage else []

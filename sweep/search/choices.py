@@ -11,8 +11,6 @@ from ..options import SweepOptions
 GRID, RANDOM, CMA_ES, GP = "grid", "random", "cma-es", "gp"
 SAMPLERS = ("tpe", CMA_ES, GP)  # of Optuna, which propose from earlier results
 SEARCHES = (GRID, RANDOM, *SAMPLERS)
-HALVING = "halving"
-PRUNERS = (HALVING, "median", "asha", "hyperband")
 NUM_ROUNDS, MIN_BATCH = 8, 4  # by default
 NEEDED = {"cmaes": ("tune", CMA_ES), "torch": ("torch", GP)}  # extra and search, by module
 
@@ -47,12 +45,8 @@ def check_search(options: SweepOptions, axes: Sequence[Axis]) -> None:
       TriglotError: in one sentence.
     """
     name, number = options.search, options.num_settings
-    for kind, given, choices in (
-        ("search", name, SEARCHES),
-        ("pruner", options.pruner, PRUNERS),
-    ):
-        if given is not None:
-            check_known(kind, given, choices)
+    if name is not None:
+        check_known("search", name, SEARCHES)
     for what in ("search_batch", "confirm"):
         if (count := getattr(options, what)) is not None:
             check_count(what, count)
@@ -71,27 +65,13 @@ def check_search(options: SweepOptions, axes: Sequence[Axis]) -> None:
             f"--search-batch {options.search_batch} has no effect without --search "
             f"{', '.join(SAMPLERS)}, which train in rounds: add one, or leave it out."
         )
-    _check_pruner(options)
-    if has_rounds(options):
-        _check_axes(str(name), axes)
-
-
-def _check_pruner(options: SweepOptions) -> None:
-    pruner, name = options.pruner, options.search
-    if pruner is not None and not options.halving:
-        raise TriglotError(
-            f"--pruner {pruner} decides at the rungs of --halving: add it, or leave out --pruner."
-        )
-    if pruner not in (None, HALVING) and not has_rounds(options):
-        raise TriglotError(
-            f"--pruner {pruner} compares settings with those of earlier rounds: add --search tpe, "
-            "or leave out --pruner."
-        )
     if options.halving and name in (CMA_ES, GP):
         raise TriglotError(
             f"--halving stops settings after different numbers of steps, and --search {name} can "
             "use no return but the last: choose --search tpe, or leave out --halving."
         )
+    if has_rounds(options):
+        _check_axes(str(name), axes)
 
 
 def _check_axes(search: str, axes: Sequence[Axis]) -> None:
@@ -119,11 +99,12 @@ def check_installed(options: SweepOptions) -> None:
       MissingExtra: with the command that installs them.
       TriglotError: if Optuna has a version that triglot does not work with.
     """
-    by = f"--search {options.search}" if has_rounds(options) else "--storage"
-    if has_rounds(options) or options.storage is not None:
-        if find_spec("optuna") is None:
-            raise missing_extra("optuna", "tune", by)
-        check_version("optuna", "tune")
+    if not has_rounds(options):
+        return
+    by = f"--search {options.search}"
+    if find_spec("optuna") is None:
+        raise missing_extra("optuna", "tune", by)
+    check_version("optuna", "tune")
     for module, (extra, search) in NEEDED.items():
         if options.search == search and find_spec(module) is None:
             raise missing_extra(module, extra, by)

@@ -32,7 +32,6 @@ def fresh_plan(plan: SweepPlan, best: Sequence[int]) -> SweepPlan:
         search_batch=None,
         num_settings=None,
         halving=False,
-        pruner=None,
     )
     empty = SweepPlan(options=options, settings=(), groups=())
     return extended(empty, [dict(plan.settings[number]) for number in best])

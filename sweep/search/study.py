@@ -1,4 +1,4 @@
-"""Optuna's part of a sweep: proposals for a round, and pruning at the rungs.
+"""Optuna's part of a sweep: proposals for a round.
 
 Source: Akiba et al. 2019, https://arxiv.org/abs/1907.10902, and https://optuna.readthedocs.io. TPE:
 Bergstra et al. 2011, https://papers.nips.cc/paper/4443.
@@ -29,7 +29,6 @@ from ..settings import Settings, draw_new
 from .choices import CMA_ES, GP
 
 NUM_TRIES = 20  # proposals of a sampler, to find a setting that was not trained before
-SETTING = "setting"  # user attribute of a trial: the number of its setting, from 1
 Space: TypeAlias = Mapping[str, BaseDistribution]
 
 
@@ -92,7 +91,6 @@ def as_trial(
         params=params_of(axes, one.values),
         distributions=space_of(axes),
         intermediate_values={step: s for step, s in steps.items() if math.isfinite(s)},
-        user_attrs={SETTING: one.number + 1},
         system_attrs=dict(system_attrs or {}),
     )
 
@@ -153,69 +151,3 @@ def _sampler(search: str, seed: int, size: int) -> optuna.samplers.BaseSampler:
     if search == GP:
         return optuna.samplers.GPSampler(seed=seed)
     return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-
-
-class Pruner:
-    """Decides by one of Optuna's pruners which settings are trained further.
-
-    It sees the settings in the order of the sweep, and each round as a whole. The resource of a
-    rung is `eta**rung`.
-    """
-
-    def __init__(self, name: str, eta: int, num_rungs: int) -> None:
-        pruners = {
-            "median": optuna.pruners.MedianPruner,
-            "asha": lambda: optuna.pruners.SuccessiveHalvingPruner(
-                min_resource=1, reduction_factor=eta
-            ),
-            "hyperband": lambda: optuna.pruners.HyperbandPruner(
-                min_resource=1, max_resource=eta**num_rungs, reduction_factor=eta
-            ),
-        }
-        self._eta = eta
-        with quiet():
-            self._study = optuna.create_study(
-                study_name="sweep",  # by which Hyperband divides trials
-                direction="maximize",
-                sampler=optuna.samplers.RandomSampler(seed=0),
-                pruner=pruners[name](),
-            )
-        self._trials: dict[int, optuna.Trial] = {}
-
-    def survivors(
-        self, rung: int, settings: Sequence[int], scores: Mapping[int, float]
-    ) -> list[int]:
-        """Choose the settings of a round that are trained further.
-
-        Args:
-          rung: from 0.
-          settings: those that were trained up to now.
-          scores: of each; -inf, of a setting that diverged, is always stopped, and NaN, of one in
-            which no episode ended, unless all are NaN.
-        """
-        if all(math.isnan(scores[number]) for number in settings):
-            return list(settings)
-        kept = []
-        with quiet():
-            for number in settings:
-                if number not in self._trials:
-                    self._trials[number] = self._study.ask()
-                trial, score = self._trials[number], scores[number]
-                if math.isfinite(score):
-                    trial.report(score, step=self._eta**rung)
-                if math.isfinite(score) and not trial.should_prune():
-                    kept.append(number)
-                else:
-                    self._study.tell(trial, state=TrialState.PRUNED)
-        return kept
-
-    def end(self, found: Sequence[Outcome]) -> None:
-        """Take the returns of a round's settings that were trained to the end."""
-        with quiet():
-            for one in found:
-                if one.stopped or (trial := self._trials.get(one.number)) is None:
-                    continue
-                if math.isfinite(one.score):
-                    self._study.tell(trial, one.score)
-                else:
-                    self._study.tell(trial, state=TrialState.FAIL)

@@ -1,7 +1,6 @@
 """Searches by Optuna: what they refuse and propose, also after they were killed."""
 
 import json
-import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,8 +22,7 @@ from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome
 from triglot.sweep.run import sweep
 from triglot.sweep.search import choices, confirm, rounds
-from triglot.sweep.search.storage import StoredStudy
-from triglot.sweep.search.study import Pruner, as_trial, propose, space_of
+from triglot.sweep.search.study import as_trial, propose, space_of
 from triglot.sweep.settings import algorithms_of, draw_new, settings_of
 
 pytestmark = pytest.mark.packaging
@@ -76,29 +74,9 @@ REFUSED = {
         ["--search", "tpe", "--num-settings", "4", "--over", "env=gridworld:3x3,gridworld:2x2"],
         "--search tpe cannot choose an environment",
     ),
-    "unknown pruner": (
-        ["--search", "tpe", "--num-settings", "4", "--halving", "--pruner", "mediam"],
-        "unknown pruner 'mediam'; did you mean 'median'?",
-    ),
-    "pruner without rungs": (
-        ["--search", "tpe", "--num-settings", "4", "--pruner", "median"],
-        "--pruner median decides at the rungs of --halving",
-    ),
-    "pruner without rounds": (
-        ["--num-settings", "4", "--halving", "--pruner", "median"],
-        "--pruner median compares settings with those of earlier rounds",
-    ),
     "halving with gp": (
         ["--search", "gp", "--num-settings", "4", "--halving"],
         "--halving stops settings after different numbers of steps",
-    ),
-    "storage": (
-        ["--num-settings", "2", "--storage", "sqlite:////no/such/folder/study.db"],
-        "--storage sqlite:////no/such/folder/study.db cannot be used",
-    ),
-    "driver of storage": (
-        ["--num-settings", "2", "--storage", "nothing://here"],
-        "--storage nothing://here cannot be used",
     ),
 }
 
@@ -120,7 +98,6 @@ def test_what_is_missing_is_named_with_the_command(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(choices, "find_spec", lambda name: None)
     cases: list[tuple[dict[str, Any], str]] = [
         (TPE, r"--search tpe needs optuna, .*: run `pip install 'triglot\[tune\]'`"),
-        ({"storage": "study.log"}, r"--storage needs optuna, .*triglot\[tune\]"),
     ]
     for given, said in cases:
         with pytest.raises(MissingExtra, match=said):
@@ -222,21 +199,6 @@ def test_what_failed_or_was_stopped_is_pruned() -> None:
     assert [trial.state.name for trial in trials] == ["COMPLETE", "PRUNED", "PRUNED", "PRUNED"]
     assert [trial.intermediate_values for trial in trials] == [{}, {}, {}, {64: 0.25}]
     assert trials[0].value == 0.0
-
-
-def test_pruners_decide_at_rungs() -> None:
-    median = Pruner("median", eta=2, num_rungs=1)
-    first = {number: float(number) for number in range(6)}
-    assert median.survivors(0, list(first), first) == list(range(6)), "nothing to compare with"
-    found = told([{"learning_rate": 0.1, "epsilon": 0.3}] * 6, AXES, returns=first)
-    median.end(found)
-    later = {6: 2.4, 7: 2.6, 8: -np.inf, 9: np.nan}  # the median is 2.5
-    assert median.survivors(0, list(later), later) == [7]
-    assert median.survivors(0, [10, 11], {10: np.nan, 11: np.nan}) == [10, 11]
-    asha = Pruner("asha", eta=2, num_rungs=1)
-    # Each is compared with those before it: the best half goes on.
-    scores = {0: 1.0, 1: 2.0, 2: 0.0, 3: 3.0}
-    assert asha.survivors(0, list(scores), scores) == [0, 1, 3]
 
 
 @pytest.fixture(scope="module")
@@ -341,53 +303,8 @@ def test_new_shapes_in_a_later_round_are_new_programs(tmp_path: Path) -> None:
     assert set(steps.values()) == {16 * STEPS_PER_UPDATE}
 
 
-def test_the_study_is_stored(tmp_path: Path) -> None:
-    given = {"over": RANGES, "num_settings": 3, "num_seeds": 1}
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    first = options(tmp_path / "one", storage=url, **given)
-    assert sweep(first)[0] == 0
-    assert sweep(replace(first, storage=str(tmp_path / "study.log")))[0] == 0, "it may change"
-    assert sweep(first)[0] == 0, "a finished sweep adds nothing"
-    study = optuna.load_study(storage=url, study_name="one")
-    best = result_of(tmp_path / "one")["settings"][0]
-    assert [trial.user_attrs["setting"] for trial in study.trials] == [1, 2, 3]
-    assert study.best_value == best["return"]["value"]
-    other = options(tmp_path / "another" / "one", storage=url, **given, seed=1)
-    with pytest.raises(TriglotError, match="has a study 'one' of another sweep: choose another"):
-        sweep(other)
-    assert not (tmp_path / "another").exists()
-
-
-@pytest.mark.parametrize("done", [0, 1], ids=["at the start", "after a round"])
-def test_a_storage_in_use_is_one_sentence(
-    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another program keeps the file locked; the same command continues when it is free."""
-    path, whole = tmp_path / "study.db", StoredStudy.add
-    url = f"sqlite:///{path}?timeout=0.1"
-    chosen = options(tmp_path / "out", **TPE, storage=url)
-    other = sqlite3.connect(path, isolation_level=None)
-    calls = iter(range(1_000))
-
-    def add(study: StoredStudy, found: Any) -> None:
-        if next(calls) == done:
-            other.execute("BEGIN EXCLUSIVE")
-        whole(study, found)
-
-    monkeypatch.setattr(StoredStudy, "add", add)
-    if not done:
-        other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(TriglotError, match="is in use: another program keeps it locked"):
-        sweep(chosen)
-    other.execute("ROLLBACK")
-    monkeypatch.undo()
-    assert sweep(chosen)[0] == 0
-    study = optuna.load_study(storage=url, study_name="out")
-    assert len(study.trials) == chosen.num_settings
-
-
 def test_it_continues_by_the_command_that_it_prints() -> None:
-    given = options(Path("out"), **TPE, storage="study.log")
+    given = options(Path("out"), **TPE)
     command = run.continuing(report.command(given), given, run.CONTINUING)
-    for words in ("--search tpe", "--search-batch 6", "--storage study.log"):
+    for words in ("--search tpe", "--search-batch 6"):
         assert command.count(words) == 1
