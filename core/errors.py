@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 # Control characters, separators of lines, and marks that change the direction of what follows.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_PASSWORD = re.compile(r"(\w://[^\s/:@]*:)[^\s/]*@")
+_PASSWORD = re.compile(r"(\w:/{1,2}[^\s/:@]*:)[^\s/]*@")  # pathlib leaves one slash
 MAX_SHOWN = 80  # characters of a given value in a message
 
 

@@ -75,7 +75,9 @@ def replaced(draw: st.DrawFn, genuine: Any) -> Any:
     """Replace, add or remove values of a JSON tree."""
     tree = json.loads(json.dumps(genuine))
     for _ in range(draw(st.integers(1, 3))):
-        parent, name, node = None, None, tree
+        parent: Any = None
+        name: Any = None
+        node = tree
         while isinstance(node, dict | list) and node and (parent is None or draw(st.booleans())):
             names = list(node) if isinstance(node, dict) else range(len(node))
             parent, name = node, draw(st.sampled_from(names))
@@ -200,7 +202,7 @@ def fuzz(name: str, run: Path, *, examples: int) -> int:
 
     @settings(
         max_examples=examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=tuple(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )  # fmt: skip
     @given(parser.inputs(run))
     def one(data: bytes) -> None:

@@ -22,7 +22,7 @@ from triglot.cli.main import main
 from triglot.core.errors import TriglotError, masked, printable
 from triglot.core.folders import MAX_RECORD, NotPlain, require_plain
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.machine.files import COUNT, DamagedRecord, read_record
+from triglot.machine.files import COUNT, DamagedRecord, plain, read_record
 from triglot.porting.files import read_weights
 from triglot.porting.recordings.reading import read_recording
 from triglot.report.difference import _excerpt
@@ -216,6 +216,7 @@ def test_passwords_are_hidden() -> None:
     text = "--storage postgresql://a:SE@CRET@host:5/db"
     assert masked(text) == "--storage postgresql://a:***@host:5/db"
     assert str(TriglotError(text)) == masked(text)
+    assert "SECRET" not in masked(str(Path("postgresql://a:SECRET@host/db")))
     assert masked("http://host:80/x, ssh://me@host") == "http://host:80/x, ssh://me@host"
 
 
@@ -249,6 +250,25 @@ def test_metrics_that_change_during_the_training_are_noticed(text: str, run: Pat
     with pytest.raises(MetricsChanged, match="another program changed"):
         journal.add_chunk({"episode_return": np.ones((2, 3))})
     assert journal.num_updates == 12  # they are done, and only their metrics are lost
+
+
+def test_metrics_that_are_emptied_while_a_chunk_is_written_are_noticed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, lines = Journal(run, 16), 0
+
+    def emptying(line: Any) -> Any:
+        nonlocal lines
+        lines += 1
+        if lines == 4000:  # more than a buffer is in the file
+            os.truncate(run / "metrics.jsonl", 0)
+        return plain(line)
+
+    journal.resume_after(8)
+    monkeypatch.setattr("triglot.training.storage.journal.plain", emptying)
+    with pytest.raises(MetricsChanged, match="another program changed"):
+        journal.add_chunk({"episode_return": np.ones((2, 8000))})
+    assert journal.num_updates == 8008
 
 
 def test_a_deleted_lock_does_not_let_a_second_program_in(run: Path) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -113,13 +113,11 @@ class Journal:
         returns, path = finite_mean(metrics["episode_return"].T), self.folder / METRICS
         count = len(returns)
         with writing(path), path.open("ab") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != self._size:
+            try:
+                self._check_size(file)
+            except MetricsChanged:
                 self.num_updates += count
-                raise MetricsChanged(
-                    f"another program changed {path} during the training: it has {size:,} bytes, "
-                    f"and {self._size:,} were written."
-                )
+                raise
             for index in range(count):
                 self.num_updates += 1
                 if self.num_updates % self.every:
@@ -129,12 +127,22 @@ class Journal:
                     "env_steps": self.num_updates * self.steps_per_update,
                     **{name: values[:, index] for name, values in metrics.items()},
                 }
-                file.write(f"{json.dumps(plain(line), allow_nan=False)}\n".encode())
+                text = f"{json.dumps(plain(line), allow_nan=False)}\n".encode()
+                self._size += file.write(text)
                 self.returns.append(returns[index])
             file.flush()
-            self._size = os.fstat(file.fileno()).st_size
+            self._check_size(file)
         if self.logs is not None:
             self.logs.add_chunk(metrics)
+
+    def _check_size(self, file: BinaryIO) -> None:
+        """Raise MetricsChanged if the file has not the bytes that were written."""
+        size = os.fstat(file.fileno()).st_size
+        if size != self._size:
+            raise MetricsChanged(
+                f"another program changed {self.folder / METRICS} during the training: it has "
+                f"{size:,} bytes, and {self._size:,} were written."
+            )
 
     @property
     def env_steps(self) -> int:
