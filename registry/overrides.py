@@ -141,9 +141,12 @@ def check_type(what: str, hint: Any, value: Any) -> None:
 
 
 def _shown(hint: Any) -> str:
-    shown = {"NoneType": "None", "Array": "a JAX array", "float": "a number"}
+    shown = {
+        "NoneType": "None", "Array": "a JAX array", "float": "a number", "int": "a whole number",
+        "bool": "true or false", "str": "a text", "Path": "a path",
+    }  # fmt: skip
     names = (
-        f"a list of {_shown(get_args(member)[0])}"
+        f"a list, each {_shown(get_args(member)[0])}"
         if get_origin(member) is tuple
         else getattr(member, "__name__", str(member))
         for member in type_members(hint)
