@@ -161,6 +161,7 @@ def trained(
     return agent, state, result.metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -227,6 +228,7 @@ def test_the_sweep_trains_each_rate(page: Path) -> None:
     assert len(np.unique(np.asarray(sweep.metrics["loss"])[:, 0, -1])) == 3
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_passes_and_trains(page: Path) -> None:
     command = "check recurrent_network:recurrent_network --env probe:two-step"
     assert cli.main(command.split()) == 0

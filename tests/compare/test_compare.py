@@ -206,6 +206,7 @@ def test_a_missing_library_is_named_with_its_extra(
         compare(replace(OPTIONS, out=tmp_path / "out", backends=("linen", "nnx")))
 
 
+@pytest.mark.slow
 def test_a_library_that_crashes_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ def test_canonical_arithmetic_is_equal_bit_for_bit(
     assert result["identical"], result
 
 
+@pytest.mark.slow
 def test_an_auxiliary_loss_through_a_cell_is_equal_bit_for_bit(tmp_path: Path) -> None:
     result = compare(
         ("linen", "equinox"),

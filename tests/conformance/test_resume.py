@@ -54,7 +54,7 @@ def pairs() -> list[Any]:
     return found
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(15)
 @pytest.mark.parametrize(("algorithm", "source", "target"), pairs())
 def test_a_resumed_run_is_the_undisturbed_run(
     algorithm: str, source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,7 +116,7 @@ def expected(kind: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) -> None:
     if library == "torch":

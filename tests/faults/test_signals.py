@@ -19,6 +19,7 @@ from triglot.training.storage.journal import Journal
 pytestmark = pytest.mark.packaging
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_saves_and_names_itself_in_the_exit_code(
     number: signal.Signals,

@@ -66,7 +66,7 @@ PRINTED = [words for words in COMMANDS if ">" in words]  # each into the file af
 STARTED = [words for words in COMMANDS if ">" not in words]
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize("words", STARTED, ids=" ".join)
 def test_its_commands_can_start(
     words: list[str],

@@ -119,6 +119,7 @@ def test_a_stopped_sweep_continues_where_each_batch_was(
     assert_equal(arrays(out), long)
 
 
+@pytest.mark.slow
 def test_a_batch_that_dies_costs_the_others_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
 

@@ -270,6 +270,7 @@ def proposals(out: Path) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_a_round_in_processes_gives_the_same_bits(tmp_path: Path) -> None:
     given = {**TPE, "num_settings": 4, "search_batch": 2, "confirm": 1}
     for name, how in (("local", {"jobs": 1}), ("here", {"executor": "sequential"})):

@@ -68,6 +68,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
+@pytest.mark.slow
 def test_a_run_records_how_it_is_divided(runs: Path) -> None:
     found = {name: read_config(runs / name) for name in ("whole", "seeds")}
     assert {name: one["devices"] for name, one in found.items()} == {"whole": 8, "seeds": 8}

@@ -30,6 +30,7 @@ def numbers(folder: Path, case: str) -> dict[str, np.ndarray]:
 
 
 # One test for all cases: they come from one process, which compiles for half a minute.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in CASES])
 def test_eight_devices_agree_with_one(name: str, tmp_path: Path) -> None:
     cases = CASES[name]
