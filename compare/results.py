@@ -13,7 +13,8 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from ..core.errors import TriglotError, describe, writing
-from ..core.loop.checkpoint import UNFINISHED, check_manifest, write_manifest
+from ..core.loop.checkpoint import UNFINISHED
+from ..core.manifest import check_manifest, write_manifest
 from ..machine.files import write_json
 from ..report.statistics import interval95_over_seeds, last_return
 from ..report.tables import GAP

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.errors import TriglotError
 from ..core.folders import require_plain
-from ..core.loop.checkpoint import DamagedError, check_manifest, write_manifest
+from ..core.manifest import DamagedError, check_manifest, write_manifest
 from ..machine.files import (
     TABLE,
     TEXT,

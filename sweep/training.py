@@ -13,11 +13,12 @@ from safetensors.numpy import load_file, save_file
 
 from ..core.learner import LearnerState
 from ..core.loop import checkpoint
-from ..core.loop.checkpoint import Checkpoints, DamagedError
+from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.chunks import run_chunks
 from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program, TrainerLike, init_seeds
+from ..core.manifest import DamagedError
 from ..core.trainers import divide_seeds, greedy_returns
 from ..jobs.job import RunningJob
 from ..jobs.ledger import Ledger

@@ -5,8 +5,6 @@ written under a temporary name and renamed when it is complete, so that an inter
 partial checkpoint.
 """
 
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,20 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
-from ..folders import read_bytes, require_plain
+from ..folders import require_plain
+from ..manifest import DamagedError, check_manifest, sync, write_manifest
 from ..types import by_path, is_key, on_data, path_of, type_differences
 
 State = TypeVar("State")
 
-MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished-"
 DAMAGED = "damaged-"
 _NUMBER = re.compile(r"[0-9]{8,}", re.ASCII)  # `isdigit` accepts other scripts and signs too
 OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
-
-
-class DamagedError(TriglotError):
-    """A checkpoint is incomplete or was modified."""
 
 
 def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None:
@@ -63,7 +57,7 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
             checkpointer.wait_until_finished()
         write_manifest(unfinished, of)
         os.rename(unfinished, path)
-        _sync(path.absolute().parent)
+        sync(path.absolute().parent)
     # Orbax wraps the system's errors in many types.
     except Exception as error:
         _sweep(unfinished.parent)
@@ -281,95 +275,3 @@ def _cause(error: Exception) -> str:
         return error.strerror
     code = re.search(r"os_error_code='(\d+)'", str(error))
     return os.strerror(int(code[1])) if code else describe(error)
-
-
-def _digests(folder: Path, nested: bool) -> dict[str, str]:
-    """Make the digests of all files, also of those in `nested` folders with their own manifest."""
-    separate = set() if nested else {found.parent for found in folder.rglob(MANIFEST)} - {folder}
-    return {
-        str(file.relative_to(folder)): _digest(file)
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name != MANIFEST and separate.isdisjoint(file.parents)
-    }
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_manifest(
-    folder: Path, of: Mapping[str, Any] | None = None, *, nested: bool = True
-) -> None:
-    """Write the digests of all files in a folder, so that `check_manifest` notices any change.
-
-    Args:
-      folder: holds the files.
-      of: what they belong to, as JSON has it.
-      nested: whether files in folders that have a manifest of their own, which may be deleted
-        before this one, are among them.
-
-    Raises:
-      OSError: if it cannot be written.
-    """
-    content = {"files": _digests(folder, nested), "of": dict(of or {})}
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1))
-    _sync(folder / MANIFEST)
-
-
-def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
-    """Compare the files in a folder with the digests that `write_manifest` wrote.
-
-    Args:
-      path: the folder.
-      nested: as it was written.
-
-    Returns:
-      What the files belong to; empty in a folder of an earlier version.
-
-    Raises:
-      DamagedError: if a file is missing, was modified or was added.
-    """
-    expected, of = _manifest(path)
-    try:
-        found = _digests(path, nested)
-    except OSError as error:
-        raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            state = "is missing" if name not in found else "was modified"
-            raise DamagedError(f"{path} is damaged: its file {name} {state}.")
-    return of
-
-
-def belongs_to(path: Path) -> dict[str, Any]:
-    """Read what the files of a folder belong to, without comparing their digests.
-
-    Raises:
-      DamagedError: if the manifest is missing or damaged.
-    """
-    return _manifest(path)[1]
-
-
-def _manifest(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    try:
-        content = json.loads(read_bytes(path / MANIFEST))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
-    # An earlier version wrote the digests alone.
-    new = isinstance(content, dict) and set(content) == {"files", "of"}
-    files, of = (content["files"], content["of"]) if new else (content, {})
-    if not isinstance(files, dict) or not isinstance(of, dict):
-        raise DamagedError(f"{path} is not a complete checkpoint: {MANIFEST} is damaged.")
-    return files, of
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or a folder to disk, except on Windows, which cannot through a reader."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from ...core.errors import shown
-from ...core.loop.checkpoint import MANIFEST, Checkpoints, DamagedError
+from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState
+from ...core.manifest import MANIFEST, DamagedError
 from ...machine.files import plain
 from ...machine.version import versions
 from ...registry.environments import runs_in

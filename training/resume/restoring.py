@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError, check_known
 from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
-from ...core.loop.checkpoint import Checkpoints, DamagedError, belongs_to
+from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
 from ...core.loop.trainer import init_seeds
+from ...core.manifest import DamagedError, belongs_to
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
 from ..storage.config import moved_to_hyper, read_config

@@ -18,7 +18,7 @@ from triglot.compare.results import Record, Saved
 from triglot.compare.training import train as module
 from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
-from triglot.core.loop import checkpoint
+from triglot.core.manifest import MANIFEST, write_manifest
 from triglot.jobs.job import RunningJob
 from triglot.jobs.ledger import Ledger
 from triglot.machine.interrupt import Signalled
@@ -160,12 +160,12 @@ def damage_state(saved: Path) -> None:
 
 
 def lose_manifest(saved: Path) -> None:
-    (saved / checkpoint.MANIFEST).unlink()
+    (saved / MANIFEST).unlink()
 
 
 def empty_record(saved: Path) -> None:
     (saved / "facts.json").write_text('{"facts": {}}')
-    checkpoint.write_manifest(saved)
+    write_manifest(saved)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
     newest = saved_in(interrupted).newest()
     assert newest is not None
     (newest / ORIGIN).write_text(json.dumps({"device": "tpu"}))
-    checkpoint.write_manifest(newest)
+    write_manifest(newest)
     running = Saying()
     assert_equal(train(interrupted, monkeypatch, running=running), whole)
     (line,) = (line for line in running.said if "again" in line)
@@ -245,7 +245,7 @@ def test_a_training_goes_on_if_no_checkpoint_can_be_written(
         time.sleep(0.5)  # a twentieth of the time until the next attempt
         raise CannotWrite(f"{path} cannot be written: No space left on device.")
 
-    monkeypatch.setattr(checkpoint, "save", full)
+    monkeypatch.setattr("triglot.core.loop.checkpoint.save", full)
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0.0)
     running = Saying()
     assert_equal(train(tmp_path, monkeypatch, running=running), whole)

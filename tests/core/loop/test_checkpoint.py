@@ -9,7 +9,8 @@ import pytest
 
 from triglot.core.errors import TriglotError
 from triglot.core.loop import checkpoint
-from triglot.core.loop.checkpoint import Checkpoints, DamagedError
+from triglot.core.loop.checkpoint import Checkpoints
+from triglot.core.manifest import MANIFEST, DamagedError
 
 
 def state(number: int) -> dict:
@@ -30,7 +31,7 @@ def assert_same(first: dict, second: dict) -> None:
 
 def damage(folder: Path) -> None:
     """Change one byte of the largest file that the manifest names."""
-    named = (f for f in folder.rglob("*") if f.is_file() and f.name != checkpoint.MANIFEST)
+    named = (f for f in folder.rglob("*") if f.is_file() and f.name != MANIFEST)
     file = max(named, key=lambda f: f.stat().st_size)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -64,7 +65,7 @@ def test_a_changed_manifest_is_found_and_the_one_before_serves(where: int, tmp_p
     kept = Checkpoints(tmp_path)
     kept.save(1, state(1))
     kept.save(2, state(2))
-    manifest = kept.path(2) / checkpoint.MANIFEST
+    manifest = kept.path(2) / MANIFEST
     content = bytearray(manifest.read_bytes())
     content[where % len(content)] ^= 1
     manifest.write_bytes(content)
@@ -88,7 +89,7 @@ def test_a_missing_file_and_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(TriglotError, match="there is no checkpoint in"):
         kept.restore(state(0))
     kept.save(1, state(1))
-    files = (f for f in kept.path(1).rglob("*") if f.is_file() and f.name != checkpoint.MANIFEST)
+    files = (f for f in kept.path(1).rglob("*") if f.is_file() and f.name != MANIFEST)
     next(files).unlink()
     with pytest.raises(DamagedError, match="is missing"):
         kept.restore(state(0))
@@ -103,7 +104,7 @@ def test_what_cannot_be_written_is_told_and_the_rest_is_left_alone(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_sync", full)
+    monkeypatch.setattr("triglot.core.manifest.sync", full)
     with pytest.raises(TriglotError, match=r"cannot be written: No space left"):
         kept.save(2, state(2))
     assert kept.numbers() == [1]

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,8 @@ def test_what_cannot_be_shown(folder: Path, change: dict[str, Any], sentence: st
 def test_a_folder_without_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", str(tmp_path)]) == 0
     assert "no runs in" in unwrapped(capsys)
+
+
+def test_a_list_needs_no_jax() -> None:
+    code = "import sys, triglot.training.monitoring.listing; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
