@@ -30,7 +30,7 @@ from ...machine.files import write_json
 from ...registry.environments import make_env
 from ...training import identity
 from ..options import CompareOptions
-from ..programs.text import describe, program_text
+from ..programs.text import describe, plain_text, program_text
 from ..results import Arrays
 from ..rungs import Rung, rung_of_arithmetic
 from . import networks, probes
@@ -183,7 +183,9 @@ class Session:
     def origin(self) -> dict[str, Any]:
         """What must be equal, so that a training that continues has the same numbers."""
         versions = {f"version of {name}": found for name, found in version.versions().items()}
-        program = hashlib.sha256(program_text(self.program.compiled).encode()).hexdigest()
+        # Names and places in the source differ between a compiled program and one from the cache.
+        text = plain_text(program_text(self.program.compiled))
+        program = hashlib.sha256(text.encode()).hexdigest()
         return {**versions, "device": self.facts["device"], "compiled program": program}
 
     def snapshot(self) -> Arrays:
