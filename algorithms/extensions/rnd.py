@@ -120,7 +120,7 @@ class RND(rl.Extension):
 
     @staticmethod
     def variables(state: RNDState) -> Mapping[str, nn.Variables]:
-        """Select the variables of both networks."""
+        """Select the variables of its networks."""
         own = {} if state.value is None else {"rnd_value": state.value.variables}
         return {"rnd_predictor": state.predictor.variables, "rnd_target": state.target, **own}
 
@@ -146,7 +146,9 @@ class RND(rl.Extension):
         self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
     ) -> tuple[rl.Trajectory, RNDState, rl.Metrics]:
         """Reward the scaled error at each successor, then learn to predict it."""
-        key, value_key = jax.random.split(key) if self.config.rnd_own_value else (key, key)
+        value_key = None
+        if self.config.rnd_own_value:
+            key, value_key = jax.random.split(key)
         shape = trajectory.reward.shape
         flat = rl.vector(self.obs_spec, rl.flatten(trajectory.next_obs))
         stats = state.obs.add(flat)
@@ -177,7 +179,7 @@ class RND(rl.Extension):
         predictor, learned = self.learner("rnd_predictor").step(state.predictor, loss, (), key, how)
         after = replace(state, predictor=predictor, obs=stats, returns=returns, last_return=last)
         metrics = {"reward": scaled.mean(), "loss": learned["loss"]}
-        if state.value is None:
+        if state.value is None or value_key is None:
             reward = trajectory.reward + hyper.rnd_coef * scaled
             return replace(trajectory, reward=reward), after, metrics
         value, advantage, learned = self._estimate(

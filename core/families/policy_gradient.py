@@ -274,7 +274,9 @@ class PolicyGradient(AgentBase):
         advantage, target = gae(
             t.reward, t.terminated, t.truncated, value, next_value, discount, gae_lambda
         )
-        return value, advantage + t.extras.get(ADDED_ADVANTAGE, 0.0), target
+        if ADDED_ADVANTAGE in t.extras:
+            advantage = advantage + t.extras[ADDED_ADVANTAGE]
+        return value, advantage, target
 
     def samples(
         self, kind: type[SamplesT], trajectory: Trajectory, **data: jax.Array | PyTree
@@ -402,5 +404,6 @@ def with_advantage(trajectory: Trajectory, advantage: jax.Array) -> Trajectory:
       trajectory: `[T, N]`, from which an agent learns that `learns_estimates`.
       advantage: float32 `[T, N]`, added to those that the agent estimates.
     """
-    before = trajectory.extras.get(ADDED_ADVANTAGE, 0.0)
-    return replace(trajectory, extras={**trajectory.extras, ADDED_ADVANTAGE: before + advantage})
+    if ADDED_ADVANTAGE in trajectory.extras:
+        advantage = trajectory.extras[ADDED_ADVANTAGE] + advantage
+    return replace(trajectory, extras={**trajectory.extras, ADDED_ADVANTAGE: advantage})
