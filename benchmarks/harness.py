@@ -125,8 +125,8 @@ def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
 def environment() -> dict[str, Any]:
     """Describe the machine and the versions a result depends on."""
     # Here, since `benchmarks.versions` imports this module beside an older triglot.
-    from triglot.machine.cores import free_cores
-    from triglot.machine.version import versions
+    from triglot.shared.machine.cores import free_cores
+    from triglot.shared.machine.version import versions
 
     return {
         "cpu": cpu_model(),

@@ -25,8 +25,8 @@ from tqdm import tqdm
 from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import MIN_CHUNKS, Session
 from triglot.core.errors import TriglotError
-from triglot.registry.algorithms import FAMILIES, find_algorithm
-from triglot.training.identity import Trace, compare_traces
+from triglot.runs.identity import Trace, compare_traces
+from triglot.runs.registry.algorithms import FAMILIES, find_algorithm
 
 from . import harness
 from .cases import CASES, LIBRARIES, Case

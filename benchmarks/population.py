@@ -28,7 +28,7 @@ from triglot.core.loop.population import Population
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.types import PyTree
-from triglot.report.statistics import interval95
+from triglot.shared.statistics import interval95
 
 from . import harness
 

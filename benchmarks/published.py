@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from triglot.report.statistics.returns import interval95_over_seeds
+from triglot.shared.statistics.returns import interval95_over_seeds
 
 from . import harness
 

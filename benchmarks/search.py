@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tyro
 
-from triglot.report import numbers
-from triglot.report.statistics.estimate import mean
-from triglot.report.statistics.paired import paired_difference
+from triglot.shared.pages import numbers
+from triglot.shared.statistics.estimate import mean
+from triglot.shared.statistics.paired import paired_difference
 from triglot.sweep import sweep
 
 from . import harness

@@ -25,10 +25,10 @@ from triglot.core import specs
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.machine.cores import one_core
-from triglot.registry.environments import load_suite
-from triglot.registry.presets.find import find
-from triglot.report.statistics import format_return
+from triglot.runs.registry.environments import load_suite
+from triglot.runs.registry.presets.find import find
+from triglot.shared.machine.cores import one_core
+from triglot.shared.statistics import format_return
 
 from . import harness
 from .published import TASKS

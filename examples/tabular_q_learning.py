@@ -7,7 +7,7 @@ import numpy as np
 
 import triglot
 from triglot.envs.gridworld import GridWorld
-from triglot.report.plots.values import draw_values
+from triglot.runs.plots.values import draw_values
 
 env = GridWorld(8, 8)
 agent = triglot.make_agent("q_learning", env, backend="table", hyper={"discount": 0.9})

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from triglot.machine.version import package_version
-from triglot.registry.environments import SUITES
+from triglot.runs.registry.environments import SUITES
+from triglot.shared.machine.version import package_version
 
 TORCH = ("torch",) if find_spec("torchax") else ()
 """The backend of PyTorch, for tests of all backends."""

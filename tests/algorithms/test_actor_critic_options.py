@@ -29,7 +29,7 @@ from triglot.core.rl.learning import _divided
 from triglot.core.rl.losses import ensemble_loss
 from triglot.core.rl.optimizers import sgd
 from triglot.core.specs import Box, Discrete
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 ALGORITHMS = ("ddpg", "td3", "sac", "redq", "crossq", "tqc", "mpo")
 KEY = jax.random.key(3)

@@ -16,8 +16,8 @@ from triglot.algorithms.extensions.rnd import RND, RNDConfig, RNDState
 from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.trainers import make_trainer
-from triglot.registry.algorithms import ALGORITHMS, find_algorithm
-from triglot.training.identity import learned
+from triglot.runs.identity import learned
+from triglot.runs.registry.algorithms import ALGORITHMS, find_algorithm
 
 OBS = rl.Box((2,))
 SMALL = {"num_envs": 2, "rollout_length": 4}

@@ -16,9 +16,9 @@ from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.network import Variables
 from triglot.core.specs import Box, Discrete
-from triglot.registry.agents import make_agent
-from triglot.registry.environments import make_env
-from triglot.registry.presets.find import presets
+from triglot.runs.registry.agents import make_agent
+from triglot.runs.registry.environments import make_env
+from triglot.runs.registry.presets.find import presets
 
 OBS, ACTIONS = Discrete(2), Discrete(2)
 BOX = Box((2,), "float32", -2.0, 0.5)
@@ -154,7 +154,7 @@ def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> 
 
 
 def rl_config(algorithm: str) -> type:
-    from triglot.registry.algorithms import find_algorithm
+    from triglot.runs.registry.algorithms import find_algorithm
 
     return find_algorithm(algorithm).Config
 

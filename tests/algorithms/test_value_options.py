@@ -15,7 +15,7 @@ from triglot.core.hyper import for_environment
 from triglot.core.networks.architecture import Table
 from triglot.core.rl.optimizers import sgd
 from triglot.core.specs import Box, Dict, Discrete
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 VECTOR, ACTIONS = Box((3,)), Discrete(2)
 IMAGE = Box((10, 10, 4), "bool", 0, 1)

@@ -77,7 +77,7 @@ def test_a_file_that_imports_keras_is_imported_on_jax(tmp_path: Path) -> None:
     program = f"""
 import os, sys
 os.chdir({str(tmp_path)!r})
-from triglot.registry.loading import load
+from triglot.runs.registry.loading import load
 try:
     print(load("network", "mine:BACKEND"))
 except Exception as error:

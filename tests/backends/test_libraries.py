@@ -21,7 +21,7 @@ from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, policy_head, value_head
 from triglot.core.specs import Box
 from triglot.envs.probes import make
-from triglot.registry.loading import load_networks
+from triglot.runs.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "tests" / "toy_library"

@@ -11,7 +11,7 @@ from triglot.cli import fitting
 from triglot.cli import main as cli
 from triglot.core.network import Network
 from triglot.envs.gridworld import GridWorld
-from triglot.registry import components
+from triglot.runs.registry import components
 
 OWN = """
 from dataclasses import dataclass

@@ -14,8 +14,8 @@ from tests.project.source import ROOT
 from triglot.cli import main as cli
 from triglot.compare import compare
 from triglot.compare.options import CompareOptions
-from triglot.machine import version
-from triglot.registry.algorithms import ALGORITHMS, FAMILIES
+from triglot.runs.registry.algorithms import ALGORITHMS, FAMILIES
+from triglot.shared.machine import version
 
 GOOD = ["train", "ppo", "probe:two-step"]
 

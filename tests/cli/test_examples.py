@@ -8,7 +8,7 @@ from triglot.cli import main as cli
 from triglot.cli.examples import EXAMPLES, examples_of
 from triglot.cli.options import OPTIONS
 from triglot.cli.parsing import parse
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 WITH_ALGORITHM = ("train", "compare", "sweep")
 CUSTOM = {"my_file:MyAgent": "ppo"}  # which need not exist

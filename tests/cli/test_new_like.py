@@ -15,7 +15,7 @@ from triglot.cli import main as cli
 from triglot.cli.fitting import small_agent
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.types import by_path
-from triglot.registry.algorithms import ALGORITHMS, find_algorithm
+from triglot.runs.registry.algorithms import ALGORITHMS, find_algorithm
 
 TINY = "--total-steps 2048 --num-seeds 2 --eval-episodes 4 --no-compilation-cache --no-preset"
 # Static configuration that keeps the run small, where an algorithm has it.

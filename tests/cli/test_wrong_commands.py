@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from triglot.cli import main as cli
-from triglot.machine import memory
-from triglot.training.options import TrainOptions
-from triglot.training.plan import prepare
+from triglot.runs.options import TrainOptions
+from triglot.runs.plan import prepare
+from triglot.shared.machine import memory
 
 HERE = Path(__file__).parent
 LINES = (HERE / "wrong_commands.txt").read_text().splitlines()

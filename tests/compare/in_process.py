@@ -14,8 +14,8 @@ from triglot.compare.rungs import rung_named
 from triglot.compare.start import Started
 from triglot.compare.training import train as module
 from triglot.compare.training.session import Session
-from triglot.jobs.job import RunningJob
-from triglot.jobs.ledger import Ledger
+from triglot.runs.jobs.job import RunningJob
+from triglot.runs.jobs.ledger import Ledger
 
 SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
 OPTIONS = CompareOptions(

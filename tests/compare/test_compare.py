@@ -16,13 +16,13 @@ from safetensors.numpy import load_file
 from triglot.compare import jobs
 from triglot.compare.compare import command, compare, exit_code
 from triglot.compare.options import CompareOptions
+from triglot.compare.pages import comparison
 from triglot.compare.training.train import snapshot_updates
 from triglot.core.errors import MissingExtra, TriglotError
-from triglot.jobs import local
-from triglot.jobs.job import Outcome, Task
-from triglot.jobs.run import run_tasks
-from triglot.report import comparison
-from triglot.report.page import PAGE
+from triglot.runs.jobs import local
+from triglot.runs.jobs.job import Outcome, Task
+from triglot.runs.jobs.run import run_tasks
+from triglot.shared.pages.page import PAGE
 
 from .in_process import SMALL
 

@@ -16,11 +16,11 @@ from triglot.compare.jobs import WHAT, Job, computing, job_list, run_jobs
 from triglot.compare.options import CompareOptions
 from triglot.compare.results import Record
 from triglot.core.errors import TriglotError
-from triglot.jobs.choose import Executor
-from triglot.jobs.job import Outcome, Task
-from triglot.jobs.ledger import Ledger
-from triglot.jobs.local import LocalExecutor
-from triglot.machine import memory
+from triglot.runs.jobs.choose import Executor
+from triglot.runs.jobs.job import Outcome, Task
+from triglot.runs.jobs.ledger import Ledger
+from triglot.runs.jobs.local import LocalExecutor
+from triglot.shared.machine import memory
 
 
 def opened(options: CompareOptions) -> Ledger:

@@ -27,7 +27,7 @@ from triglot.core.loop.state import first_state
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.types import by_path, is_key
-from triglot.registry.algorithms import ALGORITHMS, EXTENSIONS, find_algorithm
+from triglot.runs.registry.algorithms import ALGORITHMS, EXTENSIONS, find_algorithm
 
 
 class Variant(NamedTuple):

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import Session
-from triglot.training.identity import Trace, compare_traces
+from triglot.runs.identity import Trace, compare_traces
 
 pytestmark = pytest.mark.optimized
 

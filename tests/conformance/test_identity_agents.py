@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.cases import CASES, LIBRARIES
 from tests.conformance.test_identity import compare
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.optimized
 

@@ -15,8 +15,8 @@ import triglot
 from benchmarks.cases import BRAX, CART, CASES, HOST_CART, MAZE, TABULAR
 from triglot.core.errors import TriglotError
 from triglot.core.train import make_trainer
-from triglot.registry.algorithms import ALGORITHMS
-from triglot.training.identity import learned
+from triglot.runs.identity import learned
+from triglot.runs.registry.algorithms import ALGORITHMS
 
 TOTAL_STEPS = 48
 

@@ -1,6 +1,6 @@
 """Every algorithm continues bit for bit where it was stopped, on the same library and on another.
 
-All pairs of libraries: tests/training/resume/test_libraries.py.
+All pairs of libraries: tests/runs/resume/test_libraries.py.
 """
 
 import shutil
@@ -16,7 +16,7 @@ import triglot
 from benchmarks.cases import CASES, LIBRARIES
 from triglot.cli import main as cli
 from triglot.core.types import by_path, is_key
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.packaging
 
@@ -59,7 +59,7 @@ def pairs() -> list[Any]:
 def test_a_resumed_run_is_the_undisturbed_run(
     algorithm: str, source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triglot.training.train._draw", lambda *given: None)  # no plots
+    monkeypatch.setattr("triglot.runs.train._draw", lambda *given: None)  # no plots
     case = CASES[algorithm]
     size = find_algorithm(algorithm).Config(**case.config).steps_per_update
     hyper = dict(case.hyper)

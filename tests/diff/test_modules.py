@@ -15,9 +15,9 @@ import pytest
 from tests.diff import networks as nets
 from triglot.core.specs import Box
 from triglot.diff.compare import diff_networks
+from triglot.diff.page import page
+from triglot.diff.porting.recordings import compare as recordings
 from triglot.diff.report import Report
-from triglot.porting.recordings import compare as recordings
-from triglot.report.difference import page
 
 DOCUMENT = Path(__file__).parents[2] / "docs/reference/diff-json.md"
 CHROMIUM = next(

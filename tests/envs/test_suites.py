@@ -24,7 +24,7 @@ from triglot.core import specs
 from triglot.core.environment import BothPlayers, TwoPlayerGame
 from triglot.core.errors import TriglotError
 from triglot.core.wrappers.games import for_both
-from triglot.registry.environments import load_suite
+from triglot.runs.registry.environments import load_suite
 
 ROOT = Path(__file__).parents[2]
 slow = pytest.mark.slow

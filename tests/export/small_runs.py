@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from triglot.registry.agents import make_agent
-from triglot.registry.environments import make_env
-from triglot.training.load import Run
+from triglot.runs.load import Run
+from triglot.runs.registry.agents import make_agent
+from triglot.runs.registry.environments import make_env
 
 SMALL: dict[str, Any] = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
 SMALL |= {"num_epochs": 4, "num_minibatches": 4}

@@ -11,8 +11,8 @@ from tests.export.small_runs import small_run
 from tests.extras import TORCH, skip_missing
 from triglot.core.networks.combinators import part_of
 from triglot.export.models import model_files, specs_of
-from triglot.machine.files import write_files
-from triglot.training.load import variables_of
+from triglot.runs.load import variables_of
+from triglot.shared.machine.files import write_files
 
 pytestmark = [
     pytest.mark.packaging,

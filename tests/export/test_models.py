@@ -19,8 +19,8 @@ from triglot.core.specs import Box, sample
 from triglot.export.models import model_files, specs_of
 from triglot.export.sources import written
 from triglot.export.styles import LIBRARIES
-from triglot.machine.files import write_files
-from triglot.training.load import named_weights, safetensors_files, variables_of
+from triglot.runs.load import named_weights, safetensors_files, variables_of
+from triglot.shared.machine.files import write_files
 
 pytestmark = pytest.mark.packaging
 

@@ -22,11 +22,11 @@ from triglot.core.environment import first_step
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box, Dict, Discrete, sample
 from triglot.export import onnx
-from triglot.export.acting import Acting
 from triglot.export.policy import Policy
-from triglot.machine.files import write_files
-from triglot.registry.agents import make_agent
-from triglot.training.load import Run
+from triglot.runs.acting import Acting
+from triglot.runs.load import Run
+from triglot.runs.registry.agents import make_agent
+from triglot.shared.machine.files import write_files
 
 pytestmark = pytest.mark.packaging
 

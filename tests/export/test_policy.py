@@ -14,10 +14,10 @@ from tests.export.small_runs import KINDS, seed_of, small_run
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.core.specs import sample
-from triglot.export.acting import Acting
 from triglot.export.policy import Policy
-from triglot.registry.agents import make_agent
-from triglot.training.load import Run
+from triglot.runs.acting import Acting
+from triglot.runs.load import Run
+from triglot.runs.registry.agents import make_agent
 
 pytestmark = pytest.mark.packaging
 

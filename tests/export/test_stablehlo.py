@@ -14,11 +14,11 @@ from tests.export.small_runs import KINDS, seed_of, small_run
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
 from triglot.core.specs import sample
-from triglot.export.acting import Acting
 from triglot.export.stablehlo import stablehlo_files
-from triglot.machine.files import write_files
-from triglot.registry.agents import make_agent
-from triglot.training.load import Run
+from triglot.runs.acting import Acting
+from triglot.runs.load import Run
+from triglot.runs.registry.agents import make_agent
+from triglot.shared.machine.files import write_files
 
 pytestmark = pytest.mark.packaging
 

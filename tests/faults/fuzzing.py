@@ -25,12 +25,12 @@ from safetensors.numpy import save
 
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
-from triglot.porting.files import read_weights
-from triglot.porting.recordings.reading import read_recording
-from triglot.training.monitoring.listing import list_runs
-from triglot.training.options import RunsOptions
-from triglot.training.storage.config import options_of_run
-from triglot.training.storage.journal import last_metrics, read_metrics
+from triglot.diff.porting.files import read_weights
+from triglot.diff.porting.recordings.reading import read_recording
+from triglot.runs.monitoring.listing import list_runs
+from triglot.runs.options import RunsOptions
+from triglot.runs.storage.config import options_of_run
+from triglot.runs.storage.journal import last_metrics, read_metrics
 
 TOKENS = [
     b"", b"0", b"-1", b"1e999", b"NaN", b"-Infinity", b"1" * 400, b"9223372036854775808", b"null",

@@ -161,7 +161,7 @@ def main(options: Options) -> None:
     import triglot.backends.linen
     import triglot.cli.main
     import triglot.cli.parsing
-    import triglot.training.train  # noqa: F401
+    import triglot.runs.train  # noqa: F401
 
     results = {}
     with tempfile.TemporaryDirectory() as folder:

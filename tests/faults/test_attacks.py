@@ -22,14 +22,14 @@ from triglot.cli.main import main
 from triglot.core.errors import TriglotError, masked, printable
 from triglot.core.folders import MAX_RECORD, NotPlain, require_plain
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.machine.files import COUNT, DamagedRecord, plain, read_record
-from triglot.porting.files import read_weights
-from triglot.porting.recordings.reading import read_recording
-from triglot.report.difference import _excerpt
-from triglot.training.monitoring.listing import list_runs
-from triglot.training.options import RunsOptions
-from triglot.training.storage.journal import Journal, MetricsChanged, last_metrics, read_metrics
-from triglot.training.storage.records import HOLDER, locked, recorded, state_of
+from triglot.diff.page import _excerpt
+from triglot.diff.porting.files import read_weights
+from triglot.diff.porting.recordings.reading import read_recording
+from triglot.runs.monitoring.listing import list_runs
+from triglot.runs.options import RunsOptions
+from triglot.runs.storage.journal import Journal, MetricsChanged, last_metrics, read_metrics
+from triglot.runs.storage.records import HOLDER, locked, recorded, state_of
+from triglot.shared.machine.files import COUNT, DamagedRecord, plain, read_record
 
 pytestmark = pytest.mark.packaging
 
@@ -265,7 +265,7 @@ def test_metrics_that_are_emptied_while_a_chunk_is_written_are_noticed(
         return plain(line)
 
     journal.resume_after(8)
-    monkeypatch.setattr("triglot.training.storage.journal.plain", emptying)
+    monkeypatch.setattr("triglot.runs.storage.journal.plain", emptying)
     with pytest.raises(MetricsChanged, match="another program changed"):
         journal.add_chunk({"episode_return": np.ones((2, 8000))})
     assert journal.num_updates == 8008
@@ -273,7 +273,7 @@ def test_metrics_that_are_emptied_while_a_chunk_is_written_are_noticed(
 
 def test_a_deleted_lock_does_not_let_a_second_program_in(run: Path) -> None:
     code = "import sys; from pathlib import Path\n"
-    code += "from triglot.training.storage.records import locked\n"
+    code += "from triglot.runs.storage.records import locked\n"
     code += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(run)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -490,7 +490,7 @@ def test_a_recording_that_contradicts_itself(changes: dict[str, Any], tmp_path: 
 def test_arrays_of_a_recording_are_not_copies_of_the_file(tmp_path: Path) -> None:
     import tracemalloc
 
-    from triglot.porting.recordings.reading import read_safetensors
+    from triglot.diff.porting.recordings.reading import read_safetensors
 
     arrays = {f"w{index}": np.ones(10_000, np.float32) for index in range(100)}
     save_file(arrays, tmp_path / "r.safetensors")

@@ -14,7 +14,7 @@ from tests.printed import unwrapped
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.training.storage.journal import Journal, read_metrics
+from triglot.runs.storage.journal import Journal, read_metrics
 
 pytestmark = [
     pytest.mark.packaging,

@@ -13,8 +13,8 @@ import pytest
 
 from tests.faults.attacked import COMMON, NETWORK, SMALL, fingerprint, start
 from triglot.cli.main import main
-from triglot.machine.interrupt import SIGNALS, Interrupt, Signalled, raising
-from triglot.training.storage.journal import Journal
+from triglot.runs.storage.journal import Journal
+from triglot.shared.machine.interrupt import SIGNALS, Interrupt, Signalled, raising
 
 pytestmark = pytest.mark.packaging
 
@@ -49,7 +49,7 @@ def test_a_signal_saves_and_names_itself_in_the_exit_code(
 def test_a_second_signal_ends_the_program_at_once() -> None:
     code = (
         "import signal, time\n"
-        "from triglot.machine.interrupt import Interrupt\n"
+        "from triglot.shared.machine.interrupt import Interrupt\n"
         "with Interrupt() as interrupt:\n"
         "    signal.raise_signal(signal.SIGTERM)\n"
         "    assert interrupt.exit_code == 143\n"

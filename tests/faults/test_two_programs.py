@@ -11,15 +11,15 @@ import pytest
 
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
-from triglot.machine.files import HOLDER, check_free, make_new_folder
-from triglot.training.storage.records import locked
+from triglot.runs.storage.records import locked
+from triglot.shared.machine.files import HOLDER, check_free, make_new_folder
 
 pytestmark = pytest.mark.packaging
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from triglot.training.storage.records import locked
+from triglot.runs.storage.records import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -70,7 +70,7 @@ def test_default_folders_never_collide(tmp_path: Path) -> None:
 def test_programs_that_start_together_get_different_folders(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from triglot.machine.files import make_new_folder\n"
+        "from triglot.shared.machine.files import make_new_folder\n"
         "time.sleep(max(0, float(sys.argv[2]) - time.time()))\n"
         "print(make_new_folder(Path(sys.argv[1])))"
     )

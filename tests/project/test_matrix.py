@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # benchmarks are not installed
 
 from benchmarks import matrix  # noqa: E402
-from triglot.training.identity import Trace  # noqa: E402
+from triglot.runs.identity import Trace  # noqa: E402
 
 
 def trace(*weights: float) -> Trace:

@@ -11,10 +11,10 @@ from tests.project.documents import FILES, PAGES, ROOT, commands, name_of, progr
 from tests.project.test_commands import EXTRAS
 from triglot.cli import main as cli
 from triglot.compare.options import CompareOptions
+from triglot.runs.options import TrainOptions
+from triglot.runs.plan import prepare
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.plan import make_plan
-from triglot.training.options import TrainOptions
-from triglot.training.plan import prepare
 
 pytestmark = pytest.mark.packaging
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.test_report import References
+from tests.shared.pages.test_report import References
 from triglot.cli import main as cli
 from triglot.compare.assemble import SCHEMA
-from triglot.report.thinning import MAX_BYTES
+from triglot.shared.pages.thinning import MAX_BYTES
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 PAGES = sorted((REPORTS / "pages").iterdir())

@@ -12,7 +12,7 @@ import pytest
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
 from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.packaging
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sweep.small import options
 from triglot.core.errors import TriglotError
-from triglot.machine import memory
+from triglot.shared.machine import memory
 from triglot.sweep import batches, halving
 from triglot.sweep.learning import Learning
 from triglot.sweep.plan import SweepPlan, make_plan

@@ -24,7 +24,7 @@ from tests.sweep.test_jobs import LONG, assert_equal, long, no_pages, when_saved
 from tests.sweep.test_search import proposals
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
-from triglot.jobs.local import WORKER
+from triglot.runs.jobs.local import WORKER
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 
@@ -202,7 +202,7 @@ def test_custom_code_travels(
 def test_a_folder_that_a_node_does_not_see_is_refused(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from triglot.jobs import cluster as module
+    from triglot.runs.jobs import cluster as module
 
     class Elsewhere(type(tmp_path)):
         """Writes nothing, as if nodes saw another folder."""

@@ -18,8 +18,8 @@ import pytest
 from tests.printed import unwrapped
 from tests.sweep.small import arrays, options
 from triglot.core.errors import TriglotError
-from triglot.jobs.local import WORKER
-from triglot.machine.interrupt import Signalled
+from triglot.runs.jobs.local import WORKER
+from triglot.shared.machine.interrupt import Signalled
 from triglot.sweep import jobs, report, run
 from triglot.sweep.batches import bytes_of_one
 from triglot.sweep.options import SweepOptions
@@ -165,7 +165,7 @@ def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(run, "locked", lambda out: (out / "file").touch() or nullcontext())
     plan = run.make_plan(options(None))
     one = sum(bytes_of_one(plan.groups[0]).values())
-    monkeypatch.setattr("triglot.machine.memory.free", lambda: 8 * one)
+    monkeypatch.setattr("triglot.shared.machine.memory.free", lambda: 8 * one)
     sweep(options(tmp_path / "out", jobs=2))
     # Half of the memory is used, and each of two jobs has half of that.
     assert [len(batch) for batch in seen[0]] == [2, 2, 2, 2]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.report.test_report import References
+from tests.shared.pages.test_report import References
 from tests.sweep.small import options
-from triglot.report.charts import drawing
-from triglot.report.tables import as_text
+from triglot.shared.pages.charts import drawing
+from triglot.shared.pages.tables import as_text
 from triglot.sweep import report
 from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome, as_records, ranked, ranking_table

@@ -26,8 +26,8 @@ from triglot.core.loop import checkpoint
 from triglot.core.loop.chunks import run_chunks
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.trainers import make_trainer
-from triglot.jobs.ledger import Ledger
-from triglot.registry.overrides import overrides_of
+from triglot.runs.jobs.ledger import Ledger
+from triglot.runs.registry.overrides import overrides_of
 from triglot.sweep import report, training
 from triglot.sweep.learning import Learning
 from triglot.sweep.options import SweepOptions

@@ -15,7 +15,7 @@ from triglot.compare.cost.measure import FACTS, ROUNDS, STAGES, measure
 from triglot.compare.cost.noise import Noise
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
-from triglot.jobs.job import Outcome, Task
+from triglot.runs.jobs.job import Outcome, Task
 
 OPTIONS = CompareOptions(
     algorithm="q_learning",

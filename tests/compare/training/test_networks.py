@@ -20,7 +20,7 @@ from triglot.compare.check import check, with_backends
 from triglot.compare.rungs import rung_named
 from triglot.compare.training.networks import build_agent, read_mapping, shared_names
 from triglot.core.errors import TriglotError
-from triglot.registry.environments import make_env
+from triglot.runs.registry.environments import make_env
 
 from ..in_process import OPTIONS
 

@@ -9,8 +9,8 @@ from triglot.compare.training.random_policy import RandomPolicy, random_observat
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Discrete
-from triglot.registry.bounds import return_bounds
-from triglot.registry.environments import make_env
+from triglot.runs.registry.bounds import return_bounds
+from triglot.runs.registry.environments import make_env
 
 NUM_ENVS = 2000
 

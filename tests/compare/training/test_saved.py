@@ -19,9 +19,9 @@ from triglot.compare.training import train as module
 from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.manifest import MANIFEST, write_manifest
-from triglot.jobs.job import RunningJob
-from triglot.jobs.ledger import Ledger
-from triglot.machine.interrupt import Signalled
+from triglot.runs.jobs.job import RunningJob
+from triglot.runs.jobs.ledger import Ledger
+from triglot.shared.machine.interrupt import Signalled
 
 JOB = Job(OPTIONS.env, "weights", "linen")
 NUM_UPDATES, INTERRUPTED = 24, 10

@@ -13,7 +13,7 @@ from triglot.compare.rungs import rung_named
 from triglot.compare.verdict.causes import divergence
 from triglot.compare.verdict.overall import ladder, margin_of, verdict
 from triglot.compare.verdict.pairs import Pair, judge_together
-from triglot.training.identity import PREFIX
+from triglot.runs.identity import PREFIX
 
 NUM_UPDATES = 4
 

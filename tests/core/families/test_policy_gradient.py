@@ -15,7 +15,7 @@ from triglot.core.agent import Trajectory
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.rl.minibatches import flatten
 from triglot.envs import probes
-from triglot.registry.algorithms import find_algorithm
+from triglot.runs.registry.algorithms import find_algorithm
 
 NAMES = ("ppo", "a2c", "reinforce", "impala", "vmpo")
 SMALL = {"num_envs": 4, "rollout_length": 8, "hidden_sizes": (8,)}

@@ -21,7 +21,7 @@ from triglot.core.network import Network, Variables
 from triglot.core.rl.optimizers import OPTIMIZERS, OneVector, adam
 from triglot.core.specs import Discrete
 from triglot.envs import probes
-from triglot.registry.agents import make_agent
+from triglot.runs.registry.agents import make_agent
 
 START = {"w": jnp.array([1.0, -2.0, 3.0]), "b": jnp.array([0.5])}
 ENV = probes.make("two-step")

@@ -14,8 +14,8 @@ from tests.extras import TORCH
 from triglot.core.network import Network, Variables
 from triglot.core.specs import zeros
 from triglot.core.tracing.products import in_one_order
-from triglot.registry.agents import make_agent
-from triglot.registry.environments import make_env
+from triglot.runs.registry.agents import make_agent
+from triglot.runs.registry.environments import make_env
 
 KEYS = jax.random.split(jax.random.key(0), 6)
 SHAPES = ((4, 3), (4, 3), (2, 3), (2, 3), (3,), (3,))  # two gates: of inputs, of a carry, biases

@@ -1,0 +1,1 @@
+"""The page of a comparison: its contents, cards and charts."""

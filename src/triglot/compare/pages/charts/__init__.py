@@ -1,0 +1,1 @@
+"""Charts that only a comparison has."""

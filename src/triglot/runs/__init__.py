@@ -1,0 +1,1 @@
+"""Training runs: train, resume, evaluate, render, plot and rate them; the registry and jobs."""

@@ -1,0 +1,1 @@
+"""What several commands share: files and cores, the terminal, statistics, pages and charts."""

@@ -1,1 +1,0 @@
-"""Training runs: train, resume, evaluate, render and plot them."""
