@@ -15,7 +15,7 @@ from ..machine.files import write_files
 from . import numbers
 from .cards import cards
 from .charts import cost, curves, drawing, returns, schedules, theme
-from .charts.chart import RATE, Chart
+from .charts.chart import Chart
 from .contents import environment_names, series, speeds_table, summary_table, tables
 from .page import PAGE, as_files
 from .page import page as build
@@ -145,7 +145,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         matrix=matrix(result),
         details=details(result),
         program_lines=_program_lines,
-        rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
+        rates=[(stage, Markup(drawing.svg(chart, drawing.RATE)), chart) for stage, chart in rates],
         speeds=speeds_table(result),
         code=_code(result.get("code") or {}),
         colours=theme.colours(list(result["backends"])),
