@@ -38,8 +38,6 @@ def tried(aligned: Alignment, found: Found) -> Iterator[Tried]:
     """Yield the causes that an experiment confirms."""
     if found.end is None:
         return
-    if found.events[1:]:
-        yield from _orders(aligned, found)
     if not found.event.is_code:
         yield from _transposed(aligned, found)
     yield from _activations(aligned, found)
@@ -47,35 +45,6 @@ def tried(aligned: Alignment, found: Found) -> Iterator[Tried]:
     if found.event.is_code:
         yield from _sums(aligned, found)
     yield from _factors(aligned, found)
-
-
-def _orders(aligned: Alignment, found: Found) -> Iterator[Tried]:
-    """Find an activation that the port computes before the module that it follows."""
-    first, last = found.events[0], found.events[-1]
-    if last.is_code:
-        return
-    arrays = aligned.recording.arrays
-    before = [np.asarray(arrays[name], np.float64) for name in first.call.inputs]
-    for name in last.call.inputs:
-        function = _function(np.asarray(arrays[name]), aligned.value(last))
-        if function in (None, "none"):
-            continue
-        for value in (v for i in steps_of(aligned, found) for v in aligned.tape.steps[i].results):
-            own = np.asarray(aligned.arrays[value])
-            if any(_function(each, own) == function for x in before for each in placed(x, own)[:3]):
-                yield Tried(
-                    "operation_order",
-                    f"the recording computes {first.scope}, then {last.scope} ({function}); the "
-                    f"port computes {function} first",
-                    value,
-                )
-                return
-
-
-def _function(x: np.ndarray, y: np.ndarray) -> str | None:
-    if x.shape != y.shape or x.dtype.kind != "f":
-        return None
-    return name_function(np.ravel(x).astype(np.float64), np.ravel(y), LOOSE)
 
 
 def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
