@@ -39,7 +39,7 @@ from .cost.measure import measure_costs
 from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
 from .operations import Operations, add_operations
 from .options import CompareOptions
-from .programs.diff import diff_all
+from .programs import diff_all
 from .results import Saved
 from .verdict.causes import add_causes
 
