@@ -56,7 +56,7 @@ class Chart:
     switches: tuple[Switch, ...] = ()
 
 
-def stroke(axes: Axes, series: Series, x: Sequence[Any], y: Sequence[Any], **look: Any) -> None:
+def stroke(axes: Axes, series: Series, x: Any, y: Any, **look: Any) -> None:
     """Draw the line of a series, in dashes of all its colours."""
     for line in series.lines():
         axes.plot(x, y, gid=series.key, **line, **look)

@@ -226,7 +226,8 @@ def _colours(axes: Axes, returns: Sequence[float]) -> list[int]:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    bounds = np.linspace(*_domain(returns), len(STAGES) + 1)
+    low, high = _domain(returns)
+    bounds = np.linspace(low, high, len(STAGES) + 1)
     scale = ScalarMappable(BoundaryNorm(bounds, len(STAGES)), ListedColormap(STAGES))
     share = SCALE_WIDTH / axes.figure.bbox.width
     place = {"location": "top", "anchor": (0, 0), "shrink": share, "aspect": 18, "pad": 0.03}
