@@ -20,8 +20,9 @@ SCALE = 2  # pixels of a PNG for each of the plot's
 COLOURS = 128  # of a PNG, with their shades at edges
 EDGE = 12  # around a file, in pixels
 TITLE, SUBTITLE, KEY = 24, 18, 18  # heights in its head
-TITLE_WORDS, KEY_WORDS = 72, 40  # characters of a line of the title, and of a label in a column
-KEY_LINE, COLUMN, MAX_ROWS = 26, 350, 4  # of the legend: widths, and entries in one column
+TITLE_WORDS, SUBTITLE_WORDS = 72, 96  # characters of their lines
+KEY_WORDS = 40  # characters of a label of the legend, above which it has one column
+KEY_LINE, COLUMN, MAX_ROWS = 26, 350, 4  # of the legend: widths, and entries of one column
 # What matplotlib writes and a page has already, or does not need.
 NEEDLESS = re.compile(
     r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|(?<=>)\s+(?=<)", re.DOTALL
@@ -112,7 +113,8 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
 
     large, quiet = {"fontsize": 15, "fontweight": "bold"}, {"color": QUIET}
     lines = [(line, TITLE, large) for line in textwrap.wrap(title[0], TITLE_WORDS)]
-    lines += [(line, SUBTITLE, quiet) for line in title[1:]]
+    for text in title[1:]:
+        lines += [(line, SUBTITLE, quiet) for line in textwrap.wrap(text, SUBTITLE_WORDS)]
     short = all(len(series.label) <= KEY_WORDS for series in chart.series)
     columns = 2 if short and len(chart.series) > MAX_ROWS else 1
     rows = math.ceil(len(chart.series) / columns)
@@ -121,8 +123,10 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     figure = new_figure(FILE, height, EDGE, head)
     chart.draw(figure.add_subplot())
     off = {switch.key for switch in chart.switches if not switch.on}
-    for artist in figure.findobj(lambda artist: off & set((artist.get_gid() or "").split())):
-        artist.remove()
+    for artist in figure.findobj(lambda artist: artist.get_gid()):
+        if off & set(artist.get_gid().split()):
+            artist.remove()
+        artist.set_gid(None)  # several may have the same, and an id of a file is unique
 
     def write(text: str, x: float, y: float, **look: Any) -> None:
         figure.text(x / FILE, 1 - y / height, text, va="center", **look)
