@@ -236,4 +236,4 @@ def test_presets_of_continuous_actions_name_all_that_depends_on_them() -> None:
 
 def test_replacing_numbers_keeps_what_depends_on_the_actions() -> None:
     hyper = replace(PPOHyperparams(), gae_lambda=0.9)
-    assert tables(hyper).hyper.learning_rate == 2.5e-4
+    assert str(tables(hyper).hyper.learning_rate) == "linear(0.00025, 0)"
