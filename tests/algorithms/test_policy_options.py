@@ -189,7 +189,7 @@ def test_numbers_out_of_range(given: Any, words: str) -> None:
         tables(PPOHyperparams(**given))
 
 
-def numbers_of(agent: Any) -> tuple[float, ...]:
+def numbers_of(agent: Any) -> tuple[Any, ...]:
     config, hyper = agent.config, agent.hyper
     sizes = config.num_envs, config.rollout_length, config.num_epochs, config.num_minibatches
     return (*sizes, str(hyper.learning_rate), hyper.entropy_coef)

@@ -106,7 +106,7 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
             f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
             f"that, got {change.total_steps:,}."
         )
-    rate = getattr(plan.hyper, RATE, None)
+    rate: Any = getattr(plan.hyper, RATE, None)
     if max(learning_ends(rate, per_update), done) < plan.num_updates:
         raise TriglotError(
             f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps are "
