@@ -489,4 +489,4 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
         if isinstance(value, Schedule)
     }
     scheduled: Any = hyper
-    return replace(scheduled, **filled) if filled else hyper
+    return replace(scheduled, **filled) if filled else scheduled

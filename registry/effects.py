@@ -8,7 +8,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..core.hyper import for_environment
+from ..core.hyper import first_numbers, for_environment
 from ..core.network import Network
 from ..core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ..core.specs import Box, Spec
@@ -82,7 +82,7 @@ def why_not(
     if reader == "optimizer":
         function = _optimizer(optimizer, algorithm)
         known = function in OPTIMIZERS.values()
-        hyper = for_environment(algorithm.Hyperparams(), ())  # which has all numbers
+        hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
         if known and not _is_read_by_optimizer(function, hyper, one.name):
             return f"the optimizer {function.__name__} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):

@@ -306,8 +306,8 @@ def _read(text: str, agent: Agent, hyper: Any) -> Perturbed:
     if equals:
         if isinstance(value, Schedule):
             raise TriglotError(
-                f"perturb {name} has a range, and {name} is a schedule, {value}: leave one out. "
-                "Without a range, the schedule's values are multiplied."
+                f"perturb {name} has a range, and {name} is a schedule, {value}: set {name} to a "
+                "number, or leave the range out, so that the schedule's values are multiplied."
             )
         return _ranged(name, given.strip(), allowed)
     if isinstance(value, Schedule) and value.function is None:

@@ -106,7 +106,7 @@ def _checked(
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(seed_keys(plan)))
     trained = belongs_to(path)
-    state = with_current_schedules(plan, done, translation.of(done, state), trained)
+    state = with_current_schedules(plan, translation.of(done, state), trained)
     return Progress(state, done, tuple(edited(plan, trained)))
 
 
