@@ -41,7 +41,7 @@ toy = "triglot_toy:LIBRARY"
 
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,7 @@ class Library:
       module: the library's import name; its base classes are defined there or below.
       distribution: the name under which pip installs it; None if it needs nothing but JAX.
       extra: the extra of triglot that installs it; None if `pip install DISTRIBUTION` does.
+      suffixes: of files that this library alone writes, such as `.pt`.
       format: the name in `triglot export --format`; None if it has no module `source`.
       call: the method with which its modules compute.
     """
@@ -89,6 +90,7 @@ class Library:
     lift: str | None = None
     distribution: str | None = None
     extra: str | None = None
+    suffixes: tuple[str, ...] = ()
     format: str | None = None
     call: str = "__call__"
 
@@ -199,10 +201,10 @@ class Library:
         return user_error_context(f"the folder {self.folder} of backend {self.name!r} failed")
 
 
-def _built_in(name: str, title: str, module: str, **facts: str | None) -> Library:
+def _built_in(name: str, title: str, module: str, **facts: Any) -> Library:
     facts = {"lift": f"from_{name}", "format": name, **facts}
     folder = f"triglot.backends.{name}"
-    return Library(name=name, title=title, folder=folder, module=module, **facts)  # pyright: ignore
+    return Library(name=name, title=title, folder=folder, module=module, **facts)
 
 
 LIBRARIES = {
@@ -210,17 +212,44 @@ LIBRARIES = {
     for library in (
         _built_in("haiku", "Haiku", "haiku", distribution="dm-haiku", extra="haiku"),
         _built_in(
-            "linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax", format="flax"
+            "linen",
+            "Flax Linen",
+            "flax.linen",
+            distribution="flax",
+            extra="flax",
+            suffixes=(".msgpack",),
+            format="flax",
         ),
         _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
-        _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
-        _built_in("keras", "Keras", "keras", distribution="keras", extra="keras", call="call"),
+        _built_in(
+            "equinox",
+            "Equinox",
+            "equinox",
+            distribution="equinox",
+            extra="equinox",
+            suffixes=(".eqx",),
+        ),
+        _built_in(
+            "keras",
+            "Keras",
+            "keras",
+            distribution="keras",
+            extra="keras",
+            suffixes=(".h5",),
+            call="call",
+        ),
         # Its modules are functions, whose class is JAX's own.
         _built_in(
             "jax", "Plain JAX", "triglot.backends.jax.zoo", lift="from_functions", format=None
         ),
         _built_in(
-            "torch", "PyTorch", "torch.nn", distribution="torchax", extra="torch", call="forward"
+            "torch",
+            "PyTorch",
+            "torch.nn",
+            distribution="torchax",
+            extra="torch",
+            suffixes=(".pt", ".pth", ".bin"),
+            call="forward",
         ),
         _built_in("table", "Table", "jax", lift=None, format=None),
     )
@@ -255,31 +284,30 @@ def find(name: str) -> Library:
     return record
 
 
-def find_by_class(kind: type) -> Library | None:
-    """Find the library whose module class `kind` is; None for a class of no known library.
-
-    Records that cannot be loaded are skipped; `find` reports their errors.
-    """
+def known() -> Iterator[Library]:
+    """Yield the records of all backends but those that cannot be loaded; `find` reports these."""
     for name in names():
         with suppress(TriglotError):
-            library = find(name)
-            if library.lift and library.defines(kind):
-                return library
-    return None
+            yield find(name)
+
+
+def find_by_class(kind: type) -> Library | None:
+    """Find the library whose module class `kind` is; None for a class of no known library."""
+    found = (library for library in known() if library.lift and library.defines(kind))
+    return next(found, None)
+
+
+def find_by_suffix(suffix: str) -> Library | None:
+    """Find the library that alone writes files with this suffix; None for others."""
+    return next((library for library in known() if suffix in library.suffixes), None)
 
 
 def formats() -> dict[str, Library]:
     """Map the formats of `triglot export` that are plain modules to their libraries.
 
-    Records that cannot be loaded are skipped; `find` reports their errors.
+    Of two libraries with one format, the built-in one counts.
     """
-    found: dict[str, Library] = {}
-    for name in names():
-        with suppress(TriglotError):
-            library = find(name)
-            if library.format:
-                found.setdefault(library.format, library)
-    return found
+    return {library.format: library for library in reversed([*known()]) if library.format}
 
 
 def storage_of(backend: str) -> "Storage":
