@@ -5,19 +5,7 @@ from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
-from ..layers.kinds import (
-    ATTENTION,
-    BATCH_NORM,
-    CONVOLUTION,
-    DENSE,
-    EMBEDDING,
-    GROUP_NORM,
-    LAYER_NORM,
-    PRELU,
-    REPARAMETRIZED,
-    RMS_NORM,
-    TRANSPOSED,
-)
+from ..layers import kinds
 from ..layers.rules import (
     BIAS,
     PROJECTIONS,
@@ -64,19 +52,19 @@ def _layers() -> dict[str, Layer]:
     convolution = {"weight": window(outputs_first=True), "bias": BIAS}
     normed = {"weight": norm("scale"), "bias": norm("bias")}
     return {
-        **define(DENSE, "Linear", {"weight": swapped("kernel"), "bias": stored("bias", 1)}),
-        **define(EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
-        **define(CONVOLUTION, "Conv Conv1d Conv2d Conv3d", convolution),
-        **define(TRANSPOSED, transposed, convolution),
-        **define(BATCH_NORM, "BatchNorm", affine),
-        **define(GROUP_NORM, "GroupNorm", affine),
-        **define(LAYER_NORM, "LayerNorm", normed),
-        **define(RMS_NORM, "RMSNorm", normed),
-        **define(ATTENTION, "MultiheadAttention", attention),
-        **define(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
+        **define(kinds.DENSE, "Linear", {"weight": swapped("kernel"), "bias": stored("bias", 1)}),
+        **define(kinds.EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
+        **define(kinds.CONVOLUTION, "Conv Conv1d Conv2d Conv3d", convolution),
+        **define(kinds.TRANSPOSED, transposed, convolution),
+        **define(kinds.BATCH_NORM, "BatchNorm", affine),
+        **define(kinds.GROUP_NORM, "GroupNorm", affine),
+        **define(kinds.LAYER_NORM, "LayerNorm", normed),
+        **define(kinds.RMS_NORM, "RMSNorm", normed),
+        **define(kinds.ATTENTION, "MultiheadAttention", attention),
+        **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", gru),
-        **refuse("SpectralNorm WeightNorm", REPARAMETRIZED),
+        **refuse("SpectralNorm WeightNorm", kinds.REPARAMETRIZED),
     }
 
 

@@ -7,19 +7,7 @@ import jax.numpy as jnp
 
 from ...core.network import Leaf
 from .. import cells
-from ..layers.kinds import (
-    ATTENTION,
-    BATCH_NORM,
-    CONVOLUTION,
-    CONVOLUTIONAL_LSTM,
-    DENSE,
-    EMBEDDING,
-    GROUP_NORM,
-    LAYER_NORM,
-    ONLY_HERE,
-    RMS_NORM,
-    TRANSPOSED,
-)
+from ..layers import kinds
 from ..layers.rules import (
     BIAS,
     PROJECTIONS,
@@ -65,21 +53,21 @@ def _layers() -> dict[str, Layer]:
     convolutions = "Conv1D Conv2D Conv3D ConvND DepthwiseConv1D DepthwiseConv2D DepthwiseConv3D"
     transposed = "Conv1DTranspose Conv2DTranspose Conv3DTranspose ConvNDTranspose"
     return {
-        **define(DENSE, "Linear", {"w": stored("kernel", 2), "b": stored("bias", 1)}),
+        **define(kinds.DENSE, "Linear", {"w": stored("kernel", 2), "b": stored("bias", 1)}),
         **define("", "Bias", {"b": BIAS}),
-        **define(EMBEDDING, "Embed", {"embeddings": stored("embedding", 2)}),
-        **define(CONVOLUTION, convolutions, {"w": window(), "b": BIAS}),
-        **define(TRANSPOSED, transposed, {"w": window(channels_swapped=True), "b": BIAS}),
-        **define(BATCH_NORM, "BatchNorm", affine),
-        **define(GROUP_NORM, "GroupNorm InstanceNorm", affine),
-        **define(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "offset": norm("bias")}),
-        **define(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
-        **define(ATTENTION, "MultiHeadAttention", attention),
+        **define(kinds.EMBEDDING, "Embed", {"embeddings": stored("embedding", 2)}),
+        **define(kinds.CONVOLUTION, convolutions, {"w": window(), "b": BIAS}),
+        **define(kinds.TRANSPOSED, transposed, {"w": window(channels_swapped=True), "b": BIAS}),
+        **define(kinds.BATCH_NORM, "BatchNorm", affine),
+        **define(kinds.GROUP_NORM, "GroupNorm InstanceNorm", affine),
+        **define(kinds.LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "offset": norm("bias")}),
+        **define(kinds.RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
+        **define(kinds.ATTENTION, "MultiHeadAttention", attention),
         **define(cells.LSTM, "LSTM", {"linear/w": lstm_kernel, "linear/b": lstm_bias}),
         **define(cells.RESET_BEFORE, "GRU", gru),
         **define(cells.SIMPLE_CELL, "VanillaRNN", simple),
-        **define(CONVOLUTIONAL_LSTM, "Conv1DLSTM Conv2DLSTM Conv3DLSTM", convolutional),
-        **refuse("VectorQuantizer", ONLY_HERE),
+        **define(kinds.CONVOLUTIONAL_LSTM, "Conv1DLSTM Conv2DLSTM Conv3DLSTM", convolutional),
+        **refuse("VectorQuantizer", kinds.ONLY_HERE),
     }
 
 

@@ -8,20 +8,7 @@ import jax.numpy as jnp
 
 from ...core.network import Leaf
 from .. import cells
-from ..layers.kinds import (
-    ATTENTION,
-    BATCH_NORM,
-    CONVOLUTION,
-    DENSE,
-    EINSUM,
-    EMBEDDING,
-    GROUP_NORM,
-    LAYER_NORM,
-    ONLY_HERE,
-    REPARAMETRIZED,
-    RMS_NORM,
-    TRANSPOSED,
-)
+from ..layers import kinds
 from ..layers.rules import (
     BIAS,
     PROJECTIONS,
@@ -72,31 +59,31 @@ def _layers() -> dict[str, Layer]:
     normed = {"gamma": norm("scale"), "beta": norm("bias")}
     transposed = {"kernel": turned_window, "bias": BIAS}
     return {
-        **define(DENSE, "Dense", {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
-        **define(EMBEDDING, "Embedding", {"embeddings": stored("embedding", 2)}),
-        **define(CONVOLUTION, "Conv1D Conv2D Conv3D", {"kernel": window(), "bias": BIAS}),
+        **define(kinds.DENSE, "Dense", {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
+        **define(kinds.EMBEDDING, "Embedding", {"embeddings": stored("embedding", 2)}),
+        **define(kinds.CONVOLUTION, "Conv1D Conv2D Conv3D", {"kernel": window(), "bias": BIAS}),
         **define(
-            CONVOLUTION,
+            kinds.CONVOLUTION,
             "DepthwiseConv1D DepthwiseConv2D",
             {"kernel": depthwise_window, "bias": BIAS},
         ),
-        **define(TRANSPOSED, "Conv1DTranspose Conv2DTranspose Conv3DTranspose", transposed),
-        **define(BATCH_NORM, "BatchNormalization", affine),
-        **define(GROUP_NORM, "GroupNormalization", affine),
-        **define(LAYER_NORM, "LayerNormalization", normed),
-        **define(RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
-        **define(ATTENTION, "MultiHeadAttention", attention),
+        **define(kinds.TRANSPOSED, "Conv1DTranspose Conv2DTranspose Conv3DTranspose", transposed),
+        **define(kinds.BATCH_NORM, "BatchNormalization", affine),
+        **define(kinds.GROUP_NORM, "GroupNormalization", affine),
+        **define(kinds.LAYER_NORM, "LayerNormalization", normed),
+        **define(kinds.RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
+        **define(kinds.ATTENTION, "MultiHeadAttention", attention),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", gru),
         **define(cells.SIMPLE_CELL, "SimpleRNNCell", simple),
-        **refuse("EinsumDense", EINSUM),
-        **refuse("SpectralNormalization", REPARAMETRIZED),
+        **refuse("EinsumDense", kinds.EINSUM),
+        **refuse("SpectralNormalization", kinds.REPARAMETRIZED),
         **refuse("PReLU", "it has a slope for each of its inputs, elsewhere one number"),
         **refuse("ConvLSTM1D ConvLSTM2D ConvLSTM3D", "its gates are in another order"),
         **refuse(
             "AdditiveAttention Attention GroupedQueryAttention ReversibleEmbedding "
             "SeparableConv1D SeparableConv2D STFTSpectrogram",
-            ONLY_HERE,
+            kinds.ONLY_HERE,
         ),
         **refuse(
             "FlaxLayer TFSMLayer TorchModuleWrapper",

@@ -6,20 +6,7 @@ from typing import Any
 
 from ...core.network import Leaf
 from .. import cells
-from .kinds import (
-    ATTENTION,
-    BATCH_NORM,
-    CONVOLUTION,
-    DENSE,
-    EINSUM,
-    EMBEDDING,
-    GROUP_NORM,
-    LAYER_NORM,
-    PRELU,
-    REPARAMETRIZED,
-    RMS_NORM,
-    TRANSPOSED,
-)
+from . import kinds
 from .rules import (
     BIAS,
     PROJECTIONS,
@@ -61,24 +48,24 @@ def flax_layers(
     affine = {"scale": SCALE, "bias": BIAS}
     general = {"kernel": general_dense("kernel"), "bias": general_dense("bias")}
     return {
-        **define(DENSE, dense, {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
+        **define(kinds.DENSE, dense, {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
         **define("a general dense layer", general_dense_name, general),
-        **define(EMBEDDING, "Embed", {"embedding": stored("embedding", 2)}),
-        **define(CONVOLUTION, "Conv", {"kernel": window(), "bias": BIAS}),
-        **define(TRANSPOSED, "ConvTranspose", {"kernel": flax_transposed_window, "bias": BIAS}),
-        **define(BATCH_NORM, "BatchNorm", affine),
-        **define(GROUP_NORM, "GroupNorm InstanceNorm", affine),
-        **define(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "bias": norm("bias")}),
-        **define(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
-        **define(ATTENTION, attention_names, attention),
-        **define(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
-        **refuse("Einsum", EINSUM),
-        **refuse("SpectralNorm WeightNorm", REPARAMETRIZED),
+        **define(kinds.EMBEDDING, "Embed", {"embedding": stored("embedding", 2)}),
+        **define(kinds.CONVOLUTION, "Conv", {"kernel": window(), "bias": BIAS}),
+        **define(kinds.TRANSPOSED, "ConvTranspose", {"kernel": transposed_window, "bias": BIAS}),
+        **define(kinds.BATCH_NORM, "BatchNorm", affine),
+        **define(kinds.GROUP_NORM, "GroupNorm InstanceNorm", affine),
+        **define(kinds.LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "bias": norm("bias")}),
+        **define(kinds.RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
+        **define(kinds.ATTENTION, attention_names, attention),
+        **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
+        **refuse("Einsum", kinds.EINSUM),
+        **refuse("SpectralNorm WeightNorm", kinds.REPARAMETRIZED),
         **own,
     }
 
 
-def flax_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of Flax's transposed convolution.
 
     With `transpose_kernel` it is stored as that of the convolution whose gradient it computes.
@@ -98,7 +85,7 @@ def general_dense(name: str) -> Rule:
         inputs = _count(layer.axis)
         require_rank(shape, batch + outputs + (inputs if name == "kernel" else 0))
         is_dense = batch == 0 and outputs == 1 and layer.axis in (-1, (-1,), [-1])
-        return replace(Leaf.one(name), layer=DENSE if is_dense else "")
+        return replace(Leaf.one(name), layer=kinds.DENSE if is_dense else "")
 
     return rule
 

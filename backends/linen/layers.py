@@ -5,8 +5,8 @@ from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
+from ..layers import kinds
 from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
-from ..layers.kinds import CONVOLUTIONAL_LSTM, ONLY_HERE
 from ..layers.rules import Layer, define, refuse, stored, vector, window
 from ..layers.storage import Storage
 
@@ -33,8 +33,8 @@ def _layers() -> dict[str, Layer]:
             **define(cells.LSTM, "LSTMCell OptimizedLSTMCell", lstm),
             **define(cells.RESET_AFTER, "GRUCell", gru),
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
-            **define(CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
-            **refuse("ConvLocal MGUCell", ONLY_HERE),
+            **define(kinds.CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
+            **refuse("ConvLocal MGUCell", kinds.ONLY_HERE),
         },
     )
 

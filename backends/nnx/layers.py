@@ -5,8 +5,8 @@ from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
+from ..layers import kinds
 from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
-from ..layers.kinds import ONLY_HERE
 from ..layers.rules import Layer, define, gates, refuse, stored
 from ..layers.storage import Storage
 
@@ -41,7 +41,7 @@ def _layers() -> dict[str, Layer]:
             **define(cells.LSTM, "OptimizedLSTMCell", packed_lstm),
             **define(cells.RESET_AFTER, "GRUCell", gru),
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
-            **refuse("LoRA LoRALinear", ONLY_HERE),
+            **refuse("LoRA LoRALinear", kinds.ONLY_HERE),
         },
     )
 

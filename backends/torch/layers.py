@@ -9,19 +9,7 @@ import jax.numpy as jnp
 
 from ...core.network import Leaf
 from .. import cells
-from ..layers.kinds import (
-    ATTENTION,
-    BATCH_NORM,
-    CONVOLUTION,
-    DENSE,
-    EMBEDDING,
-    GROUP_NORM,
-    LAYER_NORM,
-    ONLY_HERE,
-    PRELU,
-    RMS_NORM,
-    TRANSPOSED,
-)
+from ..layers import kinds
 from ..layers.rules import (
     BIAS,
     PROJECTIONS,
@@ -99,16 +87,18 @@ def _layers() -> dict[str, Layer]:
         for size in dimensions
     ]
     return {
-        **define(DENSE, "Linear", dense),
-        **define(EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
-        **define(CONVOLUTION, "Conv1d Conv2d Conv3d", convolution),
-        **define(TRANSPOSED, "ConvTranspose1d ConvTranspose2d ConvTranspose3d", transposed),
-        **define(BATCH_NORM, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm", affine),
-        **define(GROUP_NORM, "GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d", affine),
-        **define(LAYER_NORM, "LayerNorm", normed),
-        **define(RMS_NORM, "RMSNorm", normed),
-        **define(ATTENTION, "MultiheadAttention", attention),
-        **define(PRELU, "PReLU", {"weight": slope}),
+        **define(kinds.DENSE, "Linear", dense),
+        **define(kinds.EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
+        **define(kinds.CONVOLUTION, "Conv1d Conv2d Conv3d", convolution),
+        **define(kinds.TRANSPOSED, "ConvTranspose1d ConvTranspose2d ConvTranspose3d", transposed),
+        **define(kinds.BATCH_NORM, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm", affine),
+        **define(
+            kinds.GROUP_NORM, "GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d", affine
+        ),
+        **define(kinds.LAYER_NORM, "LayerNorm", normed),
+        **define(kinds.RMS_NORM, "RMSNorm", normed),
+        **define(kinds.ATTENTION, "MultiheadAttention", attention),
+        **define(kinds.PRELU, "PReLU", {"weight": slope}),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", own_gru),
         **define(cells.SIMPLE_CELL, "RNNCell", simple),
@@ -116,7 +106,7 @@ def _layers() -> dict[str, Layer]:
         **define(cells.RESET_AFTER, "GRU", over_time(gru)),
         **define(cells.SIMPLE_CELL, "RNN", over_time(simple)),
         **refuse("RNNBase RNNCellBase", NO_CELL),
-        **refuse("Bilinear EmbeddingBag", ONLY_HERE),
+        **refuse("Bilinear EmbeddingBag", kinds.ONLY_HERE),
         **refuse("ParameterList ParameterDict", OWN_ARRAYS),
         **refuse(" ".join(lazy), LAZY),
     }
