@@ -168,9 +168,7 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
         module = sys.modules.get(text.rpartition("=")[2].partition(":")[0])
         path = text
     else:
-        adapter = libraries.find(backend).load_adapter()
-        zoo = getattr(adapter, "zoo", None)
-        module = sys.modules.get(f"triglot.backends.zoo.{backend}") or inspect.getmodule(zoo)
+        module = inspect.getmodule(libraries.find(backend).load_zoo())
         path = getattr(module, "__name__", backend)
     try:
         source = inspect.getsource(module) if module else ""

@@ -65,7 +65,7 @@ class Leaf:
     """One parameter array of a library: its canonical names and the conversion in both directions.
 
     The canonical layout is `[in, out]` for a dense kernel and `[height, width, in, out]` for a
-    convolution kernel; `triglot.backends.layers.listed` has the others. A library may concatenate
+    convolution kernel; `triglot.backends.layers.kinds` has the others. A library may concatenate
     several canonical arrays into one (the gates of a recurrent cell).
 
     Attributes:

@@ -86,7 +86,7 @@ def build_agent(
     """Build an agent as `make_agent`, where values without an effect are found elsewhere."""
     from ..backends import build
     from ..backends.canonical import with_arithmetic
-    from ..backends.jax.functions import lift_if_functions
+    from ..backends.jax.lifting import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else getattr(found, "__name__", "")
@@ -173,7 +173,7 @@ def _custom_networks(
     networks: "Mapping[str, Any]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
     from ..backends.canonical import with_arithmetic
-    from ..backends.jax.functions import lift_if_functions
+    from ..backends.jax.lifting import lift_if_functions
     from ..core.network import Network
     from ..core.networks.combinators import combine, ensemble
 
