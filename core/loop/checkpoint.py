@@ -64,7 +64,12 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
-def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> State:
+def restore(
+    path: Path,
+    like: State,
+    added: Mapping[str, Any] | None = None,
+    renamed: Mapping[str, str] | None = None,
+) -> State:
     """Read a pytree written by `save`.
 
     Args:
@@ -73,6 +78,7 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
         leaves suffice. Containers without arrays may differ.
       added: arrays of `like` by path, used where the checkpoint lacks them, because an older
         version wrote it.
+      renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -94,10 +100,12 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
+            places = [(renamed or {}).get(name, name) for name in by_path(metadata.tree)]
+            stored = dict(zip(places, by_path(metadata.tree).values(), strict=True))
             # Orbax would silently cast a different dtype.
-            differences = type_differences(metadata.tree, _plain(abstract))
+            differences = type_differences(stored, by_path(_plain(abstract)))
             lacking = {**_empty(abstract), **(added or {})}
-            filled = {n: lacking[n] for n in lacking.keys() - by_path(metadata.tree).keys()}
+            filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
             for name in differences.keys() - filled.keys():
                 own, needed = differences[name]
                 raise TriglotError(
@@ -106,9 +114,10 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
                 )
             # Orbax also compares containers without arrays, of which each library has its own.
             wanted = by_path(abstract)
-            stored = jax.tree.structure(metadata.tree)
-            item = jax.tree.unflatten(stored, [wanted[name] for name in by_path(metadata.tree)])
-            found = {**filled, **by_path(checkpointer.restore(path.absolute(), item))}
+            structure = jax.tree.structure(metadata.tree)
+            item = jax.tree.unflatten(structure, [wanted[name] for name in places])
+            arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
+            found = {**filled, **dict(zip(places, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
@@ -218,13 +227,14 @@ class Checkpoints:
         *,
         previous: bool = False,
         added: Mapping[str, Any] | None = None,
+        renamed: Mapping[str, str] | None = None,
     ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
           like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
-          added: see `restore`.
+          added, renamed: see `restore`.
 
         Returns:
           The updates done, and the state.
@@ -238,7 +248,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added)
+            return number, restore(self.path(number), wanted, added, renamed)
 
         try:
             return read(numbers[-1])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,8 +11,9 @@ import numpy as np
 
 from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends, replacement_of
+from ..options import option_fields, replace_options
 from ..rl.schedules import Schedule
-from ..types import PyTree, on_data, type_differences
+from ..types import AnyAgentState, AnyHyperparams, PyTree, on_data, type_differences
 from .state import RunnerState
 
 
@@ -104,12 +105,12 @@ def continued(
         )
     copied = jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), state)
     if numbers:
-        agent = replace(copied.agent, hyper=replace(copied.agent.hyper, **numbers))
+        agent = replace(copied.agent, hyper=replace_options(copied.agent.hyper, numbers))
         copied = replace(copied, agent=agent)
     return replace(copied, schedules=schedules)
 
 
-def only_changes(hyper: Any, names: Collection[str]) -> dict[str, Any]:
+def only_changes(hyper: AnyHyperparams, names: Collection[str]) -> dict[str, Any]:
     """Select hyperparameters by name, and those that a schedule among them replaces.
 
     Args:
@@ -119,15 +120,15 @@ def only_changes(hyper: Any, names: Collection[str]) -> dict[str, Any]:
     if not names:
         return {}
     scheduled = {name for name in names if isinstance(getattr(hyper, name), Schedule)}
-    replaced = {one.name for one in fields(hyper) if replacement_of(one)[0] in scheduled}
+    replaced = {one.name for one in option_fields(hyper) if replacement_of(one)[0] in scheduled}
     return {name: getattr(hyper, name) for name in {*names, *replaced}}
 
 
-def _without_hyper(agent_state: Any) -> PyTree:
+def _without_hyper(agent_state: AnyAgentState) -> PyTree:
     return replace(agent_state, hyper=()) if hasattr(agent_state, "hyper") else agent_state
 
 
-def _horizon(hyper: Any) -> float:
+def _horizon(hyper: AnyHyperparams) -> float:
     """Return the updates over which the learning rate falls; NaN without, or if seeds differ."""
     updates = getattr(hyper, "decay_updates", None)
     different = np.unique(np.asarray(math.nan if updates is None else updates))

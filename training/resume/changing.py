@@ -15,6 +15,7 @@ from ...core.errors import MissingExtra, TriglotError
 from ...core.hyper import Scheduled, first_numbers, learning_ends
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
+from ...core.options import replace_options
 from ...core.rl.schedules import Schedule
 from ...machine.files import write_json
 from ...report.statistics import format_return
@@ -58,8 +59,8 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             raise TriglotError(
                 f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
             )
-        hyper: Any = options.hyper
-        options = replace(options, hyper=replace(hyper, decay_updates=change.decay_updates))
+        hyper = replace_options(options.hyper, {"decay_updates": change.decay_updates})
+        options = replace(options, hyper=hyper)
     if change.devices not in (None, options.devices):
         options = replace(options, shard=None)  # chosen anew
     reached = _reached(folder, options)
@@ -282,6 +283,5 @@ def with_schedule(states: RunnerState, hyper: Any) -> RunnerState:
     if now.decay_updates is None or hyper.decay_updates is None:
         return states
     filled: Any = jnp.full_like(now.decay_updates, hyper.decay_updates)
-    own: Any = now
-    agent = replace(states.agent, hyper=replace(own, decay_updates=filled))
+    agent = replace(states.agent, hyper=replace_options(now, {"decay_updates": filled}))
     return replace(states, agent=agent)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.errors import TriglotError, check_known
+from ...core.families.extension import Extended, older_paths
 from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
@@ -83,7 +84,9 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
         )
     translation = _translation(plan)
     try:
-        done, state = checkpoints.restore(translation.like, previous=previous, added=_added(plan))
+        done, state = checkpoints.restore(
+            translation.like, previous=previous, added=_added(plan), renamed=_renamed(plan)
+        )
     except DamagedError:
         raise
     except TriglotError as error:
@@ -122,19 +125,27 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     """
     translation = _translation(plan)
     path = kept_checkpoints(plan.out).path(number)
-    state = checkpoint.restore(path, translation.like(number), _added(plan))
+    state = checkpoint.restore(path, translation.like(number), _added(plan), _renamed(plan))
     return _checked(plan, path, number, translation, state)
 
 
 def _translation(plan: Plan) -> Translation:
+    return Translation(plan, _shapes(plan))
+
+
+def _shapes(plan: Plan) -> RunnerState:
     # The function itself: JAX takes compiler options of an outermost program only.
-    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
-    return Translation(plan, like)
+    return jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
+
+
+def _renamed(plan: Plan) -> dict[str, str]:
+    """Map the paths that an older version gave to an extended agent's arrays to today's."""
+    return older_paths(_shapes(plan)) if isinstance(plan.trainer.agent, Extended) else {}
 
 
 def _added(plan: Plan) -> dict[str, jax.Array]:
     """Give the hyperparameters `[S]` that a checkpoint of an older version lacks, by their path."""
-    names = moved_to_hyper(read_config(plan.out), type(plan.trainer.agent))
+    names = moved_to_hyper(read_config(plan.out), plan.trainer.agent)
     numbers, shape = first_numbers(plan.hyper), (plan.options.num_seeds,)
     return {
         f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
