@@ -18,7 +18,7 @@ from .types import by_path
 
 _AGENT = (
     "init", "initial_carry", "act", "update", "obs_spec", "action_spec", "num_envs",
-    "rollout_length",
+    "rollout_length", "name", "plans",
 )  # fmt: skip
 _SPECS = "a Box, Discrete, MultiDiscrete or Dict of triglot"
 
@@ -74,7 +74,7 @@ def check_agent(agent: Any) -> None:
     try:
         hash(agent)
     except TypeError:
-        kind = type(agent).__name__
+        kind = agent.name
         for part in ("config", "hyper"):
             if found := _unhashable(getattr(agent, part, None)):
                 raise TriglotError(
@@ -103,7 +103,7 @@ def check_fits(agent: Any, env: Any) -> None:
         pair = [_short(spec) for spec in (built, there)]
         pair = pair if pair[0] != pair[1] else [shown(spec) for spec in (built, there)]
         raise TriglotError(
-            f"{type(agent).__name__} was built for the {what} {pair[0]}, and {env.name} has "
+            f"{agent.name} was built for the {what} {pair[0]}, and {env.name} has "
             f"{pair[1]}: build the agent for this environment."
         )
 
@@ -138,7 +138,7 @@ def check_state(agent: Any, state: Any) -> None:
     path, (given, kind) = next(iter(differing.items()))
     shown_given = "absent" if given is None else f"{given[0]}{list(given[1])}"
     raise TriglotError(
-        f"{wanted}, got {kind_of(state)} that does not fit {type(agent).__name__}: {path} is "
+        f"{wanted}, got {kind_of(state)} that does not fit {agent.name}: {path} is "
         f"{shown_given}, expected {kind[0]}{list(kind[1])}."
     )
 

@@ -163,7 +163,7 @@ def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
     """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
-    asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
+    asked = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
     return {name: spec.flat() for name, spec in asked.items() if not isinstance(spec, Network)}
 
 

@@ -15,6 +15,7 @@ from ...core.hyper import first_numbers, learning_ends
 from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
+from ...core.options import replace_options
 from ...core.rl.schedules import Schedule
 from ...machine.files import write_json
 from ...registry.overrides import fields_as_text
@@ -61,8 +62,8 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
                 f"the members of {folder} have learning rates of their own, which the population "
                 "perturbs: leave --learning-rate out."
             )
-        hyper: Any = options.hyper
-        options = replace(options, hyper=replace(hyper, learning_rate=change.learning_rate))
+        hyper = replace_options(options.hyper, {RATE: change.learning_rate})
+        options = replace(options, hyper=hyper)
     old = {SCHEDULED[name] for name in read_config(folder).get(OLD_NUMBERS, ())}
     for name in old.intersection(text.partition("=")[0] for text in _perturbed(options)):
         if isinstance(getattr(options.hyper, name), Schedule):
