@@ -64,13 +64,16 @@ def stroke(axes: Axes, series: Series, x: Any, y: Any, **look: Any) -> None:
 
 def write_short_numbers(axis: Any) -> None:
     """Write the numbers of an axis as 200k, 0.8 and 5e-4."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     def text(value: float, _: int | None = None) -> str:
         rounding = 1e-9 * max(map(abs, axis.get_view_interval()))
         return numbers.short(value if abs(value) > rounding else 0.0)
 
     axis.set_major_formatter(FuncFormatter(text))
+    low, high = axis.get_view_interval()
+    is_short = axis.get_scale() == "log" and high < 10 * low  # where few powers of ten are
+    axis.set_minor_formatter(FuncFormatter(text) if is_short else NullFormatter())
 
 
 def over_steps(axes: Axes, last: float, label: str = STEPS) -> None:
