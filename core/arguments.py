@@ -4,7 +4,6 @@ The command line calls the same checks, so that both say the same.
 """
 
 import functools
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 from .environment import Environment
 from .errors import TriglotError, kind_of, shown
 from .host_environment import HostEnvironment
+from .options import has_options, option_values
 from .specs import Box, Dict, Spec
 from .types import by_path
 
@@ -194,10 +194,9 @@ def _advice(env: Any) -> str:
 
 def _unhashable(owner: Any) -> str:
     """Name the first field of a dataclass that cannot be hashed; empty if there is none."""
-    if not is_dataclass(owner) or isinstance(owner, type):
+    if not has_options(owner) or isinstance(owner, type):
         return ""
-    for one in fields(owner):
-        value = getattr(owner, one.name)
+    for name, value in option_values(owner).items():
         try:
             hash(value)
         except TypeError:
@@ -206,5 +205,5 @@ def _unhashable(owner: Any) -> str:
             array = hasattr(value, "dtype") and hasattr(value, "shape")
             instead = "a number or a tuple in place of the array" if array else "a tuple"
             size = f" of shape {np.shape(value)}" if array else ""
-            return f": {one.name} is a {type(value).__name__}{size}, give {instead}"
+            return f": {name} is a {type(value).__name__}{size}, give {instead}"
     return ""
