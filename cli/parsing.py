@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass
 from pathlib import Path
@@ -74,6 +75,8 @@ def parse(
             contextlib.redirect_stdout(stdout),
             contextlib.redirect_stderr(stderr),
             _columns(width if asks_for_help else ERROR_WIDTH),
+            # Tyro warns of a default that is a schedule, whose type no field declares.
+            warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
             parsed, rest = tyro.cli(
                 as_tyro_class(options, nested),
