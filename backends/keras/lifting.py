@@ -191,9 +191,10 @@ def _check(found: list[Named], starts: dict[str, Any], what: str) -> None:
 def _statistic(each: Named) -> Statistic | None:
     """Describe a running statistic by its variable and its layer."""
     *place, last = each.words
-    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or last not in STORAGE.statistics:
+    kind = STORAGE.statistics.get(last)
+    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or kind is None:
         return None
-    return Statistic(normalize_separators("/".join((*place, STORAGE.statistics[last]))))
+    return Statistic(normalize_separators("/".join((*place, kind))))
 
 
 def _leaf(library: Library, each: Named) -> Leaf:

@@ -145,6 +145,7 @@ def _statistic(name: str, module: Any) -> Statistic | None:
 
     place, _, last = name.rpartition(".")
     is_norm = isinstance(module.get_submodule(place), torch.nn.modules.batchnorm._NormBase)
-    if last not in STORAGE.statistics or not is_norm:
+    kind = STORAGE.statistics.get(last)
+    if kind is None or not is_norm:
         return None
-    return Statistic(normalize_separators(f"{place}/{STORAGE.statistics[last]}"))
+    return Statistic(normalize_separators(f"{place}/{kind}"))

@@ -23,7 +23,7 @@ from triglot.compare.options import CompareOptions
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, policy_head, value_head
 from triglot.core.networks.combinators import part_of
-from triglot.core.specs import Box
+from triglot.core.specs import Box, zeros
 from triglot.envs.probes import make
 from triglot.porting.layouts import network_of
 from triglot.registry.loading import load_networks
@@ -111,7 +111,8 @@ def test_it_trains_ppo(install: Install, tmp_path: Path) -> None:
 def test_its_layers_are_translated(install: Install) -> None:
     install("triglot_toy:LIBRARY")
     ours, theirs = build("toy", {"both": SPEC}), build("haiku", {"both": SPEC})
-    assert {leaf.layer for leaf in ours.codec.leaves} == {DENSE}
+    codec = ours.require_codec("its layers are not known")
+    assert {leaf.layer for leaf in codec.leaves} == {DENSE}
     variables, inputs = ours.init(jax.random.key(0)), jnp.ones((3, 4))
     moved = triglot.translate(variables, ours, theirs)
     chex.assert_trees_all_close(
@@ -129,7 +130,7 @@ def test_a_run_is_exported_to_it(install: Install, tmp_path: Path) -> None:
     model = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(model)
     run = triglot.load_run(tmp_path / "run")
-    obs = jnp.zeros((2, *run.env.obs_spec.shape), jnp.float32)
+    obs = zeros(run.env.obs_spec, 2)
     outputs = run.agent.network.parts["actor"].apply(part_of(variables_of(run, 0), "actor"), obs)[0]
     chex.assert_trees_all_close(model.apply("actor", obs), outputs, rtol=1e-5)
 
