@@ -1,0 +1,1 @@
+"""What any agent may be extended by, as in `triglot train ppo+rnd`."""

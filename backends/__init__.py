@@ -1,0 +1,62 @@
+"""One adapter per neural-network library, imported on first use."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..core.errors import TriglotError
+from .libraries import find
+
+if TYPE_CHECKING:
+    from ..core.network import Network
+    from ..core.networks.architecture import NetworkSpec
+
+
+def build(
+    backend: str, specs: "Mapping[str, NetworkSpec | Network]", *, arithmetic: str = "native"
+) -> "Network":
+    """Build an algorithm's networks from a library's zoo.
+
+    Args:
+      backend: `haiku`, `linen`, `nnx`, `equinox`, `keras`, `torch`, `jax` for none, `table`, or the
+        name of an installed library.
+      specs: the networks that the algorithm asks for, by name; a `Network` is used as it is.
+      arithmetic: see `triglot.backends.canonical.with_arithmetic`.
+
+    Returns:
+      The combination of the networks, `{name: {head: array}}`.
+
+    Raises:
+      TriglotError: if the backend or the arithmetic is unknown, or the library is not installed.
+    """
+    from ..core.network import Network
+    from ..core.networks.architecture import Table
+    from ..core.networks.combinators import combine, ensemble, transform_inputs, transform_outputs
+    from .canonical import with_arithmetic
+    from .zoo.initializers import with_lecun_normal
+
+    adapter = find(backend).load_adapter()
+
+    def build_one(name: str, spec: "NetworkSpec | Network") -> Network:
+        if isinstance(spec, Network):
+            return spec
+        spec.check()
+        flat = spec.flat()
+        plain = flat.plain
+        network = adapter.zoo(plain, name)
+        if not isinstance(network, Network):
+            raise TriglotError(
+                f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
+                f"{type(network).__name__}."
+            )
+        network = with_lecun_normal(network) if plain.lecun_normal else network
+        network = with_arithmetic(network, arithmetic)
+        if isinstance(spec.torso, Table):
+            network = replace(network, random_start=False)
+        if plain.obs_spec != spec.obs_spec:
+            network = transform_inputs(network, spec.to_plain)
+        if flat.heads != spec.heads or any(head.offset for _, head in spec.heads):
+            network = transform_outputs(network, spec.arranged)
+        return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
+
+    return combine({name: build_one(name, spec) for name, spec in specs.items()})

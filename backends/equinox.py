@@ -1,0 +1,187 @@
+"""Adapter for Equinox, through `eqx.partition`, `eqx.combine` and `eqx.filter_value_and_grad`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.errors import TriglotError, require, user_error_context
+from ..core.network import Network, Statistic, Variables
+from ..core.networks.architecture import NetworkSpec
+from .calling import InitialCarry, bind, display_name, lifted, parameters
+from .naming import normalize_separators, words_of
+from .objects import BATCH_AXIS, codec_of, constructor
+from .zoo.lifting import lift_zoo
+
+LEAF_NAMES = {"weight": "kernel"}
+
+
+def from_equinox(
+    module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
+) -> Network:
+    """Lift an Equinox module to a `Network`.
+
+    Args:
+      module: a class or another constructor that takes a key, as `key` if it has a parameter of
+        that name; or a module, or a pair of a module and its `eqx.nn.State`, whose weights every
+        training then starts from. It is called on one observation; a tuple of inputs becomes
+        several arguments; the batch is a `jax.vmap` with the axis name `batch`. If it takes `key`,
+        it gets one in training; a module with state (`eqx.nn.BatchNorm`) takes `state` and returns
+        `(outputs, state)`. In evaluation `eqx.nn.inference_mode` is set.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
+
+    Returns:
+      The network; `params` is the module with only its inexact JAX arrays, `state` holds its other
+      JAX arrays and those of its `eqx.nn.State`. Python numbers and NumPy arrays on the module are
+      constants, which training does not change; use `jnp.asarray` to train one.
+
+    Raises:
+      MissingExtra: if Equinox is not installed.
+      TriglotError: if the constructor fails or returns something else than a module, or a
+        module with state does not take `state`.
+    """
+    eqx = require("equinox", "equinox")
+    shown = name or display_name(module)
+    is_built = isinstance(module, eqx.Module | tuple)
+    construct = (lambda key: module) if is_built else constructor(module, "key", lambda key: key)
+
+    def with_state(built: Any) -> tuple[Any, Any]:
+        """Split a module from its state, whether built with `eqx.nn.make_with_state` or not."""
+        if isinstance(built, tuple):
+            return built
+        return eqx.nn.delete_init_state(built), eqx.nn.State(built)
+
+    def with_constants_hidden(key: jax.Array) -> tuple[Any, Any]:
+        # filter_eval_shape would turn NumPy arrays into abstract arrays and lose their values.
+        built, state = with_state(construct(key))
+        return jax.tree.map(lambda leaf: _Constant(leaf) if _is_numpy(leaf) else leaf, built), state
+
+    with user_error_context(f"the Equinox constructor {shown!r} failed when given a key"):
+        hidden, abstract_state = eqx.filter_eval_shape(with_constants_hidden, jax.random.key(0))
+    abstract = jax.tree.map(
+        lambda leaf: leaf.value if isinstance(leaf, _Constant) else leaf, hidden
+    )
+    if not isinstance(abstract, eqx.Module) or not callable(abstract):
+        raise TriglotError(
+            f"from_equinox takes a callable eqx.Module or a function of a key that returns one; "
+            f"{shown!r} returned a {type(abstract).__name__}."
+        )
+    # The skeleton holds everything but JAX arrays. It is found once, without computing an array,
+    # and used for every later construction: indices of State compare by identity.
+    abstract_params, rest = eqx.partition(abstract, _is_trainable)
+    abstract_buffers, skeleton = eqx.partition(rest, _is_array)
+    state_structure = jax.tree.structure(abstract_state)
+    names = parameters(abstract)
+    stateful = state_structure.num_leaves > 0
+    if stateful and "state" not in names:
+        raise TriglotError(
+            f"the Equinox module {shown!r} holds state (such as BatchNorm's), but its __call__ "
+            "does not take `state`: write __call__(self, obs, state) and return (outputs, state)."
+        )
+
+    def init(key: jax.Array) -> Variables:
+        built, state = with_state(construct(key))
+        params, rest = eqx.partition(built, _is_trainable)
+        buffers = jax.tree.leaves(eqx.filter(rest, _is_array))
+        return Variables(
+            params=jax.tree.unflatten(jax.tree.structure(abstract_params), jax.tree.leaves(params)),
+            state={"buffers": buffers, "state": jax.tree.leaves(state)},
+        )
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        buffers = jax.tree.unflatten(
+            jax.tree.structure(abstract_buffers), variables.state["buffers"]
+        )
+        built = eqx.combine(variables.params, buffers, skeleton)
+        built = eqx.nn.inference_mode(built, value=not train)
+        given, modes = bind(f"the Equinox module {shown!r}", names, inputs, train)
+        keys = None
+        if "key" in names and train and key is not None:
+            keys = jax.random.split(key, jax.tree.leaves(given)[0].shape[0])
+
+        def one(given: tuple[Any, ...], own_key: jax.Array | None, state: Any) -> tuple[Any, Any]:
+            more = {} if own_key is None else {"key": own_key}
+            if not stateful:
+                return built(*given, **more, **modes), None
+            outputs, state = built(*given, state=state, **more, **modes)
+            return outputs, jax.tree.leaves(state)
+
+        # Equinox refuses to use a State twice, so its leaves are carried instead.
+        state = jax.tree.unflatten(state_structure, variables.state["state"])
+        outputs, moved = jax.vmap(
+            one,
+            in_axes=(0, None if keys is None else 0, None),
+            out_axes=(0, None),
+            axis_name=BATCH_AXIS,
+        )(given, keys, state)
+        if not stateful or not train:
+            return outputs, variables.state
+        return outputs, {"buffers": variables.state["buffers"], "state": moved}
+
+    def is_layer(node: Any) -> bool:
+        return isinstance(node, eqx.Module)
+
+    how: Any = {"random_start": not is_built}
+    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer, leaf_names=LEAF_NAMES)
+    how["statistics"] = (
+        *[None] * len(jax.tree.leaves(abstract_buffers)),
+        *_statistics(abstract, abstract_state),
+    )
+    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
+    return lifted(shown, "equinox", init, apply, initial_carry, **how)
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a network from Equinox's own layers."""
+    require("equinox", "equinox")
+    from .zoo.equinox import make
+
+    return lift_zoo(from_equinox, spec, name, make(spec))
+
+
+def _statistics(module: Any, state: Any) -> list[Statistic | None]:
+    """Describe the arrays of an `eqx.nn.State`; those of `BatchNorm` are running statistics."""
+    eqx = require("equinox", "equinox")
+    leaves, structure = jax.tree.flatten(state)
+    places = jax.tree.unflatten(structure, range(len(leaves)))
+    found: list[Statistic | None] = [None] * len(leaves)
+
+    def is_norm(node: Any) -> bool:
+        return isinstance(node, eqx.nn.BatchNorm)
+
+    for path, norm in jax.tree_util.tree_leaves_with_path(module, is_leaf=is_norm):
+        if not is_norm(norm):
+            continue
+        place = normalize_separators("/".join(words_of(path)))
+        is_ema = norm.mode == "ema"
+        mean, var = places.get(norm.ema_state_index if is_ema else norm.batch_state_index)
+        count = places.get(norm.ema_first_time_index if is_ema else norm.batch_counter)
+        decay = None if is_ema else norm.momentum
+        found[mean], found[var] = (Statistic(f"{place}/{n}", decay) for n in ("mean", "var"))
+        found[count] = Statistic(f"{place}/count")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant:
+    """A NumPy array, as a leaf that JAX does not take for an array."""
+
+    value: np.ndarray | np.generic
+
+
+def _is_numpy(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+
+
+def _is_trainable(leaf: Any) -> bool:
+    return _is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)

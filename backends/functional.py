@@ -1,0 +1,101 @@
+"""Adapters of libraries whose modules are functions of their parameters: Haiku, Flax Linen.
+
+Parameters exist once a module is called on example inputs, and its layers are known by the calls.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.errors import user_error_context
+from ..core.network import Codec, Network, Statistic, Variables
+from ..core.networks.combinators import hold
+from . import calling
+from .layers.describe import CallLog, Words, describe
+from .naming import words_of
+
+
+def lift(
+    backend: str,
+    kind: str,
+    name: str,
+    names: Mapping[str, Any],
+    obs_spec: calling.Inputs,
+    initial_carry: calling.InitialCarry | None,
+    *,
+    init: Callable[..., tuple[Any, Any]],
+    apply: Callable[..., tuple[Any, Any]],
+    train_at_init: bool,
+    intercept: Callable[[Any], AbstractContextManager[Any]],
+    place: Callable[[Any], Words | None],
+    statistic: Callable[[Words], Statistic | None],
+    words: Callable[[Any], Words] = words_of,
+    leaf_names: Mapping[str, str] | None = None,
+) -> Network:
+    """Build the network of a module that is called on a batch `[B, ...]`.
+
+    Args:
+      backend: the library's name.
+      kind: what the module is called in messages, such as `Linen module`.
+      name: the network's name.
+      names: the module's parameters, by which it is given the switches of `calling`.
+      obs_spec: one observation; a tuple of specs for several inputs.
+      initial_carry: of a recurrent module.
+      init: `init(key, *inputs, **modes) -> (params, state)`.
+      apply: `apply(variables, key, *inputs, **modes) -> (outputs, state)`, of any call; evaluation
+        discards the state.
+      train_at_init: whether `init` calls the module as in training.
+      intercept: the library's context in which every call of a layer goes through a function
+        `(method, args, kwargs, context)`.
+      place: the path of the layer in such a context; None for a call to leave out.
+      statistic: describes an array of the state by its path.
+      words: the path of a parameter, from its pytree path.
+      leaf_names: canonical last parts (`kernel`, `bias`) of parameters, by the library's names.
+
+    Returns:
+      The network; integer parameters are kept in its state.
+
+    Raises:
+      TriglotError: if the module fails on these observations.
+    """
+    module, calls = f"the {kind} {name!r}", CallLog()
+
+    def init_network(key: jax.Array) -> Variables:
+        example = calling.example_arguments(obs_spec, initial_carry)
+        given, modes = calling.bind(module, names, example, train_at_init)
+        params, state = init(key, *given, **modes)
+        return Variables(params=params, state=state)
+
+    def apply_network(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        given, modes = calling.bind(module, names, inputs, train)
+        outputs, state = apply(variables, key, *given, **modes)
+        return outputs, state if train else variables.state
+
+    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if (path := place(context)) is None:
+            return method(*args, **kwargs)
+        with calls.calling(path, context.module):
+            return method(*args, **kwargs)
+
+    failed = f"{module} failed on {calling.describe_inputs(obs_spec)}"
+    with user_error_context(failed), intercept(log_call):
+        abstract = jax.eval_shape(init_network, jax.random.key(0))
+
+    params, state = (
+        jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)
+    )
+    leaves, buffers = [], set()
+    for path, array in params:
+        owners = calls.owners(words(path))
+        leaves.append(describe(backend, words(path), owners, array.shape, leaf_names))
+        if not jnp.issubdtype(array.dtype, jnp.inexact):
+            buffers.add(leaves[-1].name)
+    how: Any = {"codec": Codec.named(abstract.params, leaves)}
+    how["statistics"] = tuple(statistic(words_of(path)) for path, _ in state)
+    network = calling.lifted(name, backend, init_network, apply_network, initial_carry, **how)
+    return hold(network, buffers) if buffers else network

@@ -1,0 +1,149 @@
+"""`from_functions`: from plain functions `init` and `apply` to a `Network`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError, check_text, unknown, user_error_context
+from ...core.network import Leaf, Network
+from .. import calling
+from ..layers.describe import describe
+from ..layers.listed import CONVOLUTION
+from ..layers.rules import DENSE, several_axes
+from ..naming import canonical_name
+from .lifting import lift, read_init
+from .signatures import is_functions
+
+LEAF_NAMES = {"w": "kernel", "W": "kernel", "weight": "kernel", "weights": "kernel", "b": "bias"}
+
+
+def from_functions(
+    init: Any,
+    apply: Callable[..., Any] | None = None,
+    *,
+    obs_spec: calling.Inputs | None = None,
+    name: str | None = None,
+    initial_carry: calling.InitialCarry | None = None,
+    layouts: Mapping[str, str] | None = None,
+) -> Network:
+    """Lift plain functions of JAX arrays to a `Network`.
+
+    The arguments are chosen by the names of the parameters, in any order: `params`; `state`; `key`
+    or `rng`; `train`, `is_training` or `deterministic`. All others are inputs, a batch `[B, ...]`
+    each. Parameters with a default and another name keep the default.
+
+    Args:
+      init: `init(key) -> params`, or `(params, state)` if `apply` takes `state`. It may also take
+        example inputs, or, like stax, `input_shape`, and then returns `(output_shape, params)`.
+        Alternatively a pair `(init, apply)`, or an object with these two methods.
+      apply: `apply(params, inputs) -> outputs`. If it takes `state`, it returns
+        `(outputs, state)`. If it takes `key`, it gets one in training, and in evaluation None; one
+        that also takes `train` gets every key. The key of `**kwargs` is `rng`.
+      obs_spec: one observation, a tuple of specs for several inputs; required if `init` takes
+        inputs or their shape. With it, errors of `apply` are found at once.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent `apply(params, obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
+      layouts: the axes of stored kernels by the parameter's name, such as
+        `{"hidden/w": "in out", "conv/w": "out in height width"}`; `translate` pairs arrays of
+        other libraries with those whose layout is known.
+
+    Returns:
+      The network; `params` is what `init` returns. Integer parameters are kept in the state.
+
+    Raises:
+      TriglotError: if a signature is not understood, `init` returns no arrays, a function fails, or
+        a layout does not fit.
+
+    >>> import jax
+    >>> def init(key):
+    ...     return {"w": jax.random.normal(key, (4, 2)), "b": jnp.zeros(2)}
+    >>> def apply(params, obs):
+    ...     return obs @ params["w"] + params["b"]
+    >>> network = from_functions(init, apply, layouts={"w": "in out"})
+    >>> [leaf.name for leaf in network.codec.leaves]
+    ['bias', 'kernel']
+    """
+    shown = name or _name_of(init)
+    functions = _pair_of(init, shown) if apply is None else (init, apply)
+    layouts = layouts or {}
+    for each, words in layouts.items():
+        check_text(f"the layout of {each!r}, such as 'in out',", words)
+    wanted = {canonical_name(each.split("/"), LEAF_NAMES): each for each in layouts}
+    axes = {each: layouts[given].split() for each, given in wanted.items()}
+    dense = {each.rpartition("/")[0]: _kind(words) for each, words in axes.items()}
+    found: set[str] = set()
+
+    def leaf_of(words: tuple[str, ...], shape: tuple[int, ...]) -> Leaf:
+        leaf = describe("jax", words, (), shape, LEAF_NAMES)
+        found.add(leaf.name)
+        if leaf.name in axes:
+            return _with_layout(leaf.name, axes[leaf.name], shape)
+        if not several_axes(shape) and (kind := dense.get(leaf.name.rpartition("/")[0])):
+            return replace(leaf, layer=kind)
+        return leaf
+
+    network = lift(*functions, obs_spec, shown, initial_carry, leaf_of)
+    if missing := sorted(axes.keys() - found):
+        raise unknown("parameter in layouts", wanted[missing[0]], sorted(found))
+    return network
+
+
+def lift_if_functions(
+    made: Any, obs_spec: calling.Inputs, name: str | None = None, *, tried: bool = True
+) -> Any:
+    """Lift a pair `(init, apply)` or an object with these methods; return a `Network` as it is.
+
+    Args:
+      made: a network, or what `from_functions` takes.
+      obs_spec: one observation; a tuple of specs for several inputs.
+      name: shown in errors and reports.
+      tried: whether `apply` is called with such observations, to find its errors.
+    """
+    if isinstance(made, Network) or not is_functions(made):
+        return made
+    shown = name or _name_of(made)
+    init, apply = _pair_of(made, shown)
+    known = obs_spec if tried or read_init(init, shown).requires_observations else None
+    return from_functions(init, apply, obs_spec=known, name=shown)
+
+
+def _pair_of(made: Any, shown: str) -> tuple[Any, Any]:
+    if isinstance(made, type) and is_functions(made):
+        with user_error_context(f"the class {shown} failed when it was called with nothing"):
+            made = made()
+    if isinstance(made, Network) or not is_functions(made):
+        raise TriglotError(
+            f"from_functions takes two functions init and apply, a pair of them, or an object with "
+            f"these methods; got a {type(made).__name__}: pass both functions."
+        )
+    return made if type(made) is tuple else (made.init, made.apply)
+
+
+def _name_of(made: Any) -> str:
+    named = getattr(made, "__qualname__", "")
+    return "functions" if type(made) is tuple or named == "init" else calling.display_name(made)
+
+
+def _kind(axes: list[str]) -> str:
+    return DENSE if len(axes) == 2 else CONVOLUTION
+
+
+def _with_layout(name: str, axes: list[str], shape: tuple[int, ...]) -> Leaf:
+    """Describe a kernel with these axes, canonically those of the window, `in` and `out`."""
+    if len(set(axes)) != len(shape) or len(axes) != len(shape) or not {"in", "out"} <= set(axes):
+        raise TriglotError(
+            f"the layout {' '.join(axes)!r} of {name!r} does not fit its shape {shape}: name each "
+            "axis once, among them `in` and `out`, such as 'in out' or 'height width in out'."
+        )
+    canonical = [*(axis for axis in axes if axis not in ("in", "out")), "in", "out"]
+    stored = [axes.index(axis) - len(axes) for axis in canonical]
+    last = list(range(-len(axes), 0))
+    leaf = Leaf.one(
+        name,
+        lambda array: jnp.moveaxis(array, stored, last),
+        lambda array: jnp.moveaxis(array, last, stored),
+    )
+    return replace(leaf, layer=_kind(axes))

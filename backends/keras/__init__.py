@@ -1,0 +1,1 @@
+"""Keras 3 on JAX: `adapter` has what `backends.libraries` describes."""

@@ -1,0 +1,198 @@
+"""`from_keras`: from a Keras model to a `Network`."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError, user_error_context
+from ...core.network import Codec, Network, Statistic, Variables
+from .. import calling
+from ..layers.describe import describe
+from ..naming import normalize_separators
+from .importing import import_keras
+from .variables import Named, draw, named_variables, recording, reseed, seed_bits
+
+STATISTICS = {"moving_mean": "mean", "moving_variance": "var"}
+PRECISE = ("float32", "float64")
+
+
+def from_keras(
+    model: Any,
+    obs_spec: calling.Inputs,
+    *,
+    name: str | None = None,
+    initial_carry: calling.InitialCarry | None = None,
+) -> Network:
+    """Lift a Keras 3 model or layer to a `Network`; Keras must run on JAX (`KERAS_BACKEND=jax`).
+
+    Args:
+      model: a function without arguments, such as a class, that returns a `keras.Model` or a
+        `keras.Layer`; or a model. A model that has weights starts every training from them; one
+        that is not built is built for these observations. It is called on a batch `[B, ...]`, with
+        `training` set in training. A tuple of inputs becomes several arguments, unless `call` takes
+        only one, as that of a functional model.
+      obs_spec: one observation; a tuple of specs for several inputs.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent model `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
+
+    Returns:
+      The network; `params` are the trainable variables by their place in the model, `state` are all
+      others. Each variable's own initializer draws from a key of `init`, whatever seed it was made
+      with; seed generators, as of dropout, draw from the key of `apply`. What only Keras's own
+      training reads (a compiled loss, metrics) is left out.
+
+    Raises:
+      MissingExtra: if Keras is not installed.
+      TriglotError: if Keras runs on another backend, the model does not take such observations, an
+        initializer cannot be traced, variables are not float32, or a layer asks for a regularizer
+        or a constraint, which Keras's own training applies.
+    """
+    keras = import_keras()
+    shown = name or calling.display_name(model)
+    what = f"the Keras model {shown!r}"
+    example = jax.eval_shape(lambda: calling.example_arguments(obs_spec, initial_carry))
+    failed = f"{what} failed on {calling.describe_inputs(obs_spec)}"
+    with user_error_context(failed), calling_keras(keras), recording(keras) as start_of:
+        module = _made(keras, model, shown)
+        names = calling.parameters(module.call)
+        takes_one = _takes_one(names)
+
+        def arguments(inputs: Any) -> tuple[Any, ...]:
+            return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
+
+        given = example[0] if len(example) == 1 else example
+        symbolic = jax.tree.map(_symbolic(keras), given)
+        module(*arguments(symbolic), training=False)
+        found = named_variables(keras, module)
+        starts = {each.name: start_of(each.variable) for each in found}
+        _check(found, starts, what)
+    seeds = [each for each in found if each.is_seed]
+    trained = [each for each in found if _is_trained(each)]
+    kept = [each for each in found if not each.is_seed and not _is_trained(each)]
+    reseed(keras, module, [start for start in starts.values() if callable(start)])
+
+    def init(key: jax.Array) -> Variables:
+        def start(index: int, each: Named) -> jax.Array:
+            given = starts[each.name]
+            if not callable(given):
+                return given
+            with user_error_context(f"{what}: the initializer of {each.name!r} cannot be traced"):
+                return draw(keras, given, jax.random.fold_in(key, index), each.variable)
+
+        with calling_keras(keras):
+            values = {each.name: start(index, each) for index, each in enumerate([*trained, *kept])}
+        return Variables(
+            params={each.name: values[each.name] for each in trained},
+            state={each.name: values[each.name] for each in kept},
+        )
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        values = {**variables.params, **variables.state}
+        held = [(each.variable, values[each.name]) for each in (*trained, *kept)]
+        own = jax.random.key(0) if key is None else key
+        drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
+        held += [(variable, seed_bits(one)) for variable, one in drawn]
+        with calling_keras(keras), keras.StatelessScope(held) as scope:
+            outputs = module(*arguments(inputs), training=train)
+        if initial_carry is not None and isinstance(outputs, list):  # of a functional model
+            outputs = tuple(outputs)
+        if not train:
+            return outputs, variables.state
+        return outputs, {each.name: scope.get_current_value(each.variable) for each in kept}
+
+    expected = jax.eval_shape(init, jax.random.key(0))
+    by_name = {each.name: each for each in trained}
+    paths = jax.tree_util.tree_leaves_with_path(expected.params)
+    leaves = [_leaf(by_name[path[-1].key]) for path, _ in paths]
+    how: Any = {"codec": Codec.named(expected.params, leaves)}
+    how["statistics"] = tuple(_statistic(each) for each in sorted(kept, key=lambda each: each.name))
+    how["random_start"] = any(callable(starts[each.name]) for each in trained)
+    network = calling.lifted(shown, "keras", init, apply, initial_carry, **how)
+    with user_error_context(failed):
+        jax.eval_shape(network.apply, expected, given)
+    return network
+
+
+@contextmanager
+def calling_keras(keras: Any) -> Iterator[None]:
+    """Let Keras promote dtypes and ranks, and raise a model's exceptions as they are.
+
+    It adds the layer and all arguments to their messages otherwise.
+    """
+    is_filtering = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()
+    try:
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            yield
+    finally:
+        if is_filtering:
+            keras.config.enable_traceback_filtering()
+
+
+def _made(keras: Any, model: Any, shown: str) -> Any:
+    made = model
+    if not isinstance(made, keras.Layer) and callable(made):
+        with user_error_context(f"{shown} failed when it was called with nothing"):
+            made = made()
+    if not isinstance(made, keras.Layer):
+        raise TriglotError(
+            f"from_keras takes a keras.Model, a keras.Layer, or a function without arguments that "
+            f"returns one; {shown!r} is or returned a {type(made).__name__}."
+        )
+    return made
+
+
+def _takes_one(names: Mapping[str, inspect.Parameter]) -> bool:
+    """Check for a `call` with one argument for all inputs, besides Keras's own."""
+    kinds = [one.kind for name, one in names.items() if name not in ("training", "mask")]
+    several = inspect.Parameter.VAR_POSITIONAL in kinds
+    return not several and kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 1
+
+
+def _symbolic(keras: Any) -> Callable[[jax.Array], Any]:
+    return lambda array: keras.KerasTensor((None, *array.shape[1:]), str(array.dtype))
+
+
+def _is_trained(each: Named) -> bool:
+    is_float = jnp.issubdtype(each.variable.dtype, jnp.inexact)
+    return each.variable.trainable and is_float
+
+
+def _check(found: list[Named], starts: dict[str, Any], what: str) -> None:
+    if len(starts) != len(found):
+        names = [each.name for each in found]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TriglotError(f"{what} has two variables of the name {twice!r}: rename one layer.")
+    for each in filter(_is_trained, found):
+        layer, variable = each.owners[-1][1], each.variable
+        if variable.dtype not in PRECISE or layer.compute_dtype not in PRECISE:
+            raise TriglotError(
+                f"{what}: {each.name!r} is stored as {variable.dtype} and computed with as "
+                f"{layer.compute_dtype}, and triglot trains in float32: set the layer's dtype to "
+                "'float32' and leave keras.mixed_precision at its default."
+            )
+        for asked in ("regularizer", "constraint"):
+            if getattr(variable, asked) is not None:
+                raise TriglotError(
+                    f"{what}: {each.name!r} has a {asked}, which only Keras's own training "
+                    "applies: remove it, and give triglot an optimizer instead (--optimizer)."
+                )
+
+
+def _statistic(each: Named) -> Statistic | None:
+    """Describe a running statistic by its variable and its layer."""
+    *place, last = each.words
+    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or last not in STATISTICS:
+        return None
+    return Statistic(normalize_separators("/".join((*place, STATISTICS[last]))))
+
+
+def _leaf(each: Named) -> Any:
+    return describe("keras", each.words, each.owners, tuple(each.variable.shape))

@@ -1,0 +1,1 @@
+"""The layers whose parameters `translate` understands, and their layouts in each library."""

@@ -1,0 +1,137 @@
+"""From the layers that own an array to its canonical names and layout."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from ...core.network import Leaf
+from ..libraries import LIBRARIES
+from ..naming import canonical_name, normalize_separators, words_of
+from .listed import LAYERS
+from .rules import Layer, UnknownLayout, several_axes
+
+Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
+Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
+
+# The zoo's cells override `__call__` for the order of arguments and a bias of their own.
+OURS = __name__.partition(".backends.")[0]
+
+
+class CallLog:
+    """The modules of a traced network that were called, and in whose calls.
+
+    A wrapper, such as one that normalizes weights, may change a layer that is stored beside it:
+    only the calls show this.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[tuple[Words, Any]] = []
+        self._owners: dict[Words, Owners] = {}
+
+    @contextmanager
+    def calling(self, place: Words, module: Any) -> Iterator[None]:
+        """Log the call of a module while it runs."""
+        self._running.append((place, module))
+        # The longest chain of callers: a layer called both alone and in a wrapper is wrapped.
+        if len(self._running) > len(self._owners.get(place, ())):
+            self._owners[place] = tuple(self._running)
+        try:
+            yield
+        finally:
+            self._running.pop()
+
+    def owners(self, words: Words) -> Owners:
+        """List the modules in whose calls a parameter is used; empty outside of modules."""
+        places = (words[:length] for length in range(len(words) - 1, -1, -1))
+        return next((self._owners[place] for place in places if place in self._owners), ())
+
+
+def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Owners:
+    """List the modules on a pytree path, from the root to the last that can be reached."""
+    found: list[tuple[Words, Any]] = [((), root)]
+    node = root
+    for length, key in enumerate(path[:-1], start=1):
+        word = next((getattr(key, a) for a in ("name", "idx", "key") if hasattr(key, a)), None)
+        try:
+            if isinstance(word, str) and hasattr(node, word):
+                node = getattr(node, word)
+            else:
+                node = node[word]
+        except (TypeError, KeyError, IndexError):
+            break
+        if is_layer(node):
+            found.append((words_of(path[:length]), node))
+    return found
+
+
+def describe(
+    library: str,
+    words: Words,
+    owners: Owners,
+    shape: tuple[int, ...],
+    leaf_names: Mapping[str, str] | None = None,
+) -> Leaf:
+    """Describe one parameter by the list of layers.
+
+    Args:
+      library: the backend's name.
+      words: the library's names on the path to the parameter.
+      owners: the modules that own it, or in whose call its own module is called, the outermost
+        first; the last one is the parameter's own.
+      shape: of the parameter.
+      leaf_names: canonical last parts (`kernel`, `bias`) for parameters of no listed layer, by the
+        library's names.
+
+    Returns:
+      The leaf. If no listed layer owns the parameter, it is stored as it is, and `unknown` says why
+      its layout is unknown, unless it is a vector of a layer that the user wrote.
+    """
+    unknown = ""
+    for place, module in owners:
+        found = _find(library, type(module))
+        if found is None:
+            continue
+        name, layer = found
+        if layer.refused:
+            unknown = f"it belongs to {library}'s {name}: {layer.refused}"
+            break
+        rule = layer.parameters.get("/".join(words[len(place) :]))
+        if rule is None or words[: len(place)] != place:
+            continue
+        try:
+            leaf = rule(module, shape)
+        except UnknownLayout as problem:
+            unknown = f"it belongs to {library}'s {name}, but {problem}"
+            break
+        prefix = normalize_separators("/".join(place))
+        names = tuple(f"{prefix}/{name}".strip("/") for name in leaf.names)
+        return replace(leaf, names=names, layer=leaf.layer or layer.kind)
+    owner = type(owners[-1][1]) if owners else None
+    names = (canonical_name(words, leaf_names or {}),)
+    if not unknown and owner is not None and LIBRARIES[library].defines_itself(owner):
+        unknown = f"triglot's list of layers does not have {library}'s {owner.__qualname__}"
+    if not unknown and several_axes(shape):
+        unknown = f"it belongs to {_title(owner)}, and only its author knows its layout"
+    if not unknown:
+        return Leaf(names)
+    return Leaf(names, layer=f"{library} {_title(owner)}", unknown=unknown)
+
+
+def _find(library: str, kind: type) -> tuple[str, Layer] | None:
+    """Look a class up, or the listed base whose computation it inherits."""
+    listed = LAYERS[library]
+    is_changed = False
+    for base in kind.__mro__:
+        if LIBRARIES[library].defines_itself(base):
+            if base.__name__ not in listed:
+                continue
+            layer = listed[base.__name__]
+            return None if is_changed and not layer.refused else (base.__name__, layer)
+        ours = base.__module__.startswith(f"{OURS}.")
+        is_changed = is_changed or (LIBRARIES[library].call in vars(base) and not ours)
+    return None
+
+
+def _title(owner: type | None) -> str:
+    return "a function" if owner is None else f"{owner.__module__}.{owner.__qualname__}"

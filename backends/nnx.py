@@ -1,0 +1,120 @@
+"""Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.errors import TriglotError, require, user_error_context
+from ..core.network import Network, Statistic, Variables
+from ..core.networks.architecture import NetworkSpec
+from .calling import InitialCarry, bind, display_name, lifted, parameters
+from .naming import normalize_separators, words_of
+from .objects import codec_of, constructor
+from .zoo.lifting import lift_zoo
+
+
+def from_nnx(
+    module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
+) -> Network:
+    """Lift an NNX module to a `Network`.
+
+    Args:
+      module: a class or another constructor that takes `nnx.Rngs`, as `rngs` if it has a parameter
+        of that name; or a module, whose weights every training then starts from. It is called on a
+        batch of observations `[B, ...]`; a tuple of inputs becomes several arguments. Its `train()`
+        or `eval()` is called first; if `__call__` takes `train` (or `training`, `deterministic`,
+        `use_running_average`), it gets that flag.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
+
+    Returns:
+      The network; `params` is an `nnx.State` of the floating-point `nnx.Param`s, `state` one of all
+      other variables except random streams, which `apply` rebuilds from its `key`.
+
+    Raises:
+      MissingExtra: if Flax is not installed.
+      TriglotError: if the constructor fails or returns something else than a module.
+    """
+    nnx = require("flax.nnx", "flax")
+    shown = name or display_name(module)
+    is_built = isinstance(module, nnx.Module)
+    construct = (lambda key: module) if is_built else constructor(module, "rngs", nnx.Rngs)
+
+    def is_trainable(path: Any, value: Any) -> bool:
+        del path
+        return isinstance(value, nnx.Param) and jnp.issubdtype(value.dtype, jnp.inexact)
+
+    def split(module: Any) -> tuple[Any, Any, Any, Any]:
+        return nnx.split(module, is_trainable, nnx.RngState, ...)
+
+    with user_error_context(f"the NNX constructor {shown!r} failed when given nnx.Rngs"):
+        abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
+    if not isinstance(abstract, nnx.Module):
+        raise TriglotError(
+            f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
+            f"returned a {type(abstract).__name__}."
+        )
+    graphdef, params, streams, state = split(abstract)
+    names = parameters(abstract)
+
+    def init(key: jax.Array) -> Variables:
+        _, params, _, state = split(construct(key))
+        return Variables(params=params, state=state)
+
+    def seeded(key: jax.Array | None) -> Any:
+        key = jax.random.key(0) if key is None else key
+        leaves, treedef = jax.tree.flatten(streams)
+        filled = [
+            jax.random.fold_in(key, index)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else jnp.zeros(leaf.shape, leaf.dtype)
+            for index, leaf in enumerate(leaves)
+        ]
+        return treedef.unflatten(filled)
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        # Without a copy the merged module shares its Variables with the arguments, and an eager
+        # call would change them.
+        module = nnx.merge(graphdef, variables.params, seeded(key), variables.state, copy=True)
+        if train:
+            module.train()
+        else:
+            module.eval()
+        given, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
+        outputs = module(*given, **modes)
+        return outputs, split(module)[3] if train else variables.state
+
+    def is_layer(node: Any) -> bool:
+        return isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
+
+    def is_variable(node: Any) -> bool:
+        return isinstance(node, nnx.Variable)
+
+    how: Any = {"random_start": not is_built}
+    how["codec"] = codec_of("nnx", abstract, params, is_layer, is_parameter=is_variable)
+    how["statistics"] = tuple(
+        _statistic(path, variable)
+        for path, variable in jax.tree_util.tree_leaves_with_path(state, is_leaf=is_variable)
+        for _ in jax.tree.leaves(variable)
+    )
+    how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
+    return lifted(shown, "nnx", init, apply, initial_carry, **how)
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a network from NNX's own layers."""
+    require("flax.nnx", "flax")
+    from .zoo.nnx import make
+
+    return lift_zoo(from_nnx, spec, name, make(spec))
+
+
+def _statistic(path: Any, variable: Any) -> Statistic | None:
+    """Describe a running statistic by its path and its type in the state."""
+    words = words_of(path)
+    is_known = type(variable).__name__ == "BatchStat" and words[-1] in ("mean", "var")
+    return Statistic(normalize_separators("/".join(words))) if is_known else None

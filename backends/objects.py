@@ -1,0 +1,73 @@
+"""Adapters of libraries whose modules are objects that hold their arrays: Flax NNX, Equinox.
+
+A constructor takes random numbers; a module's layers are found on the way to each of its arrays.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+
+from ..core.network import Codec
+from .calling import parameters
+from .layers.describe import describe, walk
+from .naming import words_of
+
+BATCH_AXIS = "batch"  # the name of the axis over which Equinox's modules are vmapped
+
+
+def constructor(
+    module: Any, argument: str, convert: Callable[[jax.Array], Any]
+) -> Callable[[jax.Array], Any]:
+    """Return the function of a key that constructs a module.
+
+    Args:
+      module: its class or another constructor.
+      argument: its parameter for random numbers, given by position if it has none of that name.
+      convert: makes the argument from a key.
+    """
+    by_name, constants = argument in parameters(module), constants_of(module)
+
+    def construct(key: jax.Array) -> Any:
+        with constants():
+            given = convert(key)
+            return module(**{argument: given}) if by_name else module(given)
+
+    return construct
+
+
+def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """Return the context in which a function that makes arrays from a key is called.
+
+    Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
+    zoo's have only those of initializers, which would be 50 small programs.
+    """
+    is_ours = getattr(function, "__module__", "").startswith(f"{__package__}.zoo.")
+    return nullcontext if is_ours else jax.ensure_compile_time_eval
+
+
+def codec_of(
+    backend: str,
+    module: Any,
+    params: Any,
+    is_layer: Callable[[Any], bool],
+    *,
+    is_parameter: Callable[[Any], bool] | None = None,
+    leaf_names: Mapping[str, str] | None = None,
+) -> Codec:
+    """Describe the parameters of a module by the layers on the way to each of them.
+
+    Args:
+      backend: the library's name.
+      module: its arrays may be abstract.
+      params: its trainable arrays, as in `Variables`.
+      is_layer: whether an attribute of the module is a module, and not a container of them.
+      is_parameter: whether a node of `params` is an array in the library's own wrapper.
+      leaf_names: canonical last parts (`kernel`, `bias`) of parameters, by the library's names.
+    """
+    leaves = [
+        describe(backend, words_of(path), walk(module, path, is_layer), leaf.shape, leaf_names)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params, is_leaf=is_parameter)
+    ]
+    return Codec.named(params, leaves)

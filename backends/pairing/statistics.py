@@ -1,0 +1,118 @@
+"""Running statistics of batch normalizations, from one library's state to another's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError
+from ...core.network import Network, Statistic, Statistics
+from ...core.types import PyTree
+from ..naming import words_of
+from .guessing import guess
+from .mapping import Arrays, Target
+
+SETTLED = 2**20  # updates, after which an average with a decay of 0.9999 has forgotten its start
+
+
+def check_state(state: PyTree, source: Network, expected: PyTree, target: Network) -> None:
+    """Reject states that hold something else than as many running statistics.
+
+    Raises:
+      TriglotError: if they do.
+    """
+    kinds = [_kinds_of(*side) for side in ((state, source), (expected, target))]
+    averages = [{one.name for one in side if one and not one.counts} for side in kinds]
+    if None in (*kinds[0], *kinds[1]) or len(averages[0]) != len(averages[1]):
+        raise _other_state(source, target)
+
+
+def translate_state(
+    state: PyTree, source: Network, expected: PyTree, target: Network, pairs: Mapping[str, Target]
+) -> PyTree:
+    """Convert running statistics, which follow their layer's parameters.
+
+    Counters say that many updates were seen, so that no average is corrected for its start.
+
+    Raises:
+      TriglotError: if there is more than the same running statistics in both.
+    """
+    arrays, leaves = jax.tree.leaves(state), jax.tree.leaves(expected)
+    kinds, wanted = _kinds_of(state, source), _kinds_of(expected, target)
+    found = _averages(list(zip(kinds, arrays, strict=True)))
+    needed = {
+        one.name: jax.ShapeDtypeStruct((leaf.size,), leaf.dtype)
+        for one, leaf in zip(wanted, leaves, strict=True)
+        if one is not None and not one.counts
+    }
+    to = _paired_statistics(found, needed, pairs)
+    moved = {to[name]: array for name, array in found.items() if name in to}
+    sizes = [{n: one.size for n, one in side.items()} for side in (moved, needed)]
+    if len(to) != len(found) or sizes[0] != sizes[1]:
+        raise _other_state(source, target)
+
+    def value(kind: Statistic | None, leaf: Any) -> jax.Array:
+        if kind is not None and not kind.counts:
+            return moved[kind.name].reshape(leaf.shape).astype(leaf.dtype)
+        many = SETTLED if leaf.dtype != jnp.bool_ else 0  # Equinox asks whether it is the first
+        return jnp.full(leaf.shape, many, leaf.dtype)
+
+    return jax.tree.unflatten(jax.tree.structure(expected), list(map(value, wanted, leaves)))
+
+
+def _other_state(source: Network, target: Network) -> TriglotError:
+    return TriglotError(
+        f"{source.name!r} or {target.name!r} has state besides its parameters that the other lacks "
+        "or that has no canonical form (statistics of a custom layer, frozen or integer arrays): "
+        "freeze after translating, and copy statistics by hand."
+    )
+
+
+def _kinds_of(state: PyTree, network: Network) -> tuple[Statistic | None, ...]:
+    """Describe the arrays of a state, in the order in which it flattens."""
+    if network.statistics:
+        return network.statistics
+    found: list[Statistic | None] = []
+    for path, node in jax.tree_util.tree_leaves_with_path(
+        state, is_leaf=lambda node: isinstance(node, Statistics)
+    ):
+        if isinstance(node, Statistics):
+            prefix = words_of(path)
+            found += [Statistic("/".join((*prefix, name))) for name in sorted(node.named)]
+        else:
+            found.append(None)
+    return tuple(found)
+
+
+def _averages(arrays: Sequence[tuple[Statistic | None, jax.Array]]) -> dict[str, jax.Array]:
+    """Compute the averages that evaluation reads, `[size]` each, by name."""
+    counts = {one.name: array for one, array in arrays if one and one.counts}
+    found: dict[str, jax.Array] = {}
+    for one, array in arrays:
+        if one is None or one.counts:
+            continue
+        if one.decay is not None:
+            count = counts[f"{one.name.rpartition('/')[0]}/count"]
+            decayed = jnp.float32(one.decay) ** count.astype(jnp.float32)
+            array = array / jnp.where(count == 0, 1.0, 1.0 - decayed).astype(array.dtype)
+        found.setdefault(one.name, jnp.ravel(array))  # Haiku's average comes before its sum
+    return found
+
+
+def _paired_statistics(
+    found: Arrays, needed: Arrays, pairs: Mapping[str, Target]
+) -> dict[str, str]:
+    """Pair statistics by equal names, by the parameters of their layers, else by shape."""
+    layers = {name.rpartition("/")[0]: pair.name.rpartition("/")[0] for name, pair in pairs.items()}
+    to = {}
+    for name in found:
+        layer, _, last = name.rpartition("/")
+        other = "/".join(filter(None, (layers.get(layer, layer), last)))
+        if other in needed:
+            to[name] = other
+    left = {name: found[name] for name in found if name not in to}
+    open_names = {name: needed[name] for name in needed if name not in to.values()}
+    if left and len(left) == len(open_names):
+        to |= guess(left, open_names, "running statistics")
+    return to

@@ -1,0 +1,61 @@
+"""Lookup tables for tabular agents, as plain arrays without a library."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.errors import TriglotError
+from ..core.network import Codec, Leaf, Network, Variables
+from ..core.networks.architecture import NetworkSpec, Table
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a lookup table: `{head: array [num_values, size]}`.
+
+    Raises:
+      TriglotError: if the spec's torso is not a table.
+    """
+    torso = spec.torso
+    if not isinstance(torso, Table):
+        raise TriglotError(
+            f"the backend 'table' builds lookup tables only, and {name!r} asks for "
+            f"{torso}: choose an environment with Discrete observations, or another backend."
+        )
+    rows = spec.num_rows
+    heads = dict(sorted(spec.heads))
+
+    def init(key: jax.Array) -> Variables:
+        del key
+        tables = {
+            head: jnp.full((rows, shape.size or 1), torso.init, jnp.float32)
+            for head, shape in heads.items()
+        }
+        return Variables(params=tables, state=())
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        del key, train
+        found = {head: variables.params[head][inputs] for head in heads}
+        return {
+            head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
+        }, variables.state
+
+    def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
+        return {
+            head: params[head]
+            .at[inputs]
+            .add(changes[head][:, None] if shape.size is None else changes[head])
+            for head, shape in heads.items()
+        }
+
+    leaves = [Leaf.one(f"head/{head}/embedding") for head in heads]
+    return Network(
+        name=name,
+        backend="table",
+        init=init,
+        apply=apply,
+        scatter_add=scatter_add,
+        codec=Codec.named(dict.fromkeys(heads, 0.0), leaves),
+    )

@@ -1,0 +1,186 @@
+"""Does a lifted module compute what PyTorch computes?"""
+
+import copy
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from ...core import specs
+from ...core.errors import TriglotError, user_error_context
+from ...core.network import Network, Variables
+from .. import calling
+from .modules import Skeleton, move_channels
+
+BATCH_SIZE = 3
+TOLERANCE = 1e-3  # of the largest number, of sums in another order
+
+
+def check_agreement(
+    network: Network,
+    skeleton: Skeleton,
+    obs_spec: calling.Inputs,
+    initial_carry: calling.InitialCarry | None,
+    channels_first: bool,
+) -> None:
+    """Compare the outputs and gradients for one batch in evaluation mode with PyTorch's own.
+
+    In training mode the outputs and buffers are compared, unless they are random.
+
+    Raises:
+      TriglotError: if the module fails or they differ; it says so if the channels of an
+        observation stand at the wrong place.
+    """
+    shown = f"the PyTorch module {network.name!r}"
+    given = _example(obs_spec, initial_carry)
+    variables = Variables(params=skeleton.params, state=skeleton.state)
+    inputs = given[0] if len(given) == 1 else given
+    failed = f"{shown} failed on {calling.describe_inputs(obs_spec)}"
+    try:
+        expected = _with_pytorch(skeleton, given, network.recurrent, channels_first)
+    except Exception as error:
+        hint = _hint(skeleton, given, network.recurrent, channels_first)
+        with user_error_context(f"{failed}{hint}"):
+            raise error
+    with user_error_context(failed):
+        found = jax.jit(_with_jax, static_argnums=0)(network, variables, inputs)
+    for what, one, other in zip(("outputs", "gradients"), expected, found, strict=True):
+        _check_equal(shown, what, one, other)
+    with user_error_context(f"{failed} in training"):
+        trained = _in_training(skeleton, given, network.recurrent, channels_first)
+        if trained is None:
+            return
+        apply = partial(network.apply, key=jax.random.key(0), train=True)
+        found = jax.jit(apply)(variables, inputs)
+    for what, one, other in zip(("outputs", "buffers"), trained, found, strict=True):
+        _check_equal(f"{shown} in training", what, one, other)
+
+
+def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
+    """Draw a batch of observations, and the carry of a recurrent module."""
+    key, drawn = jax.random.key(0), []
+    for index, spec in enumerate(calling.arguments(inputs)):
+        keys = jax.random.split(jax.random.fold_in(key, index), BATCH_SIZE)
+        drawn.append(jax.vmap(lambda key, spec=spec: specs.sample(spec, key))(keys))
+    if initial_carry is None:
+        return tuple(drawn)
+    return (drawn[0] if len(drawn) == 1 else tuple(drawn), initial_carry(BATCH_SIZE))
+
+
+def _with_pytorch(
+    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
+) -> tuple[Any, Any]:
+    """Compute the outputs, and the gradients of their weighted sum, with PyTorch."""
+    module = copy.deepcopy(skeleton.module).eval()
+    with torch.enable_grad():
+        outputs = _call(module, given, recurrent, channels_first)
+        sums = [
+            (each * torch.from_numpy(_weights(tuple(each.shape)))).sum()
+            for each in jax.tree.leaves(outputs)
+            if isinstance(each, torch.Tensor) and each.requires_grad
+        ]
+        if sums:
+            sum(sums[1:], sums[0]).backward()
+    gradients = {
+        name: np.zeros(tuple(each.shape), np.float32) if each.grad is None else each.grad.numpy()
+        for name, each in module.named_parameters()
+        if name in skeleton.params
+    }
+    return jax.tree.map(_to_array, outputs), gradients
+
+
+def _in_training(
+    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
+) -> tuple[Any, Any] | None:
+    """Compute the outputs and the state after a call in training; None if they are random."""
+    results = []
+    for seed in range(2):
+        module = copy.deepcopy(skeleton.module).train()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            outputs = _call(module, given, recurrent, channels_first)
+        arrays = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        state = {name: _to_array(arrays[name]) for name in skeleton.state}
+        results.append((jax.tree.map(_to_array, outputs), state))
+    one, other = map(jax.tree.leaves, results)
+    is_same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+    return results[0] if is_same else None
+
+
+def _call(module: Any, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> Any:
+    """Call a module with PyTorch."""
+    names = calling.parameters(module.forward)
+    given, modes = calling.bind("the PyTorch module", names, given, module.training)
+    if channels_first:
+        given = move_channels(given, recurrent)
+    tensors = jax.tree.map(lambda array: _to_tensor(np.array(array)), given)
+    return module(*tensors, **modes)
+
+
+def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any, Any]:
+    def loss(params: Any) -> tuple[jax.Array, Any]:
+        outputs, _ = network.apply(Variables(params=params, state=variables.state), inputs)
+        floats = [
+            each for each in jax.tree.leaves(outputs) if jnp.issubdtype(each.dtype, jnp.floating)
+        ]
+        return sum(
+            (jnp.sum(each * _weights(each.shape)) for each in floats), jnp.zeros(())
+        ), outputs
+
+    gradients, outputs = jax.grad(loss, has_aux=True)(variables.params)
+    return outputs, gradients
+
+
+def _weights(shape: tuple[int, ...]) -> np.ndarray:
+    """Make numbers that differ, so that no two outputs can be exchanged unnoticed."""
+    return np.cos(np.arange(np.prod(shape, dtype=int), dtype=np.float32)).reshape(shape)
+
+
+def _to_array(output: Any) -> Any:
+    """Convert a tensor; `to_arrays` refuses anything else."""
+    return output.detach().numpy() if isinstance(output, torch.Tensor) else output
+
+
+def _to_tensor(array: np.ndarray) -> Any:
+    tensor = torch.from_numpy(array)
+    return tensor.long() if tensor.dtype == torch.int32 else tensor
+
+
+def _hint(skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> str:
+    """Say whether the module accepts the other order of an image's axes."""
+    observations = jax.tree.leaves(given[:-1] if recurrent else given)
+    if not any(array.ndim > 2 for array in observations):
+        return ""
+    try:
+        _with_pytorch(skeleton, given, recurrent, not channels_first)
+    except Exception:
+        return ""
+    if channels_first:
+        return "; it accepts images with the channels last: leave out channels_first=True"
+    return "; it accepts images with the channels first: pass channels_first=True"
+
+
+def _check_equal(shown: str, what: str, expected: Any, found: Any) -> None:
+    if jax.tree.structure(expected) != jax.tree.structure(found):
+        raise TriglotError(f"{shown} returns another structure with JAX than with PyTorch.")
+    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(found), strict=True)
+    for (path, one), other in pairs:
+        other = np.asarray(other)
+        size = max(1.0, float(np.max(np.abs(one), initial=0.0)))
+        if one.shape == other.shape and np.allclose(one, other, rtol=0, atol=TOLERANCE * size):
+            continue
+        where = jax.tree_util.keystr(path)
+        difference = (
+            f"by up to {np.max(np.abs(one - other)):.2g}"
+            if one.shape == other.shape
+            else f"in shape, {one.shape} and {other.shape}"
+        )
+        raise TriglotError(
+            f"{shown}: the {what}{where} with JAX differ from PyTorch's {difference}. The usual "
+            "causes are writing in place into a view of a tensor (`x.view(...).add_(1)`), "
+            "torch.no_grad() or a torch.autograd.Function inside of forward, and a buffer that "
+            "evaluation changes: write the operation out of place, and use detach()."
+        )

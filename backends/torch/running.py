@@ -1,0 +1,215 @@
+"""The context in which PyTorch code computes with JAX arrays."""
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import torch
+
+from ...core.errors import TriglotError
+from . import operations
+from .importing import load_torchax
+
+torchax: Any = load_torchax()
+Tensor, View, mappings = torchax.tensor.Tensor, torchax.view.View, torchax.ops.mappings
+Operator: Any = torchax.ops.ops_registry.Operator
+
+# PyTorch's modes are set for a whole thread, and a module holds the tensors of one call at a time.
+LOCK = threading.RLock()
+
+VALUES_NEEDED = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+class JaxEnvironment(torchax.tensor.Environment):
+    """torchax's operations; every tensor that a module makes or moves is a JAX array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for function, replacement in operations.REPLACED.items():
+            self.define(function, replacement)
+        self.define(torch.Tensor.view_as, _view_as, is_view=True)
+        for function in (torch.ops.aten.add, torch.ops.aten.sub):
+            for overload in (function.Tensor, function.Scalar):
+                self._ops[overload] = _without_factor(self._ops[overload])
+        for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
+            self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
+        for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
+            self._ops[constructor] = Operator(
+                constructor, partial(self._construct, kind), False, True, False, False
+            )
+        self.define(torch.ops.aten.t_, _transpose_)
+        # torchax's tensors are said to be on the device `meta`, which initializers leave alone.
+        is_meta: Any = torch.Tensor.is_meta
+        self.define(is_meta.__get__, lambda self: False)
+
+    def define(
+        self, function: Any, replacement: Callable[..., Any], *, is_view: bool = False
+    ) -> None:
+        """Compute a function of PyTorch by another one, of tensors."""
+        self._ops[function] = Operator(function, replacement, False, True, False, is_view)
+
+    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+        """Draw from [0, 1) if `kind` is `uniform`, from the standard normal if it is `normal`."""
+        draw = jax.random.uniform if kind == "uniform" else jax.random.normal
+        return draw(self.get_and_rotate_prng_key(generator), shape)
+
+    def _fill(
+        self,
+        kind: str,
+        tensor: Any,
+        first: float = 0.0,
+        second: float = 1.0,
+        *,
+        generator: Any = None,
+    ) -> Any:
+        """Compute `uniform_(low, high)` and `normal_(mean, std)`; torchax's fails on the latter."""
+        scale = second - first if kind == "uniform" else second
+        drawn = self.draw(kind, tuple(tensor.shape), generator) * scale + first
+        return tensor.copy_(Tensor(drawn, self))
+
+    def _construct(self, kind: str, *size: Any, generator: Any = None, **options: Any) -> Any:
+        """Compute `torch.rand` and `torch.randn`."""
+        size = options.pop("size", size)
+        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+        drawn = self.draw(kind, shape, generator)
+        dtype = options.get("dtype")
+        return drawn if dtype is None else drawn.astype(mappings.t2j_dtype(dtype))
+
+    def _should_use_torchax_tensor(self, device: Any) -> bool:
+        return True
+
+    def _to_copy(self, the_tensor: Any, new_dtype: Any, new_device: Any) -> Any:
+        return super()._to_copy(the_tensor, new_dtype, "jax")
+
+    def get_and_rotate_prng_key(self, generator: Any = None) -> Any:
+        if self.param.prng is None:
+            self.param.prng = jax.random.key(0)
+        return super().get_and_rotate_prng_key(generator)
+
+
+class _Reshaped(torchax.view.ViewInfo):
+    """A view of another shape, which writes to the tensor itself, as `orthogonal_` does."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def transform_tensor(self, jax_array: Any) -> Any:
+        return jax_array.reshape(self.shape)
+
+    def update_tensor(self, new_value: Any, jax_array: Any) -> Any:
+        return new_value.reshape(jax_array.shape)
+
+    def calculate_output_shape(self, source: Any) -> list[int]:
+        return list(self.shape)
+
+
+def _without_factor(operator: Any) -> Any:
+    """Leave out the factor `alpha` of a sum where it is 1; torchax multiplies by it."""
+
+    def compute(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+        return operator.func(x, y, alpha=One() if alpha == 1 else alpha)
+
+    return replace(operator, func=compute)
+
+
+class One:
+    """Leaves what it is multiplied with as it is."""
+
+    def __rmul__(self, other: Any) -> Any:
+        return other
+
+
+def _transpose_(tensor: Any) -> Any:
+    tensor._elem = tensor._elem.T
+    return tensor
+
+
+def _view_as(self: Any, other: Any) -> Any:
+    return View(self, _Reshaped(tuple(other.shape)), self._env)
+
+
+@functools.cache
+def environment() -> JaxEnvironment:
+    """Build the environment, once."""
+    with jax.ensure_compile_time_eval():
+        return JaxEnvironment()
+
+
+@contextmanager
+def running(key: Any, env: JaxEnvironment | None = None) -> Iterator[JaxEnvironment]:
+    """Compute PyTorch's operations with JAX while this context is active.
+
+    Args:
+      key: of random operations, such as dropout; None for a fixed one.
+      env: None for the common one.
+    """
+    env = env or environment()
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    # PyTorch promotes dtypes and ranks, and its integers are int64.
+    promotions = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
+    with LOCK, warnings.catch_warnings(), promotions[0], promotions[1]:
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with env.override_property(prng=key), env:
+                yield env
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+@contextmanager
+def explained(shown: str) -> Iterator[None]:
+    """Say in one sentence what of a module cannot be traced.
+
+    Args:
+      shown: the module.
+
+    Raises:
+      TriglotError: for an operation without a counterpart, or one that needs values of tensors.
+    """
+    try:
+        yield
+    except torchax.tensor.OperatorNotFound as error:
+        name = str(error).removeprefix("Operator with name ").removesuffix(" has no lowering")
+        raise TriglotError(
+            f"{shown} uses PyTorch's operation {name}, which torchax cannot convert to JAX: write "
+            "it with other operations."
+        ) from None
+    except VALUES_NEEDED:
+        raise TriglotError(
+            f"{shown} needs values of its tensors while it is traced, such as in `if x.sum() > 0`, "
+            "`.item()` or a boolean index: use torch.where, so that one program serves all inputs."
+        ) from None
+
+
+def to_arrays(tree: Any, shown: str) -> Any:
+    """Convert the tensors of a module's outputs to JAX arrays.
+
+    Raises:
+      TriglotError: if there is anything else.
+    """
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor | View):
+            return leaf.jax()
+        if isinstance(leaf, torch.Tensor):
+            return jax.numpy.asarray(leaf.detach().numpy())
+        raise TriglotError(
+            f"{shown} returned a {type(leaf).__name__}: return tensors, or dictionaries and tuples "
+            "of them."
+        )
+
+    return jax.tree.map(convert, tree)

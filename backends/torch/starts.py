@@ -1,0 +1,102 @@
+"""Initial arrays of a PyTorch module, drawn by its own constructor as a function of a key."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+import torch
+from torch.utils._mode_utils import no_dispatch
+
+from ...core.errors import TriglotError, user_error_context
+from ..objects import constants_of
+from .modules import Skeleton, arrays_of
+from .running import JaxEnvironment, running
+
+Construct: TypeAlias = Callable[[], Any]
+SEED = 0
+SEEDING = threading.Lock()  # PyTorch's generator belongs to the process
+
+
+def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
+    """Construct a module with PyTorch's own random numbers, and leave its generator as it was.
+
+    Raises:
+      TriglotError: if the constructor fails or returns something else than a module.
+    """
+    with user_error_context(f"the constructor of {shown} failed when called without arguments"):
+        with SEEDING, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = factory()
+        if not isinstance(made, torch.nn.Module):
+            raise TriglotError(
+                f"from_torch takes a torch.nn.Module or a function that returns one; {shown} "
+                f"returned a {type(made).__name__}."
+            )
+    return made
+
+
+def drawing(
+    factory: Construct, skeleton: Skeleton, shown: str, *, trusted: bool
+) -> Callable[[Any], dict[str, Any]]:
+    """Return the function of a key that draws a module's arrays.
+
+    The constructor runs with JAX if its initial arrays are then those of PyTorch, given the same
+    random numbers. If not, it runs with PyTorch on the host, seeded by the key, in a callback.
+
+    Args:
+      factory: the constructor.
+      skeleton: of the module that `construct` made with `SEED`.
+      shown: the module.
+      trusted: whether the constructor is known to give PyTorch's initial arrays with JAX.
+    """
+    constants = constants_of(factory)
+    expected = {**skeleton.params, **skeleton.state}
+    shapes = {name: jax.ShapeDtypeStruct(a.shape, _dtype(a)) for name, a in expected.items()}
+
+    def with_jax(key: Any, env: JaxEnvironment | None = None) -> dict[str, Any]:
+        with running(key, env), constants():
+            return arrays_of(factory())
+
+    def on_host(seed: Any) -> dict[str, np.ndarray]:
+        made = Skeleton(construct(factory, shown, int(seed)), shown)
+        drawn = {**made.params, **made.state}
+        return {name: drawn[name].astype(shape.dtype) for name, shape in shapes.items()}
+
+    def with_callback(key: Any) -> dict[str, Any]:
+        seed = jax.random.bits(key, dtype="uint32")
+        return jax.pure_callback(on_host, shapes, seed, vmap_method="sequential")
+
+    return with_jax if trusted or _is_reproduced(with_jax, expected) else with_callback
+
+
+def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, Any]) -> bool:
+    """Check that a constructor gives the same arrays with JAX from PyTorch's random numbers."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            found = with_jax(None, _Replaying())
+        abstract = jax.eval_shape(with_jax, jax.random.key(SEED))
+    except Exception:
+        return False
+    return found.keys() == abstract.keys() == expected.keys() and all(
+        found[name].shape == array.shape
+        and found[name].dtype == _dtype(array)
+        and np.allclose(found[name], array, rtol=1e-4, atol=1e-5)
+        for name, array in expected.items()
+    )
+
+
+class _Replaying(JaxEnvironment):
+    """Takes random numbers from PyTorch's generator."""
+
+    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+        with no_dispatch(), torch._C.DisableTorchFunction():
+            empty = torch.empty(shape)
+            fill = empty.uniform_ if kind == "uniform" else empty.normal_
+            return jax.numpy.asarray(fill(generator=generator).numpy())
+
+
+def _dtype(array: np.ndarray) -> Any:
+    return jax.dtypes.canonicalize_dtype(array.dtype)

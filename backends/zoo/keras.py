@@ -1,0 +1,244 @@
+"""Keras's zoo: networks built from a `NetworkSpec`."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from ...core.networks.architecture import (
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    LAYER_NORM_EPSILON,
+    Head,
+    Layers,
+    NetworkSpec,
+    RecurrentCell,
+    Table,
+)
+from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
+from ...core.networks.noise import dropped, of_layer, sigma_start
+from ..calling import arguments
+from .lifting import activated
+
+# What a user may have set otherwise for all layers.
+HOW: Any = {"dtype": "float32"}
+
+
+def make(spec: NetworkSpec) -> Callable[[], keras.Layer]:
+    """Return the constructor of a network, called on batches `[B, ...]`."""
+    module = Tabular if isinstance(spec.torso, Table) else TorsoAndHeads
+    return lambda: module(spec)
+
+
+class TorsoAndHeads(keras.Layer):
+    """Layers shared by several heads."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__(**HOW)
+        torso = spec.layers
+        self.spec = spec
+        self.norm_input = _norm(torso) if torso.normalize_inputs else None
+        layers: list[keras.Layer] = []
+        for _, one in spec.convolutions:
+            kernel: Any = _kernel(torso.scale)
+            size, stride = (one.size, one.size), (one.stride, one.stride)
+            layout: Any = {"padding": one.padding.lower(), "data_format": "channels_last"}
+            layers.append(
+                keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
+            )
+        size = spec.num_features
+        for width in torso.hidden_sizes:
+            layers.append(_dense(size, width, torso.scale, spec.noise))
+            size = width
+        self.torso = layers
+        is_normed = torso.normalization != "none"
+        self.norm = [_norm(torso) for _ in layers if is_normed]
+        self.cell = None if spec.cell is None else _cell(spec.cell)
+        size = size if spec.cell is None else spec.cell.size
+        self.head = {name: _head(head, size, spec.noise) for name, head in spec.heads}
+        self.activation = getattr(jax.nn, torso.activation)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        spec, norm_input = self.spec, self.norm_input
+        observations, more = spec.split(arguments(inputs))
+        noise, flat = more if self.cell is None else {}, []
+        activated, norm = (
+            partial(each, training=training) for each in (self._activated, self._norm)
+        )
+
+        def convolution(features: Any, index: int) -> Any:
+            layer: Any = self.torso[index]
+            return layer(features)
+
+        for features, path in zip(spec.parts(observations), spec.paths, strict=True):
+            if norm_input is not None:
+                features = norm_input(features, training=training)
+            features = path.convolved(
+                features, convolution, activated, norm, self.activation, _pooled
+            )
+            flat.append(features.reshape((features.shape[0], -1)))
+        features = concatenated(flat)
+        for index in range(spec.num_convolutions, len(self.torso)):
+            features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features = dropped(features, spec, noise, f"torso_{index}")
+            features = self._activated(features, index, training)
+        if self.cell is None:
+            return self._heads(features, noise)
+        features, carry = self.cell(features, more)
+        return self._heads(features, noise), carry
+
+    def _activated(self, features: Any, index: int, training: bool) -> Any:
+        if not self.norm:
+            return self.activation(features)
+        norm = partial(self.norm[index], training=training)
+        return activated(self.spec.layers, features, self.activation, norm)
+
+    def _norm(self, features: Any, index: int, training: bool) -> Any:
+        return self.norm[index](features, training=training) if self.norm else features
+
+    def _heads(self, features: Any, noise: Mapping[str, jax.Array]) -> dict[str, Any]:
+        def value(name: str, head: Head) -> Any:
+            output = _apply(self.head[name], features, f"head_{name}", noise)
+            return output[:, 0] if head.size is None else output
+
+        return {name: value(name, head) for name, head in sorted(self.spec.heads)}
+
+
+def _pooled(features: Any) -> Any:
+    how: Any = {"padding": "same", "data_format": "channels_last"}
+    return keras.ops.max_pool(features, POOL_SIZE, POOL_STRIDE, **how)
+
+
+def _kernel(scale: float | None) -> dict[str, Any]:
+    """Choose the initializer of kernels: orthogonal at `scale`, or Keras's own."""
+    orthogonal = keras.initializers.Orthogonal
+    return {} if scale is None else {"kernel_initializer": orthogonal(gain=scale)}
+
+
+def _norm(torso: Layers) -> keras.Layer:
+    if torso.normalization == "batch":
+        how: Any = {"momentum": BATCH_NORM_MOMENTUM, "epsilon": BATCH_NORM_EPSILON}
+        return keras.layers.BatchNormalization(**how, **HOW)
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, **HOW)
+
+
+def _dense(size: int, width: int, scale: float | None, noise: float | None) -> keras.Layer:
+    if noise is not None:
+        return Noisy(size, width, scale, noise)
+    return keras.layers.Dense(width, **_kernel(scale), **HOW)
+
+
+def _apply(layer: Any, features: Any, name: str, noise: Mapping[str, jax.Array]) -> Any:
+    is_noisy = isinstance(layer, Noisy | Dueling)
+    return layer(features, noise, place=name) if is_noisy else layer(features)
+
+
+class Noisy(keras.Layer):
+    """A noisy dense layer (`core.networks.noise`)."""
+
+    def __init__(self, size: int, width: int, scale: float | None, noise: float) -> None:
+        super().__init__(**HOW)
+        self.mu = keras.layers.Dense(width, **_kernel(scale), **HOW)
+        start = keras.initializers.Constant(sigma_start(noise, size))
+        starts: Any = {"kernel_initializer": start, "bias_initializer": start}
+        self.sigma = keras.layers.Dense(width, **starts, **HOW)
+
+    def call(self, features: Any, noise: Mapping[str, jax.Array], place: str = "") -> Any:
+        before, after = of_layer(noise, place, features.shape[-1])
+        return self.mu(features) + after * self.sigma(before * features)
+
+
+def _cell(cell: RecurrentCell) -> keras.Layer:
+    return (LSTM if cell.kind == "lstm" else GRU)(cell.size, **HOW)
+
+
+class LSTM(keras.layers.LSTMCell):
+    """Keras's cell, with the zoo's order of results and its carry."""
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        given = [states["hidden"], states["cell"]]
+        hidden, (_, cell) = super().call(inputs, given, training)
+        return hidden, {"hidden": hidden, "cell": cell}
+
+
+class GRU(keras.layers.GRUCell):
+    """Keras's cell with one bias per gate, as in the other libraries.
+
+    Keras adds two biases to its reset and update gates, which have the same gradient.
+    """
+
+    def __init__(self, units: int, **how: Any) -> None:
+        super().__init__(units, use_bias=False, **how)
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        size = self.units
+        self.bias = self.add_weight(shape=(3 * size,), initializer="zeros", name="bias")
+        self.bias_n = self.add_weight(shape=(size,), initializer="zeros", name="bias_n")
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        hidden, sigmoid, product = states["hidden"], jax.nn.sigmoid, cast(Any, keras.ops.matmul)
+        i_z, i_r, i_n = jnp.split(product(inputs, self.kernel) + self.bias, 3, axis=-1)
+        h_z, h_r, h_n = jnp.split(product(hidden, self.recurrent_kernel), 3, axis=-1)
+        update, reset = sigmoid(i_z + h_z), sigmoid(i_r + h_r)
+        new = jnp.tanh(i_n + reset * (h_n + self.bias_n.value))
+        hidden = update * hidden + (1.0 - update) * new
+        return hidden, {"hidden": hidden}
+
+
+def _head(head: Head, size: int, noise: float | None) -> keras.Layer:
+    if head.dueling:
+        return Dueling(head, size, noise)
+    if head.state_independent is not None:
+        return StateIndependent(head.size or 1, head.state_independent)
+    return _dense(size, head.size or 1, head.scale, noise)
+
+
+class Dueling(keras.Layer):
+    """The sum of a value and mean-free advantages."""
+
+    def __init__(self, head: Head, size: int, noise: float | None) -> None:
+        super().__init__(**HOW)
+        self.value = _dense(size, 1, head.scale, noise)
+        self.advantage = _dense(size, head.size or 1, head.scale, noise)
+
+    def call(self, features: Any, noise: Mapping[str, jax.Array], place: str = "") -> Any:
+        advantage = _apply(self.advantage, features, f"{place}_advantage", noise)
+        value = _apply(self.value, features, f"{place}_value", noise)
+        return value + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+class StateIndependent(keras.Layer):
+    """State-independent parameters that are the output for every observation."""
+
+    def __init__(self, size: int, start: float) -> None:
+        super().__init__(**HOW)
+        self.size, self.start = size, start
+
+    def build(self, input_shape: Any) -> None:
+        start = keras.initializers.Constant(self.start)
+        self.bias = self.add_weight(shape=(self.size,), initializer=start, name="bias")
+
+    def call(self, features: Any) -> Any:
+        return jnp.broadcast_to(self.bias.value, (features.shape[0], self.size))
+
+
+class Tabular(keras.Layer):
+    """One embedding per head, indexed by the observation."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__(**HOW)
+        self.sizes = {name: head.size for name, head in spec.heads}
+        init: Any = keras.initializers.Constant(spec.table.init)
+        rows = spec.num_rows
+        self.head = {
+            name: keras.layers.Embedding(rows, size or 1, embeddings_initializer=init, **HOW)
+            for name, size in self.sizes.items()
+        }
+
+    def call(self, obs: Any) -> dict[str, Any]:
+        rows = {name: self.head[name](obs) for name in self.sizes}
+        return {n: row[:, 0] if self.sizes[n] is None else row for n, row in rows.items()}

@@ -1,0 +1,1 @@
+"""triglot beside the peers that a user has installed."""

@@ -1,0 +1,80 @@
+"""triglot's own program: the pieces that `triglot.train` calls, compiled ahead of time."""
+
+import time
+from typing import Any
+
+import jax
+
+import triglot
+from triglot import nn
+from triglot.core.agent import PolicyInput
+from triglot.core.hyper import fill_schedule_horizon
+from triglot.core.loop.chunks import run_chunks
+from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
+from triglot.core.trainers import make_trainer
+
+from .. import peak
+from .contender import Contender, Train
+from .row import Row
+
+
+def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
+    """Build triglot's program.
+
+    Args:
+      row: its setting.
+      env: a name of `triglot.make_env`. One that is stepped in Python stays open between rounds.
+      total_steps: environment steps of each seed.
+      backend: library of the networks.
+    """
+    made = triglot.make_env(env)
+    agent = triglot.make_agent(
+        row.algorithm, made, backend=backend, config=row.config, hyper=row.hyper
+    )
+    trainer = make_trainer(agent, made)
+    num_updates = updates_for(trainer, total_steps)
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+
+    def compile(keys: jax.Array) -> tuple[Train, float]:
+        start = time.perf_counter()
+        init = init_seeds.lower(trainer, keys[0], hyper).compile()
+        program = trainer.program()
+        program.compile(init(keys[0], hyper))
+        seconds = time.perf_counter() - start
+
+        def train(index: int) -> Any:
+            states = init(keys[index], hyper)
+            for chunk in run_chunks(program, states, num_updates, trainer.chunk_size):
+                states = chunk.runner_states
+            return states.agent
+
+        return train, seconds
+
+    def act(state: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+        inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)
+        output = agent.act(state, memory, inputs, jax.random.key(0), explore=False)
+        return output.action, output.carry
+
+    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+        if plans:  # by its network, since gymnax's states are not the model's
+            heads, _ = nn.apply_heads(agent.network, state.learner.variables, obs)
+            return jax.numpy.argmax(heads["logits"], axis=-1)
+        return act(state, obs, agent.initial_carry(state, len(obs)))[0]
+
+    recurrent, plans = agent.network.recurrent, getattr(agent, "plans", False)
+    return Contender(
+        compile=compile,
+        act=act if recurrent else greedy,
+        start=agent.initial_carry if recurrent else None,
+        version=triglot.__version__,
+    )
+
+
+def matrix_flops_per_step(row: Row) -> float:
+    """Count the floating-point operations of matrix products per environment step."""
+    env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
+    agent = triglot.make_agent(row.algorithm, env, config=row.config, hyper=row.hyper)
+    trainer = make_trainer(agent, env)
+    assert isinstance(trainer, Trainer)
+    traced = jax.make_jaxpr(trainer.update)(jax.eval_shape(lambda: trainer.init(jax.random.key(0))))
+    return peak.matrix_flops(traced.jaxpr) / trainer.steps_per_update

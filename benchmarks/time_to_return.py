@@ -1,0 +1,177 @@
+"""Time to a greedy return: imports, tracing, compilation and training, with and without a cache.
+
+Each run is a separate process, which finds compiled bytecode, as in an installed package. It trains
+PPO on CartPole-v1 with the schedule of the whole budget and stops at the first evaluation with a
+greedy return of at least 475. The first run starts with an empty compilation cache, the second with
+the cache of the first. `cpu` is the seconds on all cores. Run it from the repository's root:
+
+    python -m benchmarks.time_to_return
+
+Each round has another seed, since some need ten times the steps of others. With another checkout
+of triglot, the two run in turns. The medians of the rounds are shown:
+
+    git worktree add ../before REVISION
+    python -m benchmarks.time_to_return --backends linen --against ../before --rounds 5
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+GOAL = 475.0
+LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evaluate")
+STEPS = "env_steps"
+COLUMNS = (*LAPS, "total", "cpu", "return", STEPS)
+
+
+def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
+    """Train until the goal; `started` is the time of the command, from `time.time`.
+
+    The programs are compiled as by `triglot train`: `init` is the time of tracing it, `compile` of
+    waiting for all of them, `evaluate` of the episodes and of what is left to compile for them.
+    """
+    laps: dict[str, float] = dict.fromkeys(LAPS, 0.0)
+    last = started
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.time()
+        laps[name] += now - last
+        last = now
+
+    lap("start")
+    from triglot.__main__ import collect_rarely
+    from triglot.shared.machine.deferred import UNUSED_AT_START, defer
+
+    collect_rarely()
+    defer(UNUSED_AT_START)
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    from triglot import make_agent, make_env
+    from triglot.core.hyper import fill_schedule_horizon
+    from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
+    from triglot.core.loop.vectorize import VectorEnvironment
+    from triglot.core.trainers import compile_evaluation, initialize_and_compile
+
+    env = make_env("gymnax:CartPole-v1")
+    lap("import")
+    agent = make_agent("ppo", env, backend=backend)
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=20)
+    num_updates = updates_for(trainer, 500_000)
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+    lap("build")
+    key, eval_key = jax.random.split(jax.random.key(seed))
+    how = {"num_episodes": 64, "max_steps": 1000, "explore": False}
+    with closing(trainer.program()) as program, ThreadPoolExecutor(2) as background:
+
+        def on_stage(name: str) -> None:
+            lap(name)
+            if name == "trace":
+                states = init_seeds.eval_shape(trainer, key[None], hyper)
+                background.submit(compile_evaluation, trainer, states, eval_key[None], **how)
+
+        state = initialize_and_compile(trainer, program, key[None], hyper, background, on_stage)
+        done, best = 0, 0.0
+        while best < GOAL and done < num_updates:
+            state, _ = jax.block_until_ready(program(state, 20))
+            done += 20
+            lap("train")
+            look = jax.random.fold_in(eval_key, done)
+            episodes = trainer.evaluate_seeds(state.agent, look[None], **how)
+            best = float(episodes.returns.mean())
+            lap("evaluate")
+    return {"laps": laps, "return": best, "env_steps": done * trainer.steps_per_update}
+
+
+def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, float]:
+    """Call `run` in a new process of a checkout; `cpu` is added, its seconds on all cores."""
+    command = [sys.executable, "-m", "benchmarks.time_to_return"]
+    before = os.times()
+    done = subprocess.run(
+        [*command, str(time.time()), backend, cache, str(seed)],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    after = os.times()
+    used = after.children_user + after.children_system
+    cpu = used - before.children_user - before.children_system
+    found = json.loads(done.stdout.splitlines()[-1])
+    laps = found.pop("laps")
+    return {**laps, "total": sum(laps.values()), "cpu": cpu, **found}
+
+
+def compile_bytecode(checkout: Path) -> None:
+    """Compile the package's modules, which are behind symbolic links in a checkout."""
+    folders = [str(path.resolve()) for path in (checkout / "triglot").iterdir() if path.is_dir()]
+    command = [sys.executable, "-m", "compileall", "-q", "benchmarks", "triglot", *folders]
+    subprocess.run(command, cwd=checkout, check=True)
+
+
+def main(
+    backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"),
+    seed: int = 0,
+    against: Path | None = None,
+    rounds: int = 1,
+) -> None:
+    """Run every backend in new processes, and print a table of seconds.
+
+    Args:
+      backends: libraries to run.
+      seed: random seed of the first round; the next round has the next one.
+      against: another checkout of triglot, whose order with this one alternates.
+      rounds: times that all are run; more than one give medians.
+    """
+    # Here, since the processes that are timed import this module too.
+    import numpy as np
+
+    from . import harness
+
+    checkouts = {"here": ROOT} | ({} if against is None else {"there": against.resolve()})
+    for checkout in checkouts.values():
+        compile_bytecode(checkout)
+    rows, ratios = [], []
+    for backend in backends:
+        found: dict[tuple[str, str], list[dict[str, float]]] = {}
+        for number in range(rounds):
+            for side in list(checkouts)[:: -1 if number % 2 else 1]:
+                with tempfile.TemporaryDirectory() as cache:
+                    for which in ("first", "second"):
+                        print(f"{backend}, {which}, {side}, round {number}", file=sys.stderr)
+                        result = child(checkouts[side], backend, cache, seed + number)
+                        found.setdefault((which, side), []).append(result)
+        for (which, side), results in sorted(found.items()):
+            medians = {name: np.median([one[name] for one in results]) for name in COLUMNS}
+            shown = [f"{value:,.{0 if name == STEPS else 2}f}" for name, value in medians.items()]
+            rows.append([f"{backend}, {which}, {side}", *shown])
+            if side == "there":
+                totals = {
+                    name: np.array([one["total"] for one in found[which, name]])
+                    for name in checkouts
+                }
+                ratio = harness.time_ratio(totals, "here", "there")
+                ratios.append(f"{backend}, {which}: here / there {ratio}")
+    print(harness.table(["seconds", *COLUMNS], rows))
+    print(*ratios, sep="\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 5 and not sys.argv[1].startswith("-"):
+        text, backend, cache, seed = sys.argv[1:]
+        print(json.dumps(run(float(text), backend, cache, int(seed))))
+    else:
+        import tyro
+
+        tyro.cli(main)

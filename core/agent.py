@@ -1,0 +1,369 @@
+"""What an agent is, and the data that passes between it, the environments and the training loop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from .errors import TriglotError, kind_of
+from .hyper import (
+    as_float32,
+    as_hyperparams,
+    check_config,
+    check_count,
+    check_hyperparams,
+    first_numbers,
+    for_environment,
+    with_schedules,
+)
+from .learner import Learner, LearnerState
+from .network import Network, check_network
+from .networks.architecture import NetworkSpec
+from .networks.heads import check_heads
+from .networks.inputs import images
+from .rl.optimizers import OptimizerFn, adam, check_optimizer
+from .specs import Box, Spec
+from .types import Metrics, PyTree, pytree_dataclass
+
+
+@pytree_dataclass
+class PolicyInput:
+    """What a policy observes of `N` environments.
+
+    Attributes:
+      obs: `[N, ...]`.
+      first: bool `[N]`, an episode starts here.
+      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are allowed; for
+        `MultiDiscrete` actions `[N, sum(num_values)]`, of the values that each integer may have.
+      env_state: the environments' states `[N, ...]`, for an agent that declares `plans`; else None.
+    """
+
+    obs: PyTree
+    first: jax.Array
+    action_mask: jax.Array | None = None
+    env_state: PyTree = None
+
+    @classmethod
+    def of(cls, agent: Any, seen: Any, first: jax.Array) -> "PolicyInput":
+        """Take what `agent` may observe of `seen`, a batched `TimeStep` or `VectorState`."""
+        env_state = seen.state if getattr(agent, "plans", False) else None
+        return cls(obs=seen.obs, first=first, action_mask=seen.action_mask, env_state=env_state)
+
+
+@pytree_dataclass
+class PolicyOutput:
+    """What a policy returns.
+
+    Attributes:
+      action: `[N, ...]`.
+      carry: the recurrent carry for the next step, `[N, ...]`; `()` without one.
+      extras: arrays `[N, ...]` that `update` needs, such as log-probabilities.
+    """
+
+    action: jax.Array
+    carry: PyTree
+    extras: dict[str, jax.Array]
+
+
+@pytree_dataclass
+class Trajectory:
+    """`T` steps of `N` environments, time-major.
+
+    Attributes:
+      obs, first, action_mask: the policy's inputs, `[T, N, ...]`.
+      action: `[T, N, ...]`.
+      reward: float32 `[T, N]`.
+      terminated, truncated: bool `[T, N]`; never merge them.
+      next_obs, next_action_mask: the true successor, from before any reset, `[T, N, ...]`.
+      extras: the policy's extras, `[T, N, ...]` each.
+      carry: the policy's carry before the first step, `[N, ...]`.
+    """
+
+    obs: PyTree
+    first: jax.Array
+    action_mask: jax.Array | None
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    next_obs: PyTree
+    next_action_mask: jax.Array | None
+    extras: dict[str, jax.Array]
+    carry: PyTree
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """An algorithm with its network: a frozen dataclass of static configuration.
+
+    Everything that training changes is in its state. `AgentBase` has a default for all members but
+    `Config`, `Hyperparams`, `networks`, `act` and `update`; inherit it, or declare the members.
+    """
+
+    @property
+    def Config(self) -> type:
+        """Static configuration, fixed at compile time: a dataclass; its fields become options."""
+        ...
+
+    @property
+    def Hyperparams(self) -> type:
+        """Numeric hyperparameters: a pytree dataclass kept in the state, so that a sweep vmaps."""
+        ...
+
+    @staticmethod
+    def networks(
+        obs_spec: Spec, action_spec: Spec, config: Any
+    ) -> Mapping[str, NetworkSpec | Network]:
+        """Describe the default networks by name; they are built from a library's zoo."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """The network, or the combination of the networks by name."""
+        ...
+
+    @property
+    def obs_spec(self) -> Spec:
+        """Describe one observation."""
+        ...
+
+    @property
+    def action_spec(self) -> Spec:
+        """Describe one action."""
+        ...
+
+    @property
+    def config(self) -> Any:
+        """A `Config`."""
+        ...
+
+    @property
+    def hyper(self) -> Any:
+        """The `Hyperparams` that a training starts from."""
+        ...
+
+    @property
+    def optimizer(self) -> OptimizerFn:
+        """Build the optimizer from hyperparameters: `hyper -> optax.GradientTransformation`."""
+        ...
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments `N` stepped at a time."""
+        ...
+
+    @property
+    def rollout_length(self) -> int:
+        """Number of steps `T` collected from each environment between updates."""
+        ...
+
+    @property
+    def online(self) -> bool:
+        """Whether to call `update` after every step, with a trajectory of length 1.
+
+        A rollout is then `rollout_length` steps with as many updates; metrics are averaged over it.
+        """
+        ...
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first gradient step."""
+        ...
+
+    @property
+    def explores_by_parameters(self) -> bool:
+        """Whether exploration comes from the parameters, as in an evolution strategy.
+
+        Each rollout then begins with new episodes, which no earlier parameters have begun.
+        """
+        ...
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether the values of next observations enter the targets."""
+        ...
+
+    def init(self, key: jax.Array, num_envs: int, hyper: PyTree | None = None) -> Any:
+        """Make its state; `hyper` replaces its default hyperparameters."""
+        ...
+
+    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+        """Make the policy's carry at an episode's start, `[N, ...]`; `()` without one."""
+        ...
+
+    def act(
+        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        """Choose actions; greedily where `explore` is False."""
+        ...
+
+    def update(self, state: Any, trajectory: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
+        """Learn from one trajectory; the metrics are scalars."""
+        ...
+
+
+@runtime_checkable
+class ActionValues(Agent, Protocol):
+    """An agent that estimates action values; this is optional."""
+
+    def action_values(self, state: Any, obs: PyTree) -> jax.Array:
+        """Estimate the values of the actions, float32 `[B, num_actions]`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """Static configuration that every agent has; counts must be at least 1.
+
+    Attributes:
+      num_envs: environments stepped at a time, `N`.
+      rollout_length: steps from each between updates, `T`.
+    """
+
+    num_envs: int = 8
+    rollout_length: int = 64
+
+    # Without annotation, so that only a subclass makes it a field.
+    learning_starts = 0
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__.removesuffix("Config")
+        check_config(owner, self)
+        if None not in (self.num_envs, self.rollout_length):  # None: it depends on the actions
+            check_count(f"{owner}'s num_envs * rollout_length", self.steps_per_update)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps in one rollout of all environments."""
+        return self.num_envs * self.rollout_length
+
+
+@pytree_dataclass
+class AgentState:
+    """What an agent learns at least.
+
+    Attributes:
+      learner: network variables and optimizer state.
+      hyper: float32 `[]` each.
+    """
+
+    learner: LearnerState
+    hyper: Any
+
+
+@dataclass(frozen=True)
+class AgentBase:
+    """Defaults for the members of `Agent`; subclasses are frozen dataclasses too.
+
+    Attributes:
+      network: has the outputs that `heads` lists.
+      obs_spec: one observation.
+      action_spec: one action.
+      config: static configuration.
+      hyper: the hyperparameters that a training starts from.
+      optimizer: `hyper -> optax.GradientTransformation`, see `triglot.core.rl.optimizers`.
+
+    Raises:
+      TriglotError: if the network's outputs do not fit, a hyperparameter is out of range, or the
+        optimizer is not such a function.
+    """
+
+    network: Network
+    obs_spec: Spec
+    action_spec: Spec
+    config: Any = None
+    hyper: Any = None
+    optimizer: OptimizerFn = adam
+
+    # Without annotations, so that these are not fields.
+    online = False
+    explores_by_parameters = False
+    bootstraps = True
+    plans = False
+    # Whether a model learns that nothing follows an episode's end, with the actions taken after it.
+    learns_absorbing_states = False
+    # Why the network may return something else in a loss than while acting, for equal inputs and
+    # parameters, such as other statistics of batch normalization; "" if it may not.
+    learns_otherwise = ""
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_network(f"{name}'s network", self.network)
+        for spec in ("obs_spec", "action_spec"):
+            if not isinstance(getattr(self, spec), Spec):
+                raise TriglotError(
+                    f"{name}'s {spec} must be a Box, Discrete, MultiDiscrete or Dict of triglot, "
+                    f"as env.{spec} is; got {kind_of(getattr(self, spec))}."
+                )
+        self._check_config(name)
+        default = self.hyper
+        if hyperparams := getattr(self, "Hyperparams", None):
+            default = self.hyper if isinstance(self.hyper, hyperparams) else hyperparams()
+        hyper = as_hyperparams(name, self.hyper, default)
+        object.__setattr__(self, "config", self.for_environment(self.config))
+        object.__setattr__(self, "hyper", with_schedules(self.for_environment(hyper)))
+        check_hyperparams(name, self.hyper, self.config)
+        check_optimizer(name, self.optimizer, first_numbers(self.hyper))
+        if heads := self.heads:
+            check_heads(self.network, self.obs_spec, heads, algorithm=name)
+
+    def _check_config(self, name: str) -> None:
+        kind = getattr(self, "Config", None)
+        if kind is None or self.config is None or isinstance(self.config, kind):
+            return
+        raise TriglotError(
+            f"{name}'s config must be a {kind.__name__}, got {kind_of(self.config)}: give "
+            f"{name}.Config(...), or build the agent with triglot.make_agent, which takes values "
+            "by name."
+        )
+
+    @property
+    def heads(self) -> Mapping[str, tuple[int, ...]]:
+        """List the network's outputs that it needs: shapes by name, without the batch axis."""
+        return {}
+
+    @property
+    def num_envs(self) -> int:
+        return self.config.num_envs
+
+    @property
+    def rollout_length(self) -> int:
+        return self.config.rollout_length
+
+    @property
+    def learning_starts(self) -> int:
+        return self.config.learning_starts if isinstance(self.config, AgentConfig) else 0
+
+    @property
+    def learner(self) -> Learner:
+        """The network with its optimizer."""
+        return Learner(self.network, self.optimizer)
+
+    def learner_of(self, part: str) -> Learner:
+        """One network of a combination with its optimizer, by its name in `networks`."""
+        return Learner(self.network.parts[part], self.optimizer)
+
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
+        del num_envs
+        numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
+        return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
+
+    def for_environment(self, options: Any) -> Any:
+        """Fill in what a `Config` or `Hyperparams` leaves to the environment (`by_environment`).
+
+        Its kinds are `images`, where observations have some, and `continuous`, where actions are a
+        `Box` and the network is not recurrent.
+        """
+        continuous = isinstance(self.action_spec, Box) and not self.network.recurrent
+        kinds = [*["images"] * bool(images(self.obs_spec)), *["continuous"] * continuous]
+        return for_environment(options, kinds)
+
+    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+        del state, num_envs
+        return ()
+
+    def seen(self, state: Any, obs: PyTree) -> PyTree:
+        """Convert observations `[B, ...]` to what the network reads of them."""
+        del state
+        return obs

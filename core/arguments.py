@@ -1,0 +1,210 @@
+"""Check what a person passes to the functions of Python: agents, environments and whether they fit.
+
+The command line calls the same checks, so that both say the same.
+"""
+
+import functools
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .environment import Environment
+from .errors import TriglotError, kind_of, shown
+from .host_environment import HostEnvironment
+from .specs import Box, Dict, Spec
+from .types import by_path
+
+_AGENT = (
+    "init", "initial_carry", "act", "update", "obs_spec", "action_spec", "num_envs",
+    "rollout_length",
+)  # fmt: skip
+_SPECS = "a Box, Discrete, MultiDiscrete or Dict of triglot"
+
+
+def check_env(env: Any, what: str = "env") -> None:
+    """Refuse what is not one environment of either kind, or cannot be hashed.
+
+    Args:
+      env: what was given.
+      what: how messages call it.
+
+    Raises:
+      TriglotError: saying what was given and how to make an environment.
+    """
+    if isinstance(env, str):
+        raise TriglotError(
+            f"{what} must be an environment, got the text {shown(env)}: give "
+            f"triglot.make_env({shown(env)})."
+        )
+    if isinstance(env, type) or not isinstance(env, Environment | HostEnvironment):
+        raise TriglotError(
+            f"{what} must be an Environment (name, obs_spec, action_spec, reset and step), got "
+            f"{kind_of(env)}{_advice(env)}"
+        )
+    for name in ("obs_spec", "action_spec"):
+        if not isinstance(spec := getattr(env, name), Spec):
+            raise TriglotError(f"the {name} of {what} must be {_SPECS}, got {kind_of(spec)}.")
+    try:
+        hash(env)
+    except TypeError:
+        raise TriglotError(
+            f"{what} is not hashable: make {type(env).__name__} a frozen dataclass with hashable "
+            f"fields{_unhashable(env)}."
+        ) from None
+
+
+def check_agent(agent: Any) -> None:
+    """Refuse what is not an agent, or cannot be hashed.
+
+    Raises:
+      TriglotError: saying what was given and how to make an agent.
+    """
+    if isinstance(agent, str | type):
+        given = shown(agent) if isinstance(agent, str) else agent.__name__
+        raise TriglotError(
+            f"agent must be an agent, got {kind_of(agent)}: give triglot.make_agent({given}, env)."
+        )
+    if lacking := [name for name in _AGENT if not hasattr(agent, name)]:
+        raise TriglotError(
+            f"agent must be an agent, as triglot.make_agent returns it; got {kind_of(agent)}, "
+            f"which has no {', '.join(lacking)}."
+        )
+    try:
+        hash(agent)
+    except TypeError:
+        kind = type(agent).__name__
+        for part in ("config", "hyper"):
+            if found := _unhashable(getattr(agent, part, None)):
+                raise TriglotError(
+                    f"{kind}'s {part} cannot be hashed{found}; one value for each seed is given "
+                    "to triglot.train(hyper=...)."
+                ) from None
+        raise TriglotError(
+            f"agent is not hashable: make {kind} a frozen dataclass with hashable fields"
+            f"{_unhashable(agent)}."
+        ) from None
+
+
+def check_fits(agent: Any, env: Any) -> None:
+    """Refuse an agent that was built for another environment's observations or actions.
+
+    Args:
+      agent, env: as `check_agent` and `check_env` accept them.
+
+    Raises:
+      TriglotError: with both specs.
+    """
+    for name, what in (("obs_spec", "observations"), ("action_spec", "actions")):
+        built, there = getattr(agent, name), getattr(env, name)
+        if not isinstance(built, Spec) or _alike(built, there):
+            continue
+        pair = [_short(spec) for spec in (built, there)]
+        pair = pair if pair[0] != pair[1] else [shown(spec) for spec in (built, there)]
+        raise TriglotError(
+            f"{type(agent).__name__} was built for the {what} {pair[0]}, and {env.name} has "
+            f"{pair[1]}: build the agent for this environment."
+        )
+
+
+def check_state(agent: Any, state: Any) -> None:
+    """Refuse a state that is not the agent state of one seed.
+
+    Args:
+      agent: as `check_agent` accepts it.
+      state: what was given; it may be traced.
+
+    Raises:
+      TriglotError: saying what was given, or the first array that differs.
+    """
+    wanted = "agent_state must be the agent state of one seed"
+    seed = "jax.tree.map(lambda leaf: leaf[0], {}.agent) selects the first seed's"
+    where = {"RunnerState": "runner_state", "TrainResult": "result.runner_state"}
+    if (kind := type(state).__name__) in where:
+        raise TriglotError(f"{wanted}, got a {kind}: {seed.format(where[kind])}.")
+    expected, found = _state_types(agent), _types(state)
+    both = {path: (found.get(path), kind) for path, kind in expected.items()}
+    differing = {path: pair for path, pair in both.items() if pair[0] != pair[1]}
+    if not differing:
+        return
+    axes = {given[1][:1] for given, kind in both.values() if given and given[1][1:] == kind[1]}
+    if len(axes) == 1 and all(given and given[1][1:] == kind[1] for given, kind in both.values()):
+        count = axes.pop()[0]
+        raise TriglotError(
+            f"{wanted}, got the states of {count}: {seed.format('runner_state')}; jax.vmap "
+            "evaluates several."
+        )
+    path, (given, kind) = next(iter(differing.items()))
+    shown_given = "absent" if given is None else f"{given[0]}{list(given[1])}"
+    raise TriglotError(
+        f"{wanted}, got {kind_of(state)} that does not fit {type(agent).__name__}: {path} is "
+        f"{shown_given}, expected {kind[0]}{list(kind[1])}."
+    )
+
+
+@functools.lru_cache(maxsize=32)
+def _state_types(agent: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    key = jax.random.key(0)
+    return _types(jax.eval_shape(lambda key: agent.init(key, agent.num_envs), key))
+
+
+def _types(state: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    # A training may fill in hyperparameters that are None.
+    return {
+        path: (str(leaf.dtype), tuple(leaf.shape))
+        for path, leaf in by_path(state).items()
+        if not path.startswith("hyper") and hasattr(leaf, "dtype")
+    }
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether specs agree in all but the bounds of floats."""
+    if isinstance(one, Dict) and isinstance(other, Dict):
+        parts, others = dict(one.items), dict(other.items)
+        return parts.keys() == others.keys() and all(_alike(parts[n], others[n]) for n in parts)
+    if isinstance(one, Box) and isinstance(other, Box) and "float" in one.dtype:
+        return (one.shape, one.dtype) == (other.shape, other.dtype)
+    return one == other
+
+
+def _short(spec: Any) -> str:
+    """Describe a spec without bounds."""
+    if isinstance(spec, Dict):
+        return "{" + ", ".join(f"{name}: {_short(child)}" for name, child in spec.items) + "}"
+    return f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, Box) else shown(spec)
+
+
+def _advice(env: Any) -> str:
+    if isinstance(env, type):
+        return f": give an instance of it, such as {env.__name__}()."
+    if hasattr(env, "observation_space") and hasattr(env, "reset"):
+        return (
+            ": Gymnasium's are made by their ids, such as "
+            "triglot.make_env('gymnasium:CartPole-v1')."
+        )
+    if isinstance(getattr(env, "env", None), Environment):
+        return ": give the single environment, its field `env`."
+    needed = ("name", "obs_spec", "action_spec", "reset", "step")
+    lacking = [name for name in needed if not hasattr(env, name)]
+    if 0 < len(lacking) < len(needed):
+        return f", which has no {', '.join(lacking)}."
+    return ", such as triglot.make_env('gymnax:CartPole-v1')."
+
+
+def _unhashable(owner: Any) -> str:
+    """Name the first field of a dataclass that cannot be hashed; empty if there is none."""
+    if not is_dataclass(owner) or isinstance(owner, type):
+        return ""
+    for one in fields(owner):
+        value = getattr(owner, one.name)
+        try:
+            hash(value)
+        except TypeError:
+            if inner := _unhashable(value):
+                return inner
+            array = hasattr(value, "dtype") and hasattr(value, "shape")
+            instead = "a number or a tuple in place of the array" if array else "a tuple"
+            size = f" of shape {np.shape(value)}" if array else ""
+            return f": {one.name} is a {type(value).__name__}{size}, give {instead}"
+    return ""

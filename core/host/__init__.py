@@ -1,0 +1,1 @@
+"""Train and evaluate in environments that are stepped in Python."""

@@ -1,0 +1,554 @@
+"""Hyperparameters and static configuration: their allowed values, checked before anything compiles.
+
+A field of a `Config` or of a `Hyperparams` dataclass states what it allows by its default:
+`discount: Number = unit_interval(0.99)`. `check_config` and
+`check_hyperparams` refuse everything else in one sentence.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from numbers import Integral, Real
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from .errors import TriglotError, check_known, kind_of, shown, unknown
+from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
+from .types import by_path
+
+Number: TypeAlias = float | jax.Array
+"""A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
+PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
+# Fields declared by `by_environment` are None in options, and never in an agent.
+if TYPE_CHECKING:
+    CountByEnvironment: TypeAlias = int
+    NumberByEnvironment: TypeAlias = Number
+else:
+    CountByEnvironment = int | None
+    NumberByEnvironment = Number | None
+HyperparamsT = TypeVar("HyperparamsT")
+OptionsT = TypeVar("OptionsT")
+
+COUNTS = (
+    int, "int", int | None, "int | None", CountByEnvironment,
+    PerLayer, "PerLayer", PerLayer | None, "PerLayer | None",
+)  # fmt: skip
+MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
+MAX_COUNT = 2**31 - 1  # counters are int32
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`; without `low` where `above_low`."""
+
+    low: float
+    high: float = math.inf
+    above_low: bool = False
+
+    def __contains__(self, number: float) -> bool:
+        return self.low <= number <= self.high and not (self.above_low and number == self.low)
+
+    def __str__(self) -> str:
+        least = f"{'above' if self.above_low else 'at least'} {self.low:g}"
+        if self.high == math.inf:
+            return least
+        if self.high < MAX_FLOAT and self.above_low:
+            return f"{least} and at most {self.high:g}"
+        if self.high < MAX_FLOAT:
+            return f"within [{self.low:g}, {self.high:g}]"
+        return "finite" if self.low == -MAX_FLOAT else f"finite and {least}"
+
+
+NON_NEGATIVE = Range(0.0, MAX_FLOAT)
+
+
+def between(
+    default: float | None, low: float, high: float = math.inf, *, above_low: bool = False
+) -> Any:
+    """Declare a field whose number lies within `[low, high]`; without `low` where `above_low`."""
+    return field(default=default, metadata={"allowed": Range(low, high, above_low)})
+
+
+def unit_interval(default: float) -> Any:
+    """Declare a field whose number lies within [0, 1]."""
+    return between(default, 0.0, 1.0)
+
+
+def positive(default: float) -> Any:
+    """Declare a field whose number is greater than 0, and finite."""
+    return between(default, 0.0, MAX_FLOAT, above_low=True)
+
+
+def finite(default: float | None) -> Any:
+    """Declare a field that holds any finite number."""
+    return between(default, -MAX_FLOAT, MAX_FLOAT)
+
+
+def below(other: str, default: float) -> Any:
+    """Declare a field that holds a finite number below that of the field `other`."""
+    return field(default=default, metadata={**finite(default).metadata, "below": other})
+
+
+def part_of(count: str) -> Any:
+    """Declare a field that holds a number above 0 and at most the field `count` of the `Config`.
+
+    None, the default, means all of them.
+    """
+    return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
+
+
+def by_environment(default: Any, **others: Any) -> Any:
+    """Declare a field whose default depends on the environment; it holds None, which stands for it.
+
+    An agent replaces None when it is made, see `for_environment`.
+
+    Args:
+      default: where none of the others holds; or a field declared by another function of this
+        module, whose range holds.
+      others: the default where the environment is of a kind, such as `images=100_000`.
+    """
+    declared = default if isinstance(default, Field) else field(default=default)
+    defaults = declared.default, others
+    return field(default=None, metadata={**declared.metadata, "by_environment": defaults})
+
+
+def for_environment(options: Any, kinds: Collection[str]) -> Any:
+    """Replace None by the default in the fields declared by `by_environment`.
+
+    Args:
+      options: a `Config` or `Hyperparams`; what is not a dataclass is returned as it is.
+      kinds: what the environment is, such as `images`.
+    """
+    if not is_dataclass(options):
+        return options
+    found: dict[str, Any] = {}
+    for one in fields(options):
+        if "by_environment" in one.metadata and getattr(options, one.name) is None:
+            default, others = one.metadata["by_environment"]
+            found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
+    return replace(cast(Any, options), **found) if found else options
+
+
+def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
+    """Declare a field that is an older way to change another one over the training.
+
+    Args:
+      schedule_of: the other field. Where that is a `Schedule`, or a number instead of None, this
+        one has no effect.
+      neutral: the value with which it has none.
+      declared: the field, declared by another function of this module.
+    """
+    metadata = {**declared.metadata, "replaced_by": (schedule_of, neutral)}
+    return field(default=declared.default, metadata=metadata)
+
+
+def one_of(default: str, *others: str) -> Any:
+    """Declare a field that holds one of several names."""
+    return field(default=default, metadata={"allowed": (default, *others)})
+
+
+def only_for(reader: str, default: Any) -> Any:
+    """Declare a field that acts in one place only, so that it can be refused where it is ignored.
+
+    Args:
+      reader: `networks`, the function that describes the default networks; `optimizer`;
+        `continuous`, where actions are a Box of floats; or the name of a field of the `Config` that
+        is true or false, such as `prioritized`.
+      default: the default, or a field declared by another function of this module.
+    """
+    declared = default if isinstance(default, Field) else field(default=default)
+    return field(default=declared.default, metadata={**declared.metadata, "only_for": reader})
+
+
+def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> HyperparamsT:
+    """Return hyperparameters that were given whole, or by name in place of some of the defaults.
+
+    Arrays of one number become that number, so that they can be hashed.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      given: of the class of `default`; a mapping from names to values; or None.
+      default: a dataclass. With any other, `given` is returned as it is.
+
+    Raises:
+      TriglotError: if it is neither, or a name is unknown.
+    """
+    if given is None or not is_dataclass(default):
+        return default if given is None else given  # pyright: ignore[reportReturnType]
+    kind: Any = type(default)
+    base: Any = default
+    names = [one.name for one in fields(default)]
+    if isinstance(given, Mapping):
+        for name in given:
+            check_known(f"hyperparameter of {owner}", name, names)
+        given = replace(base, **given)
+    if not isinstance(given, kind):
+        raise TriglotError(
+            f"{owner}'s hyperparameters must be {kind.__name__} or values by name, such as "
+            f"{{{names[0]!r}: {getattr(default, names[0])!r}}}; got {kind_of(given)}."
+        )
+    numbers = {
+        name: value.item()
+        for name in names
+        if _is_concrete(value := getattr(given, name)) and value.ndim == 0
+    }
+    return replace(given, **numbers) if numbers else given
+
+
+def _is_concrete(value: object) -> TypeGuard[Any]:
+    """Return whether a value is an array that is not traced."""
+    return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
+
+
+def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
+    """Refuse hyperparameters out of range, as float32 numbers.
+
+    One without a declared range must be finite and not negative. Arrays that are traced, and None
+    are accepted as they are. All values of an array and of a `Schedule` must be in range.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      hyper: its `Hyperparams`.
+      config: its `Config`, which limits what is `part_of` a count.
+
+    Raises:
+      TriglotError: naming the hyperparameter and what it allows.
+    """
+    for one in fields(hyper):
+        given = getattr(hyper, one.name)
+        allowed = allowed_by(one, config)
+        if given is None:
+            _check_replaced(owner, one, hyper)
+        if given is None or isinstance(given, Tracer):
+            continue
+        if _is_concrete(given):
+            _check_numeric(f"{owner}'s {one.name}", given)
+        elif isinstance(given, Schedule):
+            _check_schedule(owner, one)
+        elif not is_number(given):
+            raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(given)}.")
+        for number in _extremes(given):
+            rounded = to_float32(number)
+            lost = _is_lost(number, rounded)
+            if isinstance(allowed, Range) and (rounded not in allowed or lost):
+                where = f" in {given}" if isinstance(given, Schedule) else ""
+                raise TriglotError(
+                    f"{owner}'s {one.name} must be {allowed}, got {shown(number)}{where}"
+                    + (f", which is {rounded:g} in float32." if lost else ".")
+                )
+        _check_replaced(owner, one, hyper)
+        other = one.metadata.get("below")
+        most = _extremes(getattr(hyper, other)) if other else ()
+        if other and most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
+            raise TriglotError(
+                f"{owner}'s {one.name} must be below {other}, got {shown(given)} and "
+                f"{shown(getattr(hyper, other))}."
+            )
+
+
+def allowed_by(one: "Field[Any]", config: Any) -> Any:
+    """Return what a field of `Hyperparams` allows under an algorithm's `config`.
+
+    A count that depends on the actions, and is not known yet, limits nothing.
+    """
+    allowed = one.metadata.get("allowed", NON_NEGATIVE)
+    whole = one.metadata.get("part_of")
+    most = getattr(config, whole) if whole else None
+    return allowed if most is None else replace(allowed, high=float(most))
+
+
+def _check_numeric(name: str, array: Any) -> None:
+    if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":
+        raise TriglotError(f"{name} must be numbers, got an array of {array.dtype}.")
+
+
+def _extremes(value: Any) -> tuple[float, ...]:
+    """List the numbers between which a hyperparameter's values lie; none of None."""
+    if _is_concrete(value):
+        found = np.asarray(value, np.float64)
+        return (float(found.min()), float(found.max())) if found.size else ()
+    if isinstance(value, Schedule):
+        return tuple(number for number in value.ends() if is_number(number))
+    return (value,) if is_number(value) else ()
+
+
+def _check_schedule(owner: str, one: "Field[Any]") -> None:
+    """Refuse a schedule of a number that itself describes a schedule."""
+    if (other := replacement_of(one)[0]) is not None:
+        raise TriglotError(
+            f"{owner}'s {one.name} must be a number: it describes how {other} changes. Give "
+            f"{other} a schedule."
+        )
+
+
+def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
+    """Refuse a number that has no effect, because another hyperparameter replaces it."""
+    other, neutral = replacement_of(one)
+    value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
+    # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
+    has_default = other not in optional_in(type(hyper))
+    replaces = isinstance(instead, Schedule) or (not has_default and instead is not None)
+    if other and value is None and one.default is not None and not replaces:
+        raise TriglotError(f"{owner}'s {one.name} must be a number, or give {other}, got None.")
+    if other and replaces and value not in (one.default, neutral):
+        kind = "a schedule, " if isinstance(instead, Schedule) else ""
+        raise TriglotError(
+            f"{owner}'s {one.name} has no effect, because {other} is {kind}{instead}: give one of "
+            "them."
+        )
+
+
+def replacement_of(one: "Field[Any]") -> tuple[str | None, float | None]:
+    """Return what `replaced_by` declares; `decay_updates` of custom hyperparameters has a name."""
+    decay = ("learning_rate", math.inf) if one.name == "decay_updates" else (None, None)
+    return one.metadata.get("replaced_by", decay)
+
+
+def optional_in(owner: Any) -> set[str]:
+    """Name the fields of a dataclass that have no value by default."""
+    without = [one for one in fields(owner) if one.default is None]
+    return {one.name for one in without if "by_environment" not in one.metadata}
+
+
+def _is_lost(number: float, rounded: float) -> bool:
+    """Return whether a finite number became infinite, or another than 0 became 0."""
+    return number - number == 0 and (math.isinf(rounded) or (rounded == 0) != (number == 0))
+
+
+def to_float32(number: float) -> float:
+    """Round to the nearest float32 number; too large ones become infinite."""
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.float32(float(number)))
+    except OverflowError:  # an int beyond float64
+        return math.inf if number > 0 else -math.inf
+
+
+def check_config(owner: str, config: Any) -> None:
+    """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
+
+    So is each number of a `PerLayer`. A declared range may begin at 0. None is allowed where it is
+    the default.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      config: its `Config`.
+
+    Raises:
+      TriglotError: naming the field and what it allows.
+    """
+    for one in fields(config):
+        value, allowed = getattr(config, one.name), one.metadata.get("allowed")
+        if value is None and "by_environment" in one.metadata:
+            continue
+        if isinstance(value, Schedule) or is_schedule_text(value):
+            raise TriglotError(
+                f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
+                f"schedule, got {value}: the hyperparameters can."
+            )
+        if value is None and one.default is None:
+            continue
+        _check_kind(f"{owner}'s {one.name}", one.type, value)
+        if one.type in COUNTS:
+            least = int(allowed.low) if isinstance(allowed, Range) else 1
+            for number in value if isinstance(value, tuple) else (value,):
+                check_count(f"{owner}'s {one.name}", number, least)
+        if isinstance(allowed, tuple) and value not in allowed:
+            raise unknown(f"{one.name} of {owner}", str(value), allowed)
+        if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
+            raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
+
+
+def _check_kind(name: str, declared: Any, value: Any) -> None:
+    """Refuse another kind of value than a switch or a tuple that a field declares."""
+    kinds = declared if isinstance(declared, str) else getattr(declared, "__name__", str(declared))
+    members = {part.partition("[")[0].strip() for part in str(kinds).split("|")}
+    if members == {"bool"} and not isinstance(value, bool | np.bool_):
+        raise TriglotError(f"{name} must be True or False, got {shown(value)}.")
+    fits = isinstance(value, tuple) or (value is None and "None" in members)
+    if "tuple" in members and members <= {"tuple", "None"} and not fits:
+        raise TriglotError(f"{name} must be a tuple, such as (64, 64), got {shown(value)}.")
+
+
+def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:
+    """Refuse what is not an integer within `[minimum, maximum]`.
+
+    Args:
+      name: how messages call the number.
+      number: a Python or NumPy integer.
+      minimum: the smallest allowed number.
+      maximum: the largest allowed number; int32 counters hold up to 2^31 - 1.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    if not is_integer(number):
+        raise TriglotError(f"{name} must be an integer, got {shown(number)}.")
+    if number < minimum:
+        raise TriglotError(f"{name} must be at least {minimum}, got {shown(number)}.")
+    if number > maximum:
+        raise TriglotError(f"{name} must be at most {maximum:,}, got {shown(number)}.")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a Python or NumPy number."""
+    return isinstance(value, Real)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is a Python or NumPy integer, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str) -> None:
+    """Refuse a count that does not divide another.
+
+    Raises:
+      TriglotError: naming both.
+    """
+    if number % divisor:
+        raise TriglotError(f"{owner}'s {name} must divide {of_what} = {number}, got {divisor}.")
+
+
+def as_float32(hyper: HyperparamsT) -> HyperparamsT:
+    """Convert every hyperparameter to a float32 array, as an agent's state holds it; None stays.
+
+    A `Schedule` becomes its first value.
+    """
+
+    numbers = first_numbers(hyper)
+    return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
+
+
+def first_numbers(hyper: HyperparamsT) -> HyperparamsT:
+    """Replace each `Schedule` by its value at the start; numbers stay as they are."""
+    found = {
+        name: one.at(jnp.zeros((), jnp.int32), jnp.zeros(()))
+        for name, one in schedules_of(hyper).items()
+    }
+    scheduled: Any = hyper
+    return replace(scheduled, **found) if found else hyper
+
+
+def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
+    """Convert text such as "linear(3e-4, 0)", and functions of the updates, to a `Schedule` each.
+
+    Raises:
+      TriglotError: if the text is no schedule, naming the hyperparameter.
+    """
+    if not is_dataclass(hyper):
+        return hyper
+    found: dict[str, Any] = {}
+    for one in fields(hyper):
+        value = getattr(hyper, one.name)
+        if is_schedule_text(value) or (callable(value) and not isinstance(value, jax.Array)):
+            try:
+                found[one.name] = schedule(value)
+            except TriglotError as error:
+                raise TriglotError(f"{one.name}: {error}") from None
+    given: Any = hyper
+    return replace(given, **found) if found else given
+
+
+def schedules_of(hyper: Any) -> dict[str, Schedule]:
+    """List the hyperparameters that are schedules, by name, with float32 arrays as numbers."""
+    if not is_dataclass(hyper):
+        return {}
+    found = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    return {
+        name: jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), value)
+        for name, value in found.items()
+        if isinstance(value, Schedule)
+    }
+
+
+def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
+    """Broadcast hyperparameters to `[S]` where one of them is an array; else return them unchanged.
+
+    Args:
+      hyper: numbers `[]`, or arrays `[S]` with a value for each seed.
+      num_seeds: `S`.
+
+    Raises:
+      TriglotError: naming a hyperparameter of another shape.
+    """
+    shapes = {name: jnp.shape(leaf) for name, leaf in by_path(hyper).items()}
+    for name, shape in shapes.items():
+        if shape not in ((), (num_seeds,)):
+            raise TriglotError(
+                f"hyper.{name} has shape {list(shape)}, expected [] or [num_seeds] = "
+                f"[{num_seeds}]: give one number for all seeds, or an array with one for each."
+            )
+    if not any(shapes.values()):
+        return hyper
+
+    def broadcast(number: Any) -> jax.Array:
+        return jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,))
+
+    return jax.tree.map(broadcast, hyper)
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """Hyperparameters with a schedule over updates; this is optional."""
+
+    @property
+    def decay_updates(self) -> Number | None:
+        """Updates over which the schedule runs; None for the whole run."""
+        ...
+
+
+def learning_ends(rate: Any, decay_updates: float | None, steps_per_update: int) -> float:
+    """Return the updates after which the learning rate is 0; infinity if it never is.
+
+    Args:
+      rate: the learning rate; a number or a `Schedule`, which replaces `decay_updates`.
+      decay_updates: updates over which a number falls to 0; None or infinity if it does not.
+      steps_per_update: environment steps of one update.
+    """
+    if not isinstance(rate, Schedule):
+        return math.inf if decay_updates is None else float(decay_updates)
+    if rate.kind == FUNCTION or not rate.counts or rate.values[-1] != 0:
+        return math.inf
+    return rate.counts[-1] / (1 if rate.unit == "updates" else steps_per_update)
+
+
+def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT:
+    """Let schedules without a span last the whole run, and set `decay_updates` so if it is None.
+
+    Numbers that a schedule replaces (`replaced_by`) get the value with which they have no effect.
+
+    Args:
+      hyper: hyperparameters; without schedules and `decay_updates` they are returned unchanged.
+      num_updates: updates of the whole run.
+    """
+    if not is_dataclass(hyper):
+        return hyper
+    values: dict[str, Any] = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    schedules = {
+        name: value.over(num_updates)
+        for name, value in values.items()
+        if isinstance(value, Schedule)
+    }
+    now: dict[str, Any] = dict(schedules)
+    for one in fields(hyper):
+        other, neutral = replacement_of(one)
+        if other in schedules:
+            now[one.name] = neutral
+    if "decay_updates" in values and values["decay_updates"] is None:
+        now.setdefault("decay_updates", float(num_updates))
+    given: Any = hyper
+    return replace(given, **now) if now else given

@@ -1,0 +1,1 @@
+"""The training loop: runner state, trainer, vectorized environments, rollouts, checkpoints."""

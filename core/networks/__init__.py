@@ -1,0 +1,1 @@
+"""Networks: descriptions, heads, combinators, and recurrent unrolling."""

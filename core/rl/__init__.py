@@ -1,0 +1,1 @@
+"""Reinforcement-learning mathematics: distributions, losses, normalization, replay."""

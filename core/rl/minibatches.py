@@ -1,0 +1,124 @@
+"""Epochs of minibatches from a rollout, and schedules over the updates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..hyper import Number
+from ..learner import leave_out
+from ..types import Key, Metrics, PyTree
+
+
+def epochs_of_minibatches(
+    step: Callable[[PyTree, PyTree, Key], tuple[PyTree, Metrics]],
+    state: PyTree,
+    batch: PyTree,
+    key: Key,
+    *,
+    num_epochs: int,
+    num_minibatches: int,
+    epochs: Number | None = None,
+    stop: Callable[[Metrics], jax.Array] | None = None,
+    scan: Callable[..., tuple[PyTree, Metrics]] = jax.lax.scan,
+) -> tuple[PyTree, Metrics]:
+    """Take one step on each minibatch of several epochs, each of them in an order of its own.
+
+    Args:
+      step: `step(state, minibatch, key) -> (state, metrics)`.
+      state: such as a `LearnerState`.
+      batch: samples `[B, ...]`.
+      key: for the orders, and one key for each step.
+      num_epochs: passes over the batch.
+      num_minibatches: steps in one pass; must divide `B`.
+      epochs: float `[]` above 0, how many of the passes count, such as 2.5 of 4: later steps are
+        computed and left out, so that it may differ between seeds. None: all.
+      stop: `stop(metrics) -> bool []`; the first step whose metrics it accepts, and all that
+        follow, are computed and left out. None: nothing stops.
+      scan: `jax.lax.scan`, or `Learner.scan` where the state is that of one learner.
+
+    Returns:
+      The state after the last step, and the average metrics; with `stop` those of the steps that
+      were taken, and `skipped_steps`, the fraction of steps that it left out.
+    """
+    batch_size, num_steps = len(jax.tree.leaves(batch)[0]), num_epochs * num_minibatches
+    shuffle_key, step_key = jax.random.split(key)
+    shuffle = jax.vmap(lambda k: jax.random.permutation(k, batch_size))
+    order = shuffle(jax.random.split(shuffle_key, num_epochs)).reshape(num_steps, -1)
+
+    def on_minibatch(state: PyTree, given: tuple[jax.Array, Key]) -> tuple[PyTree, Metrics]:
+        indices, own_key = given
+        return step(state, jax.tree.map(lambda leaf: leaf[indices], batch), own_key)
+
+    steps = order, jax.random.split(step_key, num_steps)
+    if stop is not None:
+        return _until(stop, on_minibatch, state, steps, epochs, num_minibatches)
+    if epochs is None:
+        state, metrics = scan(on_minibatch, state, steps)
+        return state, jax.tree.map(jnp.mean, metrics)
+    left = jnp.arange(num_steps, dtype=jnp.float32) >= epochs * num_minibatches
+
+    def unless_left(state: PyTree, given: tuple[Any, jax.Array]) -> tuple[PyTree, Metrics]:
+        after, metrics = on_minibatch(state, given[0])
+        return leave_out(given[1], state, after), metrics
+
+    state, metrics = scan(unless_left, state, (steps, left))
+    return state, jax.tree.map(lambda rows: jnp.mean(rows, where=~left), metrics)
+
+
+def _until(
+    stop: Callable[[Metrics], jax.Array],
+    on_minibatch: Callable[[PyTree, Any], tuple[PyTree, Metrics]],
+    state: PyTree,
+    steps: Any,
+    epochs: Number | None,
+    num_minibatches: int,
+) -> tuple[PyTree, Metrics]:
+    """Take the steps until one is to stop; the arguments are those of `epochs_of_minibatches`."""
+    num_steps = len(steps[0])
+    last = num_steps if epochs is None else epochs * num_minibatches
+    late = jnp.arange(num_steps, dtype=jnp.float32) >= last
+
+    def unless_stopped(
+        before: tuple[PyTree, jax.Array], given: tuple[Any, jax.Array]
+    ) -> tuple[tuple[PyTree, jax.Array], tuple[Metrics, jax.Array]]:
+        state, stopped = before
+        after, metrics = on_minibatch(state, given[0])
+        stopped = stopped | stop(metrics)
+        left = stopped | given[1]
+        return (leave_out(left, state, after), stopped), (metrics, left)
+
+    start = state, jnp.zeros((), bool)
+    (state, _), (metrics, left) = jax.lax.scan(unless_stopped, start, (steps, late))
+    # Without any step, the metrics of the first one say why.
+    shown = (~left).at[0].set(True)
+    averages = jax.tree.map(lambda rows: jnp.mean(rows, where=shown), metrics)
+    skipped = jnp.sum(left & ~late) / jnp.sum(~late)
+    return state, {**averages, "skipped_steps": skipped}
+
+
+def linear_decay(start: Number, num_updates: jax.Array, horizon: Number | None) -> jax.Array:
+    """Let a hyperparameter fall linearly from `start` to 0.
+
+    Args:
+      start: float `[]`.
+      num_updates: int32 `[]`, updates so far.
+      horizon: float `[]`, updates until it is 0. Infinity, or None: it is constant.
+
+    Returns:
+      float32 `[]`.
+    """
+    if horizon is None:
+        return jnp.asarray(start)
+    return start * jnp.maximum(1.0 - num_updates.astype(jnp.float32) / horizon, 0.0)
+
+
+def flatten(tree: PyTree) -> PyTree:
+    """Reshape `[T, N, ...]` to samples `[T * N, ...]`."""
+    return jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), tree)
+
+
+def swap_time(tree: PyTree) -> PyTree:
+    """Transpose `[T, N, ...]` to `[N, T, ...]`, or back."""
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tree)

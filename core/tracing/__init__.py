@@ -1,0 +1,1 @@
+"""Jaxpr utilities, and hoisting random draws out of scans."""

@@ -1,0 +1,89 @@
+"""Type aliases shared by the whole package, the decorator of its pytrees, and their leaves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import TriglotError, kind_of
+
+# Any nesting of tuples, lists, dictionaries and registered dataclasses, with arrays as leaves.
+PyTree: TypeAlias = Any
+# A JAX random key, shape [].
+Key: TypeAlias = jax.Array
+Metrics: TypeAlias = dict[str, jax.Array]
+"""Scalar metrics by name, each of shape `[]` inside one update."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def pytree_dataclass(cls: _Class) -> _Class:
+    """Make a class an immutable dataclass that JAX handles as a pytree."""
+    return jax.tree_util.register_dataclass(dataclass(frozen=True, kw_only=True)(cls))
+
+
+def by_path(tree: PyTree) -> dict[str, Any]:
+    """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
+    return {path_of(keys): leaf for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def path_of(keys: Any) -> str:
+    """Join the keys of a leaf, as JAX gives them, by dots."""
+    return jax.tree_util.keystr(keys, simple=True, separator=".")
+
+
+def types_by_path(tree: PyTree) -> dict[str, str]:
+    """Describe the dtype and the shape of each leaf, by its path."""
+    return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}
+
+
+def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
+    """Describe the leaves whose types differ between two trees, by path; one may be `absent`."""
+    one, two = types_by_path(tree), types_by_path(other)
+    pairs = {path: (one.get(path, "absent"), two.get(path, "absent")) for path in {**one, **two}}
+    return {path: (left, right) for path, (left, right) in pairs.items() if left != right}
+
+
+def is_key(leaf: Any) -> bool:
+    """Check whether an array holds typed random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def as_key(key: Any, what: str = "key") -> Key:
+    """Return one random key; one of the older form, uint32 of `jax.random.PRNGKey`, is converted.
+
+    Both forms of a key draw the same numbers.
+
+    Raises:
+      TriglotError: if it is no key, or several.
+    """
+    if isinstance(key, jax.Array | np.ndarray):
+        if is_key(key):
+            if key.shape == ():
+                return key  # pyright: ignore[reportReturnType]
+            raise TriglotError(
+                f"{what} must be one random key, got keys of shape {list(key.shape)}: give one, "
+                "such as key[0]; triglot.train splits it into one for each seed."
+            )
+        if key.dtype == jnp.uint32 and key.ndim == 1:
+            try:
+                return jax.random.wrap_key_data(jnp.asarray(key))
+            except (TypeError, ValueError):  # data of another generator, or no key at all
+                pass
+    number = isinstance(key, int | np.integer) and not isinstance(key, bool)
+    given = int(key) if number else 0
+    raise TriglotError(
+        f"{what} must be a random key of JAX, got {kind_of(key)}: give jax.random.key({given})."
+    )
+
+
+def on_data(function: Callable[[jax.Array], jax.Array], leaf: jax.Array) -> jax.Array:
+    """Apply a function of plain arrays; of typed keys, it gets and returns the data."""
+    if not is_key(leaf):
+        return function(leaf)
+    data = function(jax.random.key_data(leaf))
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))

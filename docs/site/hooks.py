@@ -1,0 +1,20 @@
+"""Hooks of MkDocs: equations become MathML when the site is built, so that pages need no script."""
+
+import html
+from typing import Any
+
+from latex2mathml.converter import convert
+
+
+def on_config(config: Any) -> Any:
+    """Register ```` ```math ```` as a fence, which GitHub and GitLab render too."""
+    superfences = config["mdx_configs"].setdefault("pymdownx.superfences", {})
+    fence = {"name": "math", "class": "math", "format": equation}
+    superfences["custom_fences"] = [*superfences.get("custom_fences", ()), fence]
+    return config
+
+
+def equation(source: str, *_: Any, **__: Any) -> str:
+    """Convert LaTeX to a MathML block; the source is its description for screen readers."""
+    mathml = convert(source, display="block")
+    return f'<div class="equation" role="math" aria-label="{html.escape(source)}">{mathml}</div>'

@@ -1,0 +1,232 @@
+"""Gymnasium's environments, stepped in Python.
+
+Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import TriglotError, check_known, prefixed, require, unknown
+from ..core.host_environment import Transition
+from ..core.specs import mask_size
+from .adapting import masks
+from .adapting.host import GymnasiumVector, HostAdapted
+from .adapting.importing import without_warning
+from .adapting.options import building, check_values, hashable_options
+from .adapting.spaces import action_spec_from_space, observed, spec_from_space
+from .adapting.transitions import MODES, of_several, of_single
+from .gif import without_window
+
+OWN_VECTOR = "vector_entry_point"
+# Its vector entry point resets one step late, but `_restart_cartpole` resets it in time.
+CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+# CartPole's vector entry point takes 45 us for 1 as for 16 environments, `sync` 20 us for the first
+# and 8 for each further one.
+FEW = 3
+
+
+def names() -> list[str]:
+    """List the registered environments; some need further packages."""
+    # Gymnasium's adapters for older versions, GymV21 and GymV26, are not environments themselves.
+    return [i for i in require("gymnasium", "gymnasium").registry if not i.startswith("GymV2")]
+
+
+def make(name: str, **options: Any) -> "Gymnasium":
+    """Make an environment by its id.
+
+    Args:
+      name: such as `CartPole-v1`; or `module:id`, where importing the module registers the id.
+      options: of `gymnasium.make`, such as `max_episode_steps`, or of the environment itself; and
+        `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. The
+        default is the environment's vector entry point if it is usable (see `Gymnasium.open`),
+        otherwise `sync`; and `sync` for up to 3 environments of CartPole. `action_scale` bounds
+        actions without bounds, as `core.specs.Box.within` does. `use_action_mask`: whether action
+        masks are read, in the forms of `adapting.masks`; True by default.
+
+    Raises:
+      MissingExtra: if Gymnasium is not installed.
+      TriglotError: if the environment or an option is unknown, a package is missing, or a space is
+        not supported.
+    """
+    gym, full_name = require("gymnasium", "gymnasium"), f"gymnasium:{name}"
+    mode, scale = options.pop("vectorization_mode", None), options.pop("action_scale", None)
+    use_mask = options.pop("use_action_mask", True)
+    check_values(full_name, {"use_action_mask": use_mask}, {"use_action_mask": True})
+    check_known("vectorization_mode", str(mode or "sync"), ("sync", "async", OWN_VECTOR))
+    pairs = hashable_options(full_name, options)
+    alone = _has_vectors_alone(gym, name)
+    if alone and mode not in (None, OWN_VECTOR):
+        raise TriglotError(
+            f"{full_name} registers a vector_entry_point alone, so vectorization_mode cannot be "
+            f"{mode!r}: leave it out, or register an entry_point too."
+        )
+    with building(full_name, options):
+        try:
+            _check_own(full_name, {**options, "action_scale": scale}, gym.registry.get(name))
+            env = (
+                gym.make_vec(name, 1, OWN_VECTOR, **options) if alone else gym.make(name, **options)
+            )
+        except gym.error.UnregisteredEnv:
+            raise unknown("environment of gymnasium", name, names()) from None
+        except gym.error.DependencyNotInstalled as error:
+            raise TriglotError(f"{full_name} needs a further package: {error}.") from None
+    with closing(env), prefixed(f"{full_name}: "):
+        action_spec = action_spec_from_space(
+            env.single_action_space if alone else env.action_space, scale
+        )
+        form = masks.find_form(env, action_spec) if use_mask else ""
+        space = env.single_observation_space if alone else env.observation_space
+        obs_spec = spec_from_space(observed(masks.without_mask(form, space)[0]))
+    spec, (module, colon, _) = env.unwrapped.spec, name.rpartition(":")
+    own, same_step = spec.vector_entry_point, gym.vector.AutoresetMode.SAME_STEP
+    in_time = own == CARTPOLE or _metadata(own).get("autoreset_mode") == same_step
+    # It would take a limit of -1, which is none, for one that is reached at once.
+    own = own if in_time and options.get("max_episode_steps") != -1 else None
+    own = None if form == masks.METHOD else own  # a vector has no such method
+    if own is None and (alone or mode == OWN_VECTOR):
+        raise TriglotError(
+            f"{full_name} has no vector entry point that resets in the same step "
+            "(AutoresetMode.SAME_STEP): "
+            + (
+                "register an entry_point too."
+                if alone
+                else "choose vectorization_mode='sync' or 'async'."
+            )
+        )
+    milliseconds = max(
+        20, round(1000 / (_metadata(spec.entry_point or own).get("render_fps") or 30))
+    )
+    env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
+    how = (own, mode, milliseconds, form, use_mask, not alone)
+    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how)
+
+
+def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None:
+    """Reject invalid values of the options that every environment of Gymnasium has."""
+    disabled = ("max_episode_steps", -1), ("action_scale", None)
+    given = {n: value for n, value in options.items() if (n, value) not in disabled}
+    examples = {"max_episode_steps": 1, "disable_env_checker": True, "action_scale": 1.0}
+    check_values(full_name, given, examples)
+    if "render_mode" in options and registered is not None and registered.entry_point:
+        modes = _metadata(registered.entry_point).get("render_modes", [])
+        check_known(f"render_mode of {full_name}", str(options["render_mode"]), modes)
+
+
+def _has_vectors_alone(gym: Any, name: str) -> bool:
+    """Whether an id is registered with a vector entry point and without one of single ones."""
+    try:
+        spec = gym.spec(name)
+    except gym.error.Error:  # which making it explains
+        return False
+    return spec.entry_point is None and spec.vector_entry_point is not None
+
+
+def _metadata(creator: Any) -> dict[str, Any]:
+    """Read the `metadata` of an environment's class or import path; empty if there is none."""
+    load = require("gymnasium.envs.registration", "gymnasium").load_env_creator
+    return getattr(load(creator) if isinstance(creator, str) else creator, "metadata", {})
+
+
+@dataclass(frozen=True)
+class Gymnasium(HostAdapted):
+    """An environment of Gymnasium; make it with `make`.
+
+    Attributes:
+      options: those that are passed on to Gymnasium.
+      vector_entry_point: of the environment, if it is usable.
+      vectorization_mode: the one that was chosen, or None.
+      milliseconds: duration of a frame: the environment's frame rate, at most a GIF's 50 per
+        second.
+      mask_form: how it gives action masks, as `adapting.masks.find_form` returns it.
+      use_action_mask: whether they are read.
+      has_single: whether single environments are registered, and not vectors alone.
+    """
+
+    vector_entry_point: Any
+    vectorization_mode: str | None
+    milliseconds: int
+    mask_form: str
+    use_action_mask: bool
+    has_single: bool = True
+
+    @property
+    def has_action_mask(self) -> bool:
+        """Whether masks of allowed actions are given."""
+        return bool(self.mask_form)
+
+    def open(self, num_envs: int) -> GymnasiumVector:
+        """Start `num_envs` environments with automatic reset in the same step.
+
+        A vector entry point that resets one step later is usable for CartPole only, which is
+        restarted here: a rollout cannot hold the extra step between two episodes.
+        """
+        own = self.vector_entry_point
+        few = own == CARTPOLE and num_envs <= FEW
+        mode = self.vectorization_mode or ("sync" if own is None or few else OWN_VECTOR)
+        restart = _restart_cartpole if (own, mode) == (CARTPOLE, OWN_VECTOR) else None
+        return self._opened(self._vector(num_envs, mode, "SameStep"), restart)
+
+    def open_filmed(self) -> GymnasiumVector:
+        """Start one environment that renders its states; some need a further package, as pygame.
+
+        Raises:
+          TriglotError: if it cannot render.
+        """
+        without_window()
+        if not self.has_single:
+            raise TriglotError(f"{self.name} cannot render: it has a vector_entry_point alone.")
+        # The warnings are about a missing render mode, for which an error is raised below.
+        with building(self.name, {"render_mode": "rgb_array"}), without_warning():
+            vector = self._vector(1, "sync", "Disabled", render_mode="rgb_array")
+        if vector.render_mode != "rgb_array":
+            raise TriglotError(f"{self.name} cannot render: it has no render_mode 'rgb_array'.")
+        return self._opened(vector, resets=False)
+
+    @property
+    def autoreset_modes(self) -> tuple[str, ...]:
+        """The modes in which `transitions` steps several environments."""
+        return MODES
+
+    def open_single(self) -> Any:
+        """Open one environment, without Gymnasium's own checker."""
+        gym = require("gymnasium", "gymnasium")
+        options = {**dict(self.options), "disable_env_checker": True}
+        return gym.make(self.env_id, **options)
+
+    def transitions(
+        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+    ) -> list[list[Transition]]:
+        """Step environments alone, or several under an autoreset mode; see `HostInspectable`."""
+        if mode:
+            vector = self._opened(self._vector(num_envs, "sync", mode), resets=mode == "SameStep")
+            vector.ended = np.zeros(num_envs, bool)
+            return of_several(vector, mode, num_envs, seed, choose, num)
+        found = []
+        for i in range(num_envs):
+            with closing(self._opened(self._vector(1, "sync", "Disabled"))) as read:
+                (single,) = read.unwrapped.envs
+                found.append(of_single(single, read, seed + i, choose, num, i))
+        return found
+
+    def _opened(self, vector: Any, restart: Any = None, **how: Any) -> GymnasiumVector:
+        how |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
+        return GymnasiumVector(self, vector, restart, **how)
+
+    def _vector(self, num_envs: int, mode: str, autoreset: str, **options: Any) -> Any:
+        gym, options = require("gymnasium", "gymnasium"), dict(self.options) | options
+        kwargs = {} if mode == OWN_VECTOR else {"autoreset_mode": autoreset, "copy": False}
+        wrapped = mode != OWN_VECTOR and self.mask_form in (masks.IN_INFO, masks.METHOD)
+        size = mask_size(self.action_spec)
+        wrappers = [masks.in_info(self.mask_form, size)] if wrapped else None
+        return gym.make_vec(self.env_id, num_envs, mode, kwargs, wrappers, **options)
+
+
+def _restart_cartpole(vector: Any, done: Any) -> Any:
+    """Reset a `CartPoleVectorEnv` where `done`, bool `[N]`, and return all observations."""
+    vector.state[:, done] = vector.np_random.uniform(vector.low, vector.high, (4, done.sum()))
+    vector.steps[done] = 0
+    vector.prev_done[done] = False
+    return vector.state.T

@@ -1,0 +1,1 @@
+"""The check that acting equals learning."""

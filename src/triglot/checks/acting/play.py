@@ -1,0 +1,340 @@
+"""Let an agent act and learn with frozen parameters, and keep what its networks computed."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ...core.agent import PolicyInput, Trajectory
+from ...core.learner import LearnerState
+from ...core.loop.rollout import make_trajectory
+from ...core.loop.self_play import renewed
+from ...core.loop.state import RunnerState, scheduled, update_keys
+from ...core.loop.trainer import Trainer
+from ...core.network import Variables
+from ...core.types import PyTree
+from ..purity import FAST_COMPILATION
+from .differences import Difference
+from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
+
+MAX_CHANGED = 512  # inputs whose forbidden actions are changed at once
+
+
+def frozen(hyper: Any) -> optax.GradientTransformation:
+    """Leave the parameters unchanged, and sum the gradients in the optimizer's state."""
+    del hyper
+
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        del params
+        return jax.tree.map(jnp.zeros_like, updates), jax.tree.map(jnp.add, state, updates)
+
+    return optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
+
+
+def at_rest(hyper: Any) -> Any:
+    """Set every learning rate to 0."""
+    if not dataclasses.is_dataclass(hyper) or isinstance(hyper, type):
+        return hyper
+    names = [one.name for one in dataclasses.fields(hyper) if "learning_rate" in one.name]
+    kept = [name for name in names if getattr(hyper, name) is not None]
+    return replace(hyper, **dict.fromkeys(kept, jnp.zeros((), jnp.float32)))
+
+
+NOTHING = Application("", "", 0, np.zeros((0, 0), np.float32), None, {})
+
+
+@dataclass
+class Step:
+    """One step of `N` environments.
+
+    Attributes:
+      obs, next_obs: `[N, D]` as rows.
+      first: bool `[N]`.
+      forbidden, next_forbidden: bool `[N, A]`; None without masks.
+      carry: what `act` was given, leaves `[N, ...]` as rows; None without.
+      initial: the carry at an episode's start, as rows.
+      acted, after: the networks' applications in `act`, on `obs` and on `next_obs`.
+      main, next_main: those of them that read the observations.
+    """
+
+    obs: np.ndarray
+    next_obs: np.ndarray
+    first: np.ndarray
+    forbidden: np.ndarray | None
+    next_forbidden: np.ndarray | None
+    carry: np.ndarray | None
+    initial: np.ndarray | None
+    acted: list[Application]
+    after: list[Application]
+    main: Application
+    next_main: Application
+
+
+@dataclass
+class Update:
+    """One update: the steps before it, and what it computed.
+
+    Attributes:
+      steps: `T` of them, the newest of the loss's batch.
+      given: the agent's state before, the trajectory and the key.
+      state: the agent's state after it.
+      applied: the networks' applications; empty where nothing was recorded.
+      differences: of stored and computed numbers, in the losses.
+      recorded: whether this update was recorded.
+    """
+
+    steps: list[Step]
+    given: tuple[Any, Trajectory, jax.Array]
+    state: Any
+    applied: list[Application] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    recorded: bool = False
+
+
+class Play:
+    """An agent in its training loop, one step after the other, with frozen parameters.
+
+    The environments, their resets, the keys and the opponent of a self-play are the trainer's.
+    """
+
+    def __init__(self, trainer: Trainer, left_out: frozenset[str] = frozenset()) -> None:
+        self.recorder = Recorder()
+        agent: Any = trainer.agent
+        changed: dict[str, Any] = {"network": self.recorder.network(agent.network, left_out)}
+        names = {one.name for one in dataclasses.fields(agent)}
+        if "optimizer" in names:
+            changed["optimizer"] = frozen
+        self.agent: Any = replace(agent, **changed)
+        self.trainer = replace(trainer, agent=self.agent)
+        self.tables: dict[int, Forbidden] = {}
+        self.stores: list[str] = []
+        self.inputs: Any = None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps in one trajectory, `T`."""
+        return 1 if self.agent.online else self.agent.rollout_length
+
+    def start(self, key: jax.Array) -> RunnerState:
+        """Initialize, with learning rates of 0."""
+        state = jax.jit(self.trainer.init, compiler_options=FAST_COMPILATION)(key)
+        return replace(state, agent=self.rest(state.agent))
+
+    def rest(self, state: Any) -> Any:
+        """Set the learning rates in an agent's state to 0."""
+        if hasattr(state, "hyper"):
+            return replace(state, hyper=at_rest(state.hyper))
+        if isinstance(state, dict) and "hyper" in state:
+            return {**state, "hyper": at_rest(state["hyper"])}
+        return state
+
+    @cached_property
+    def _begin(self) -> Any:
+        def begin(runner: RunnerState, keys: Any) -> RunnerState:
+            env, opponent = renewed(self.agent, self.trainer.env, runner)
+            env_state = env.refresh(runner.env, keys.pool)
+            if self.agent.explores_by_parameters:
+                env_state = env.restart(env_state, keys.start)
+            state = replace(runner, env=env_state, opponent=opponent)
+            state, _ = scheduled(state, self.trainer.steps_per_update)
+            return replace(state, agent=self.rest(state.agent))
+
+        return jax.jit(begin, compiler_options=FAST_COMPILATION)
+
+    @cached_property
+    def _step(self) -> Any:
+        agent, record = self.agent, self.recorder
+
+        def step(runner: RunnerState, key: jax.Array) -> tuple:
+            act_key, env_key = jax.random.split(key)
+            env, _ = renewed(agent, self.trainer.env, runner)
+            inputs = PolicyInput.of(agent, runner.env, runner.env.first)
+            with record.phase(ACT):
+                out = agent.act(runner.agent, runner.carry, inputs, act_key, explore=True)
+            self.stores = sorted(out.extras)
+            env_state, made = env.step(runner.env, out.action, env_key)
+            follows = replace(
+                inputs,
+                obs=made.next_obs,
+                first=jnp.zeros_like(inputs.first),
+                action_mask=made.next_action_mask,
+            )
+            with record.phase(NEXT):
+                agent.act(runner.agent, out.carry, follows, act_key, explore=True)
+            seen = {
+                "obs": inputs.obs,
+                "first": inputs.first,
+                "action_mask": inputs.action_mask,
+                "action": out.action,
+                "reward": made.reward,
+                "terminated": made.terminated,
+                "truncated": made.truncated,
+                "next_obs": made.next_obs,
+                "next_action_mask": made.next_action_mask,
+                "extras": out.extras,
+            }
+            initial = agent.initial_carry(runner.agent, self.trainer.env.num_envs)
+            after = replace(runner, env=env_state, carry=out.carry)
+            return after, seen, initial
+
+        return jax.jit(step, compiler_options=FAST_COMPILATION)
+
+    @cached_property
+    def _update(self) -> Any:
+        def update(state: Any, trajectory: Any, key: jax.Array, tables: Any) -> tuple:
+            with self.recorder.phase(LEARN, tables):
+                return self.agent.update(state, trajectory, key)
+
+        return jax.jit(update, compiler_options=FAST_COMPILATION)
+
+    @cached_property
+    def _look(self) -> Any:
+        def look(state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
+            with self.recorder.phase(ACT):
+                return self.agent.act(state, carry, inputs, key, explore=True)
+
+        return jax.jit(look, compiler_options=FAST_COMPILATION)
+
+    def run(self, runner: RunnerState, num_updates: int, recorded: Any) -> Iterator[Update]:
+        """Act and learn for some updates; `recorded(number)` says which of them to record."""
+        done = 0
+        while done < num_updates:
+            keys = update_keys(runner.key, runner.num_updates)
+            runner = self._begin(runner, keys)
+            length = self.agent.rollout_length
+            step_keys = jax.random.split(keys.rollout, length)
+            learn_keys = jax.random.split(keys.learn, length)
+            for start in range(0, length, self.num_steps):
+                now = range(start, start + self.num_steps)
+                carry, rows, steps = runner.carry, [], []
+                for time in now:
+                    with self.recorder.listen():
+                        before = runner
+                        runner, seen, initial = self._step(runner, step_keys[time])
+                    rows.append(seen)
+                    self.inputs = PolicyInput.of(self.agent, before.env, before.env.first)
+                    steps.append(self._kept(before.carry, initial, seen))
+                stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+                trajectory = make_trajectory(**stacked, carry=carry)
+                key = learn_keys[start] if self.agent.online else keys.learn
+                given = (runner.agent, trajectory, key)
+                made = Update(steps=steps, given=given, state=None, recorded=recorded(done))
+                tables = self._tables(steps)
+                if made.recorded:
+                    with self.recorder.listen():
+                        state, _ = self._update(*given, tables)
+                        jax.block_until_ready(state)
+                    made.applied = self.recorder.applications
+                    made.differences = self.recorder.differences
+                else:
+                    state, _ = self._update(*given, tables)
+                made.state = state
+                runner = replace(runner, agent=state)
+                yield made
+                done += 1
+                if done >= num_updates:
+                    return
+            runner = replace(runner, num_updates=runner.num_updates + 1)
+
+    def _kept(self, carry: PyTree, initial: PyTree, seen: dict[str, Any]) -> Step:
+        found = self.recorder.applications
+
+        def forbidden(mask: Any) -> np.ndarray | None:
+            return None if mask is None else ~np.asarray(mask)
+
+        has_carry, size = bool(jax.tree.leaves(carry)), seen["first"].shape[0]
+        acted, after = ([one for one in found if one.phase == phase] for phase in (ACT, NEXT))
+        return Step(
+            obs=np.asarray(rows_of(seen["obs"])),
+            next_obs=np.asarray(rows_of(seen["next_obs"])),
+            first=np.asarray(seen["first"]),
+            forbidden=forbidden(seen["action_mask"]),
+            next_forbidden=forbidden(seen["next_action_mask"]),
+            carry=np.asarray(rows_of(carry)) if has_carry else None,
+            initial=np.asarray(rows_of(initial)) if has_carry else None,
+            acted=acted,
+            after=after,
+            main=first_of(acted, size) or NOTHING,
+            next_main=first_of(after, size) or NOTHING,
+        )
+
+    def _tables(self, steps: list[Step]) -> tuple[Forbidden, ...]:
+        """Make tables that change nothing, of fixed shapes."""
+        if not self.tables and steps[0].forbidden is not None:
+            widths = {steps[0].main.inputs.shape[-1]}
+            actions = steps[0].forbidden.shape[-1]
+            self.tables = {
+                width: Forbidden(
+                    inputs=jnp.zeros((MAX_CHANGED, width)),
+                    actions=jnp.zeros((MAX_CHANGED, actions), bool),
+                    active=jnp.zeros((MAX_CHANGED,), bool),
+                )
+                for width in widths
+            }
+        return tuple(self.tables.values())
+
+    def gradients_with(
+        self, update: Update, tables: tuple[Forbidden, ...]
+    ) -> dict[str, np.ndarray]:
+        """Repeat an update with changed outputs; return the sums of the gradients."""
+        state, _ = self._update(*update.given, tables)
+        return gradients(state)
+
+    def look(self, state: Any, obs: PyTree) -> np.ndarray:
+        """Let a state act on observations `[K, N, ...]`; return what the network reads, as rows."""
+        num_envs = self.trainer.env.num_envs
+        carry = self.agent.initial_carry(state, num_envs)
+        rows = []
+        for row in range(jax.tree.leaves(obs)[0].shape[0]):
+            one = jax.tree.map(lambda leaf, row=row: leaf[row], obs)
+            inputs = replace(self.inputs, obs=one)
+            with self.recorder.listen():
+                jax.block_until_ready(self._look(state, carry, inputs, jax.random.key(row)))
+            made = first_of(self.recorder.applications, num_envs)
+            assert made is not None  # as in each step
+            rows.append(made.inputs)
+        return np.stack(rows)
+
+
+def first_of(applications: list[Application], num_envs: int) -> Application | None:
+    """Return the first application in the program to `N` rows, which reads the observations.
+
+    Others may come before it, such as IQN's network of quantile fractions, or a network for each
+    environment alone; None if no application has a row for each environment.
+    """
+    whole = [one for one in applications if one.inputs.shape[0] == num_envs]
+    return min(whole, key=lambda one: one.site, default=None)
+
+
+def moved(before: Any, after: Any) -> bool:
+    """Whether parameters in an agent's state have changed."""
+
+    def params(state: Any) -> list[np.ndarray]:
+        nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Variables))
+        found = [node.params for node in nodes if isinstance(node, Variables)]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+    return any(
+        not np.allclose(*pair, 1e-6, 1e-7)
+        for pair in zip(params(before), params(after), strict=True)
+    )
+
+
+def gradients(state: Any) -> dict[str, np.ndarray]:
+    """Collect the optimizer states of an agent's state, which are sums of gradients."""
+
+    def is_learner(node: Any) -> bool:
+        return isinstance(node, LearnerState)
+
+    learners = [one for one in jax.tree.leaves(state, is_leaf=is_learner) if is_learner(one)]
+    return {
+        f"{index}.{number}": np.asarray(leaf)
+        for index, one in enumerate(learners)
+        for number, leaf in enumerate(jax.tree.leaves(one.opt_state))
+    }

@@ -1,0 +1,126 @@
+"""Checks that nothing leaks from one episode into another, on a network separated by observation.
+
+Two environments exchange what follows an episode's end, or what precedes it. Whatever is computed
+from all steps alike, such as the mean of the advantages or the running scale of rewards, stays as
+it was, and what was learned on the other side of the end must stay too.
+"""
+
+import numpy as np
+
+from ..report import Checklist, Failed
+from ..trees import find_value_difference
+from .feeder import LearningCase
+from .worlds import REACH, EpisodeCase, Kind
+
+CHECKS: Checklist[LearningCase] = Checklist(needs=["learns"])
+
+
+@CHECKS.check()
+def _later_episodes(case: LearningCase) -> str:
+    """Is what was learned up to an episode's end independent of what follows it?
+
+    Why: A return that goes on over an end adds the rewards and values of another episode, which
+    these actions did not earn.
+
+    Fix: Cut sums, lambda-returns and traces where terminated | truncated; bootstrap from next_obs,
+    not from the next row of obs.
+    """
+    episodes = EpisodeCase.of(case)
+    episodes.require_learning()
+    for kind in ("terminated", "truncated"):
+        moved = episodes.moved((kind, "nothing"), (kind, "later"))
+        back = _distances(episodes, moved, kind, later=False)
+        if back:
+            raise Failed(
+                f"at {kind} ends, with another episode after them, what was learned of the steps "
+                f"{_listed(back)} before the end changed (0: the last step)."
+            )
+    return episodes.compared("compared before and after another episode follows")
+
+
+@CHECKS.check(needs=["later episodes"])
+def _earlier_episodes(case: LearningCase) -> str:
+    """Is what is done and learned after an episode's end independent of what preceded it?
+
+    Why: A carry, a trace or a running return that is not reset takes one episode into the next.
+
+    Fix: Start from the initial carry where `first` is True, in act and in update; reset what is
+    kept for each environment where terminated | truncated.
+    """
+    episodes = EpisodeCase.of(case)
+    for kind in ("terminated", "truncated"):
+        base, other = (episodes.worlds[kind, what] for what in ("nothing", "earlier"))
+        after, changed = (episodes.played_later(world) for world in (base, other))
+        if found := find_value_difference("", after, changed, rtol=1e-4, atol=1e-5):
+            raise Failed(
+                f"at {kind} ends, with another episode before them, what act returns: {found}."
+            )
+    episodes.require_learning()
+    for kind in ("terminated", "truncated"):
+        moved = episodes.moved((kind, "nothing"), (kind, "earlier"))
+        if on := _distances(episodes, moved, kind, later=True):
+            raise Failed(
+                f"at {kind} ends, with another episode before them, what was learned of the steps "
+                f"{_listed(on)} after the end changed (1: the first step)."
+            )
+    return episodes.compared("compared after another episode preceded")
+
+
+@CHECKS.check(needs=["earlier episodes"])
+def _last_steps(case: LearningCase) -> str:
+    """Do the reward and the true successor of an episode's last step teach as those of other steps?
+
+    Why: A return that is cut one step early never learns from the last reward, often the only one.
+
+    Fix: The reward of a step that ends an episode belongs to it and to the steps before; a
+    truncated step adds the value of its next_obs. If the agent does not bootstrap, declare
+    bootstraps = False: it may then leave truncated episodes out.
+    """
+    episodes = EpisodeCase.of(case)
+    episodes.require_learning()
+    moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
+    expected = _distances(episodes, moved, "nowhere", later=False)
+    if not expected:
+        raise Failed("a reward has no effect on what is learned of the step and of those before.")
+    kinds = ("terminated", "truncated") if episodes.agent.bootstraps else ("terminated",)
+    for kind in kinds:
+        moved = episodes.moved((kind, "nothing"), (kind, "its reward"))
+        missing = expected - _distances(episodes, moved, kind, later=False)
+        if missing:
+            raise Failed(
+                f"another reward at the last step changed nothing of the steps {_listed(missing)} "
+                f"before a {kind} end (0: the last step), and does where the episode goes on."
+            )
+    if episodes.agent.bootstraps:
+        # Where a reward moves later steps too, as by the mean of all, it does not tell the reach.
+        moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
+        if _distances(episodes, moved, "nowhere", later=True):
+            expected = {0}
+        moved = episodes.moved(("truncated", "nothing"), ("truncated", "its next_obs"))
+        missing = expected - _distances(episodes, moved, "truncated", later=False)
+        if missing:
+            raise Failed(
+                f"another next_obs of a truncated step changed nothing of the steps "
+                f"{_listed(missing)} before the end (0: the last step)."
+            )
+    return episodes.compared("compared with another last reward and successor")
+
+
+def _distances(episodes: EpisodeCase, moved: np.ndarray, kind: Kind, *, later: bool) -> set[int]:
+    """Measure how many steps from the end those are whose observations `moved`.
+
+    Args:
+      episodes: the case.
+      moved: bool `[P]`.
+      kind: of the world.
+      later: whether to look at the steps after the end, or at the last `REACH` up to it.
+    """
+    away = episodes.time - episodes.cut
+    where = moved[episodes.worlds[kind, "nothing"].obs] & ((away > 0) == later)
+    if not later:
+        where &= away > -REACH
+    return {int(distance) for distance in np.abs(away[where])}
+
+
+def _listed(distances: set[int]) -> str:
+    return ", ".join(map(str, sorted(distances)))

@@ -1,0 +1,243 @@
+"""`triglot diff`: find two networks and their inputs, compare them and print the report."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import TriglotError, masked, shown, user_error_context
+from ..diff.porting.options import TranslateOptions
+from ..diff.porting.recordings.reading import is_recording, read_recording
+from ..runs.registry.loading import load
+from .options import DiffOptions
+
+if TYPE_CHECKING:
+    from ..backends.calling import Inputs
+    from ..core.specs import Spec
+    from ..diff.report import Report
+
+SAME, DIFFERENT = 0, 1
+ZOO = "zoo"
+
+
+def diff(options: DiffOptions) -> int:
+    """Compare two networks, print the report and write it as JSON.
+
+    Returns:
+      The exit code: 0 if they are identical or equivalent, 1 if they are different.
+
+    Raises:
+      TriglotError: if a network or the inputs cannot be made, or the networks have nothing in
+        common.
+    """
+    mapping = mapping_of(options.mapping)
+    if any(map(is_recording, (options.one, options.other))):
+        return _diff_recording(options, mapping)
+    check_one_way(options)
+    if len(options.checkpoint) > 2:
+        raise TriglotError(
+            f"--checkpoint takes one file, or one of each network, got {len(options.checkpoint)}."
+        )
+    level = _level(options)
+    zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
+    if zoo and options.env is None:
+        raise TriglotError(
+            f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
+        )
+    made = [None if text in zoo else load("network", text) for text in (options.one, options.other)]
+    inputs, action_spec = inputs_of(options)
+    networks = [
+        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
+        for text, own in zip((options.one, options.other), made, strict=True)
+    ]
+    networks = _with_weights(networks, options, inputs, action_spec)
+    from ..diff.compare import Comparison
+    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
+    from ..shared.terminal.progress import steps
+
+    problem = f"{options.one} and {options.other} could not be compared"
+    with steps() as shown_steps, user_error_context(problem):
+        comparison = Comparison(
+            networks[0],
+            networks[1],
+            inputs,
+            mapping=mapping or None,
+            seed=options.seed,
+            action_spec=action_spec,
+            names=(options.one, options.other),
+            level=level,
+            modules=options.html is not None,
+            compare_weights=len(options.checkpoint) == 2,
+            begin=shown_steps.begin,
+            tell=shown_steps.tell,
+        )
+        try:
+            report = comparison.run()
+        except KeyboardInterrupt:
+            _finish(comparison.known, options)
+            raise
+    _finish(report, options)
+    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _diff_recording(options: DiffOptions, mapping: dict[str, str]) -> int:
+    """Compare a port with a recording, print the report and write it as JSON.
+
+    Raises:
+      TriglotError: if an option does not apply, or the comparison is impossible.
+    """
+    if is_recording(options.one) and is_recording(options.other):
+        raise TriglotError(
+            f"{options.one} and {options.other} are two recordings: give one, and the port to "
+            "compare with it, such as my_port:net."
+        )
+    if is_recording(options.other):
+        raise TriglotError(
+            f"{options.other} is the second network: give the recording first, and then the port."
+        )
+    given = {"--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
+             "--quick": options.quick, "--thorough": options.thorough}  # fmt: skip
+    for name, value in given.items():
+        if value:
+            raise TriglotError(
+                f"{name} does not apply to a recording, which has its own inputs: leave it out."
+            )
+    if options.other.partition(":")[0] == ZOO:
+        raise TriglotError(f"{options.other} cannot be compared with a recording: give a module.")
+    if len(options.checkpoint) > 1:
+        raise TriglotError(
+            "--checkpoint takes one file with a recording, which has its own weights: the port's."
+        )
+    from ..diff.porting.recordings.compare import diff_recording
+    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
+    from ..shared.terminal.progress import steps
+
+    read_recording(Path(options.one))
+    port = load("network", options.other)
+    problem = f"{options.other} could not be compared with {options.one}"
+    with steps() as shown_steps, user_error_context(problem):
+        report = diff_recording(
+            options.one,
+            port,
+            checkpoint=next(iter(options.checkpoint), None),
+            mapping=mapping or None,
+            name=options.other,
+            trust=options.trust,
+            begin=shown_steps.begin,
+        )
+    _finish(report, options)
+    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _with_weights(
+    networks: list[Any], options: DiffOptions, inputs: "Inputs", action_spec: "Spec | None"
+) -> list[Any]:
+    """Give networks the weights of their checkpoints in place of initial ones."""
+    from dataclasses import replace
+
+    from ..diff.loading import load_network
+    from ..diff.porting.names import load_weights
+
+    found = list(networks)
+    texts = (options.one, options.other)
+    for index, path in enumerate(options.checkpoint):
+        with user_error_context(f"{texts[index]} cannot be built"):
+            network = load_network(
+                networks[index], inputs, name=texts[index], action_spec=action_spec
+            )
+        variables = load_weights(path, network, trust=options.trust)
+        found[index] = replace(network, init=lambda key, v=variables: v, random_start=False)
+    return found
+
+
+def _finish(report: "Report", options: DiffOptions) -> None:
+    """Write what was found, and print it."""
+    from ..shared.machine.files import write_files, write_json
+
+    content = report.to_json()
+    if options.json is not None:
+        write_json(options.json, content)
+    if options.html is not None:
+        from ..diff.page import page
+
+        command = masked(shlex.join(["triglot", *sys.argv[1:]]))
+        write_files(options.html.parent, {options.html.name: page(content, command)})
+    print(report)
+
+
+def _level(options: DiffOptions) -> str:
+    """Read how much is measured.
+
+    Raises:
+      TriglotError: if two levels are given.
+    """
+    if options.quick and options.thorough:
+        raise TriglotError("--quick and --thorough exclude each other: give one of them.")
+    return "quick" if options.quick else "thorough" if options.thorough else "standard"
+
+
+def mapping_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Read pairs, each NAME=NAME.
+
+    Raises:
+      TriglotError: if one has another form.
+    """
+    mapping: dict[str, str] = {}
+    for text in pairs:
+        name, equals, other = text.partition("=")
+        if not (name and equals and other):
+            raise TriglotError(
+                f"--mapping {shown(text)} must have the form NAME=NAME, such as "
+                "mlp/linear_0=layers/0."
+            )
+        mapping[name] = other
+    return mapping
+
+
+def check_one_way(options: DiffOptions | TranslateOptions) -> None:
+    """Reject inputs that are not given, or twice.
+
+    Raises:
+      TriglotError: if they are.
+    """
+    given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
+    if sum(given) != 1:
+        raise TriglotError(
+            "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
+            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:."
+        )
+
+
+def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | None]":
+    """Make the spec of the inputs, and that of the actions if there is an environment.
+
+    Raises:
+      TriglotError: if they cannot be made.
+    """
+    from ..core.specs import Box
+    from ..diff.inputs import parse_input
+    from ..runs.registry.environments import make_env
+
+    if options.env is not None:
+        env = make_env(options.env)
+        return env.obs_spec, env.action_spec
+    if options.obs_shape is not None:
+        if any(size < 1 for size in options.obs_shape):
+            raise TriglotError(
+                f"--obs-shape takes positive sizes, got {' '.join(map(str, options.obs_shape))}."
+            )
+        return Box(options.obs_shape), None
+    several = tuple(map(parse_input, options.inputs))
+    return (several[0] if len(several) == 1 else several), None
+
+
+def _zoo(text: str, algorithm: str, inputs: "Inputs", action_spec: "Spec | None") -> Any:
+    """Build the networks that an algorithm asks for from a library's zoo."""
+    from ..backends import build
+    from ..runs.registry.algorithms import find_algorithm
+
+    found = find_algorithm(algorithm)
+    with user_error_context(f"algorithm {algorithm!r}: networks(obs_spec, action_spec, config)"):
+        specs = found.networks(inputs, action_spec, found.Config())
+    return build(text.partition(":")[2], specs)

@@ -1,0 +1,213 @@
+"""The options of each command, and their groups in the help.
+
+The options that are defined here write nothing into a run.
+"""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from ..compare.options import CompareOptions
+from ..diff.porting.options import TranslateOptions
+from ..export.options import ExportOptions
+from ..runs import options as training
+from ..runs.rating.options import RateOptions
+from ..runs.registry.arg import Arg, Count, Name
+from ..runs.registry.options import MachineOptions
+from ..sweep.options import SweepOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """A command without options."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Options of `triglot completion`.
+
+    Attributes:
+      shell: bash or zsh.
+    """
+
+    shell: Annotated[str, Arg("SHELL", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """Options of `triglot list`.
+
+    Attributes:
+      suite: list the environments of this suite, which imports its library; or algorithms, by
+        family; or presets.
+    """
+
+    suite: Annotated[str | None, Arg("SUITE", "everything that can be listed", True)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(MachineOptions):
+    """Options of `triglot diff`.
+
+    Attributes:
+      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND; or a
+        recording of one, a .safetensors file of `python -m triglot.record`.
+      other: the network to compare it with.
+      env: the environment whose observations both networks read.
+      obs_shape: the shape of one float32 input, without the batch.
+      inputs: one or several inputs, each DTYPE:SHAPE, such as float32:84,84,4, or
+        DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99; int32: is a scalar. Without bounds, floats
+        are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
+      mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
+        network and of the second.
+      checkpoint: trained weights: of the first network, which both get; or of both networks, each
+        its own, which are compared too. With a recording, those of the port.
+      trust: read a checkpoint that is a pickle, which may run code.
+      seed: random seed of weights and inputs.
+      html: the page to write, with both networks' modules side by side; an existing file is
+        replaced.
+      json: the file to write the result to; an existing file is replaced.
+      quick: compare the functions only, not gradients, training steps and initializers.
+      thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
+        training steps and initializers of large ones, too.
+      algorithm: the algorithm whose networks zoo:BACKEND builds.
+    """
+
+    one: Annotated[str, Arg("NETWORK", positional=True)]
+    other: Annotated[str, Arg("NETWORK", positional=True)]
+    env: Annotated[str | None, Arg("ENVIRONMENT", "none")] = None
+    obs_shape: Annotated[tuple[int, ...] | None, Arg("N ...", "none")] = None
+    inputs: Annotated[tuple[str, ...], Arg("INPUT ...", "none")] = ()
+    mapping: Annotated[tuple[str, ...], Arg("NAME=NAME ...", "by name, or guessed")] = ()
+    checkpoint: Annotated[tuple[Path, ...], Arg("FILE ...", "none: initial weights")] = ()
+    trust: bool = False
+    seed: Count = 0
+    html: Annotated[Path | None, Arg("FILE", "none")] = None
+    json: Annotated[Path | None, Arg("FILE", "none")] = None
+    quick: bool = False
+    thorough: bool = False
+    algorithm: Name = "ppo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Options of `triglot check`.
+
+    Attributes:
+      part: a name from `triglot list`, a whole suite of environments, or package.module:object.
+      kind: algorithm, environment or network, if it cannot be inferred.
+      algorithm: the algorithm whose heads a network must have; one network of several is given
+        as NAME=PART.
+      env: the environment on which an algorithm or a network is checked.
+      backends: the network libraries on which an algorithm is checked.
+      config: the algorithm's `Config`, or the fields that differ from its defaults.
+      hyper: the algorithm's `Hyperparams`, or the fields that differ from its defaults.
+    """
+
+    part: Annotated[str, Arg("PART", positional=True)]
+    kind: Annotated[str | None, Arg("KIND", "inferred")] = None
+    algorithm: Annotated[str | None, Arg("NAME", "none")] = None
+    env: Annotated[
+        str | None, Arg("ENVIRONMENT", "the first that fits, gymnax:CartPole-v1 before others")
+    ] = None
+    backends: Annotated[tuple[str, ...], Arg("NAME ...")] = ("linen",)
+    config: Any = field(default_factory=dict)
+    hyper: Any = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewOptions:
+    """Options of `triglot new`.
+
+    Attributes:
+      kind: algorithm, network or environment.
+      name: the name of the folder, the module and, in CamelCase, the class; a Python name such as
+        my_agent.
+      backend: the library of a network: haiku, linen, nnx, equinox, keras, torch or jax.
+      like: the shipped algorithm whose source is copied, in place of a template.
+      out: the parent of the new folder.
+    """
+
+    kind: Annotated[str, Arg("KIND", positional=True)]
+    name: Annotated[str, Arg("NAME", positional=True)]
+    backend: Annotated[str | None, Arg("NAME", "linen, for a network")] = None
+    like: Annotated[str | None, Arg("ALGORITHM", "a template, for an algorithm")] = None
+    out: Annotated[Path, Arg("FOLDER", "the current folder")] = Path()
+
+
+OPTIONS: dict[str, type] = {
+    "train": training.TrainOptions,
+    "resume": training.ResumeOptions,
+    "evaluate": training.EvaluateOptions,
+    "render": training.RenderOptions,
+    "export": ExportOptions,
+    "runs": training.RunsOptions,
+    "watch": training.WatchOptions,
+    "curves": training.CurvesOptions,
+    "rate": RateOptions,
+    "compare": CompareOptions,
+    "sweep": SweepOptions,
+    "diff": DiffOptions,
+    "translate": TranslateOptions,
+    "check": CheckOptions,
+    "new": NewOptions,
+    "list": ListOptions,
+    "completion": CompletionOptions,
+    "version": NoOptions,
+    "help": NoOptions,
+}
+
+MANY = 10  # options of a command; fewer are one group
+
+
+class Group(NamedTuple):
+    """What the help says of a group, and the options in it."""
+
+    description: str
+    names: tuple[str, ...]
+
+
+# By the first word of the group's title.
+GROUPS = {
+    "network": Group(
+        "The networks, and the library that they are written in.",
+        ("backend", "backends", "arithmetic", "network", "mapping"),
+    ),
+    "evaluation": Group(
+        "How the agent is evaluated, and when the training stops.",
+        ("eval_episodes", "eval_every", "stop_at", "margin"),
+    ),
+    "output": Group(
+        "What is written, where and how often.",
+        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "print_config", "open"),
+    ),
+    "population": Group(
+        "Population-based training: the worst seeds copy the best and change hyperparameters.",
+        ("population", "exploit_every", "perturb", "exploit_fraction", "selection"),
+    ),
+    "start": Group(
+        "Start from the weights of another run.",
+        ("init_from", "init_names", "init_seed_index"),
+    ),
+    "machine": Group(
+        "What is used of this machine, or of a cluster.",
+        ("devices", "shard", "executor", "jobs", "address", "compilation_cache",
+         "no_compilation_cache"),
+    ),
+    "debugging": Group("Look into the training.", ("debug", "profile")),
+}  # fmt: skip
+
+
+def groups_of(options: type) -> dict[str, list[str]]:
+    """List the options of a command that are in groups: their names by the group's.
+
+    Args:
+      options: a class of `OPTIONS`.
+    """
+    names = [one.name for one in fields(options)]
+    if len(names) <= MANY:
+        return {}
+    found = {
+        title: [name for name in names if name in group.names] for title, group in GROUPS.items()
+    }
+    return {title: inside for title, inside in found.items() if inside}

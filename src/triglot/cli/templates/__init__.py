@@ -1,0 +1,1 @@
+"""What `triglot new` writes; docs/guide shows the same text."""

@@ -1,0 +1,1 @@
+"""Train one agent on several network libraries and report what differs."""

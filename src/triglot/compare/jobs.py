@@ -1,0 +1,197 @@
+"""A comparison as a list of independent jobs.
+
+One job trains one library on one rung in one environment. Its results are a folder, which appears
+under its name when the job is done, so that an interrupted comparison continues with the jobs that
+are missing; a job that was interrupted continues from its checkpoint in its unfinished folder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import TriglotError
+from ..runs.jobs.choose import Executor
+from ..runs.jobs.job import Task
+from ..runs.jobs.ledger import Ledger
+from ..runs.jobs.local import LocalExecutor
+from ..runs.jobs.run import run_tasks
+from ..shared.machine.cores import free_cores
+from ..shared.machine.files import plain
+from ..shared.machine.interrupt import Interrupt, Signalled
+from .options import CompareOptions
+from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
+
+WHAT = "comparison"
+# What a process calls: it imports JAX and the library, timed, and then a function of this package.
+START = f"{__package__}.start:start"
+TRAIN = f"{__package__}.training.train"
+# Options that change no job; another call with the same folder may change them, and adds what is
+# missing. Whether `devices` may change is decided by the folder's facts.
+ADDABLE = (
+    "out", "margin", "against", "fail_on", "open", "repetitions", "ladder", "no_preset", "preset",
+    "executor", "jobs", "address", "devices",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training.
+
+    Attributes:
+      env: the environment.
+      rung: what the libraries share, by name.
+      backend: the library.
+      position: number of the environment, for the folder's name.
+    """
+
+    env: str
+    rung: str
+    backend: str
+    position: int = 0
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return f"{self.position}-{self.rung}-{self.backend}"
+
+    @property
+    def label(self) -> str:
+        """What the user sees."""
+        return f"{self.rung} {self.backend}"
+
+    @property
+    def shared(self) -> Rung:
+        """What the libraries share."""
+        return rung_named(self.rung)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that could not be done.
+
+    Attributes:
+      job: which one.
+      stage: what it was doing.
+      message: why it failed.
+    """
+
+    job: Job
+    stage: str
+    message: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the entry of `comparison.json`."""
+        names = ("backend", "rung", "env")
+        own = {name: getattr(self.job, name) for name in names}
+        return {**own, "stage": self.stage, "message": self.message}
+
+
+def job_list(options: CompareOptions) -> list[Job]:
+    """List the jobs of a comparison: the rung that is judged first, the reference library first.
+
+    The other rungs of the ladder are trained in the first environment only.
+    """
+    main = rung_of_arithmetic(options.arithmetic)
+    others = [rung for rung in RUNGS if rung is not main] if options.ladder else []
+    if options.network:  # custom networks keep their own initializers
+        others = [rung for rung in others if rung.name != "initializers"]
+    return [
+        Job(env, rung.name, backend, position)
+        for position, env in enumerate(environments(options))
+        for rung in (main, *(others if position == 0 else []))
+        for backend in options.libraries
+    ]
+
+
+def environments(options: CompareOptions) -> tuple[str, ...]:
+    """List the environments of a comparison."""
+    return (options.env, *options.envs)
+
+
+def weights_file(out: Path, position: int) -> Path:
+    """The file of the shared initial weights in one environment of a comparison."""
+    return out / f"initial_params{f'-{position}' if position else ''}.safetensors"
+
+
+def computing(options: CompareOptions) -> dict[str, Any]:
+    """List the options that decide what is computed, as JSON values."""
+    return plain({name: value for name, value in vars(options).items() if name not in ADDABLE})
+
+
+def run_jobs(
+    executor: Executor | None, options: CompareOptions, ledger: Ledger, jobs: Sequence[Job]
+) -> list[Failure]:
+    """Run the trainings that are not done yet; a library that fails does not stop the others.
+
+    Without an executor, one trains after the other with all cores. Where costs are measured by
+    themselves, the next one imports and compiles meanwhile.
+
+    Args:
+      executor: runs them at the same time, each on one core; None for one after the other.
+      options: of the comparison, with `out`.
+      ledger: its folder.
+      jobs: all of them, the reference library first in each environment.
+
+    Returns:
+      The failures, of which the job's results are missing.
+
+    Raises:
+      TriglotError: if the initial weights could not be computed.
+      Signalled: after an interruption, of which checkpoints are kept.
+    """
+    left = [job for job in jobs if not ledger.is_done(job.name)]
+    missing: dict[int, list[Job]] = {}  # of those that share weights, by environment
+    for job in left:
+        if job.shared.shared_weights and not weights_file(ledger.out, job.position).exists():
+            missing.setdefault(job.position, []).append(job)
+    leading = [own[0] for own in missing.values()]
+
+    def task(name: str, label: str, backend: str, function: str, **arguments: Any) -> Task:
+        chosen = arguments_of(options, backend, f"{TRAIN}:{function}")
+        return ledger.task(name, label, START, chosen | arguments)
+
+    trainings = [
+        task(job.name, job.label, job.backend, "train", job=asdict(job), leads=job in leading)
+        for job in left
+    ]
+    weights: list[Task] = []
+    if executor is not None:
+        # All libraries load the weights of the first, whichever of them is trained first.
+        weights = [
+            task(
+                f"weights-{position}",
+                f"initial weights on {own[0].env}",
+                own[0].backend,
+                "write_weights",
+                jobs=[asdict(one) for one in own],
+            )
+            for position, own in missing.items()
+        ]
+    else:  # where costs are not measured, the report shows how long a job prepares
+        ahead = int(options.repetitions > 0 and len(free_cores()) > 1)
+        executor = LocalExecutor(1, one_core=False, ahead=ahead)
+    with Interrupt() as interrupt:
+        outcomes = run_tasks(executor, weights, interrupt)
+        outcomes |= run_tasks(executor, trainings, interrupt)
+    if interrupt.number is not None:
+        raise Signalled(interrupt.number)
+    for one in (outcomes[each.name] for each in weights):
+        if one.is_lost:
+            raise TriglotError(f"the initial weights could not be computed. {one.message}")
+    return [
+        Failure(job, found.phase or "import and build", found.message)
+        for job in left
+        if (found := outcomes[job.name]).is_lost
+    ]
+
+
+def arguments_of(options: CompareOptions, backend: str, function: str) -> dict[str, Any]:
+    """Build the arguments with which a process starts; see `start`."""
+    resolved = {
+        name: path.resolve()
+        for name in ("out", "mapping")
+        if (path := getattr(options, name)) is not None
+    }
+    shown = plain(vars(replace(options, **resolved)))
+    return {"options": shown, "backend": backend, "function": function}

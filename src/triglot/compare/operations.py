@@ -1,0 +1,197 @@
+"""The first operation in which two libraries' trainings differ, for every pair of a comparison."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..backends import libraries
+from ..core.errors import TriglotError, describe
+from .jobs import environments
+from .options import CompareOptions
+from .rungs import Rung, rung_named, rung_of_arithmetic
+from .search import Json, Search, Update
+from .traced import shared_weights
+
+COMPILED = "compilation"
+# What the searches beyond the judged rung in the first environment may take together.
+MAX_SECONDS = 60.0
+
+
+class Operations:
+    """Finds operations; what was recorded and found is kept."""
+
+    def __init__(self, options: CompareOptions) -> None:
+        """Search nothing yet.
+
+        Args:
+          options: of the comparison; its folder holds the shared weights.
+        """
+        self.options = options
+        self._searches: dict[tuple[str, str], Search] = {}
+        self._updates: dict[Any, Update | str | None] = {}
+        self._located: dict[Any, tuple[Json | None, list[Json]] | str] = {}
+        self._seconds = 0.0
+
+    def update_cause(
+        self, env: str, rung: Rung, backends: Sequence[str], *, functions_only: bool
+    ) -> Json | None:
+        """Name the cause of a difference that lies in the agent's own update.
+
+        Args:
+          env: one of the environments.
+          rung: what the libraries share.
+          backends: the two libraries.
+          functions_only: look for differences that are larger than rounding.
+
+        Returns:
+          An entry of `causes`; None if the updates are equal, or the search failed.
+        """
+        key = (env, rung.name, *backends)
+        if key not in self._updates:
+            self._updates[key] = self._try(
+                env, rung, lambda search: search.update(backends, functions_only=functions_only)
+            )
+        found = self._updates[key]
+        return found.cause if isinstance(found, Update) else None
+
+    def add(
+        self, env: str, rung: Rung, pairs: Sequence[Json], programs: Sequence[Json] = ()
+    ) -> None:
+        """Locate the differences of pairs, and name the causes of other functions.
+
+        Args:
+          env: one of the environments.
+          rung: on which the pairs were trained.
+          pairs: their entries of `comparison.json`; `first_difference` gets `operation`, None if
+            none was found, or with the reason as `not_located` if the search failed; causes of
+            another function are named by what `triglot diff` finds.
+          programs: the compared training programs of these pairs.
+        """
+        compared = {tuple(one["backends"]): one for one in programs}
+        for pair in pairs:
+            place = pair["first_difference"]
+            if place is None:
+                continue
+            place["operation"] = None
+            key = (env, rung.name, *pair["backends"])
+            update = self._updates.get(key)
+            if any(cause.get("part") == "update" for cause in pair["causes"]):
+                assert isinstance(update, Update)
+                place["operation"] = update.operation
+                continue
+            if any(cause["name"] == COMPILED for cause in pair["causes"]):
+                _add_fusion(pair, compared.get(tuple(pair["backends"])))
+                if isinstance(update, str) and place["operation"] is None:
+                    place["not_located"] = update
+                continue
+            if key not in self._located:
+                found = self._try(env, rung, lambda search, pair=pair: search.locate(pair))
+                self._located[key] = found or (None, [])
+            found = self._located[key]
+            if isinstance(found, str):
+                place["not_located"] = found
+                continue
+            place["operation"] = found[0]
+            pair["causes"] += found[1]
+
+    def _try(self, env: str, rung: Rung, search: Any) -> Any:
+        """Search; give the reason of a failure as text."""
+        main = rung_of_arithmetic(self.options.arithmetic)
+        is_extra = (env, rung.name) != (self.options.env, main.name)
+        start = time.monotonic()
+        try:
+            if is_extra and self._seconds > MAX_SECONDS:
+                raise TriglotError(
+                    f"operations beyond those of {self.options.env} on the rung {main.name} are "
+                    f"located for {MAX_SECONDS:.0f} s in all: compare fewer environments."
+                )
+            return search(self._search(env, rung))
+        except Exception as error:  # the trainings are done, and their report has the rest
+            return describe(error)
+        finally:
+            if is_extra:
+                self._seconds += time.monotonic() - start
+
+    def _search(self, env: str, rung: Rung) -> Search:
+        key = (env, rung.name)
+        if key not in self._searches:
+            assert self.options.out is not None
+            weights = shared_weights(self.options.out, environments(self.options).index(env))
+            self._searches[key] = Search(self.options, env, rung, weights)
+        return self._searches[key]
+
+
+def add_operations(operations: Operations, result: Json, envs: Sequence[str]) -> None:
+    """Locate the differences of all pairs of a comparison, and add them to its sentences.
+
+    Args:
+      operations: of the comparison.
+      result: the contents of `comparison.json`.
+      envs: the environments in which two libraries were trained.
+    """
+    options = operations.options
+    main = rung_of_arithmetic(options.arithmetic)
+    found = result["environments"] or {envs[0]: result}
+    for env, one in found.items():
+        programs = result["programs"]["pairs"] if env == options.env else ()
+        operations.add(env, main, one["pairs"], programs)
+    for entry in result["ladder"] or ():
+        if entry["run"]:
+            programs = result["programs"]["pairs"] if entry["rung"] == main.name else ()
+            operations.add(options.env, rung_named(entry["rung"]), entry["pairs"], programs)
+            add_places({"sentence": ""}, entry["pairs"])
+    pairs = [pair for one in found.values() for pair in one["pairs"]]
+    result["verdict"] = add_places(result["verdict"], pairs)
+
+
+def add_places(verdict: Json, pairs: Iterable[Json]) -> Json:
+    """Add to the sentences of a verdict and of its pairs where the libraries differ first."""
+    for pair in pairs:
+        operation = (pair["first_difference"] or {}).get("operation")
+        if operation is None:
+            continue
+        place = f" {operation['sentence']}."
+        if pair["sentence"] in verdict["sentence"]:
+            whole = verdict["sentence"].replace(pair["sentence"], pair["sentence"] + place)
+            verdict = {**verdict, "sentence": whole}
+        pair["sentence"] += place
+    return verdict
+
+
+def _add_fusion(pair: Json, compared: Mapping[str, Any] | None) -> None:
+    """Name the first fusion in which the training programs compute differently, if there is one."""
+    found = compared and compared["fusion"]
+    if not found:
+        return
+    sides = {
+        libraries.title(backend): found[side]
+        for backend, side in zip(pair["backends"], ("one", "other"), strict=True)
+    }
+    computes = " and ".join(
+        f"{title} {one['computes']}" if one else f"{title} has no such fusion"
+        for title, one in sides.items()
+    )
+    where = " and ".join(
+        f"{one['name']} of {title}" + (f" ({one['source']})" if one["source"] else "")
+        for title, one in sides.items()
+        if one
+    )
+    for cause in pair["causes"]:
+        if cause["name"] == COMPILED:
+            cause["where"] += f", first in fusion {where}"
+            cause["evidence"] += f"; in its first fusion that differs, {computes}"
+    one, other = (
+        side and {"name": side["opcode"], "source": side["source"], "scope": side["name"]}
+        for side in sides.values()
+    )
+    pair["first_difference"]["operation"] = {
+        "one": one,
+        "other": other,
+        "max_abs": None,
+        "max_rel": None,
+        "compiled_only": True,
+        "part": "program",
+        "fusion": next(side["name"] for side in sides.values() if side),
+        "computes": [side and side["computes"] for side in sides.values()],
+        "sentence": f"The compiled trainings differ first in fusion {where}: {computes}",
+    }

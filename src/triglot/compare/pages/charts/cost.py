@@ -1,0 +1,98 @@
+"""What each library costs: stacked seconds until training starts, then one plot per rate."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....backends import libraries
+from ....shared.pages.charts.chart import Chart, colour_by, number, rows_axis, table, word
+from ....shared.pages.charts.estimates import libraries_chart
+from ....shared.pages.charts.theme import GROUND, INK, STAGES, Series
+
+START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
+# Shown beside the stacked bars, in this order; the others are in the table.
+RATES = ("steps_per_second", "update", "rollout", "dispatch", "evaluation", "memory")
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+def start_chart(result: Mapping[str, Any]) -> Chart | None:
+    """Build the stacked bars of the seconds before the first update is done."""
+    cost = result.get("cost")
+    if not cost:
+        return None
+    known = {stage["name"]: stage for stage in cost["stages"] if stage["unit"] in SECONDS}
+    stages = [name for name in START if name in known]
+    rows, ends = [], []
+    for backend, measured in cost["backends"].items():
+        library, total = libraries.title(backend), 0.0
+        for stage in stages:
+            found = measured.get(stage)
+            if found is None or found["median"] is None:
+                continue
+            scale = SECONDS[known[stage]["unit"]]
+            start, total = total, total + scale * found["median"]
+            rows.append((library, stage, known[stage]["title"], total - start, start, total))
+            if found.get("low") is not None:
+                low, high = (scale * (found[end] - found["median"]) for end in ("low", "high"))
+                ends.append((library, total + low, total + high))
+    if not rows:
+        return None
+    series = tuple(
+        Series(stage, known[stage]["title"], (STAGES[index],)) for index, stage in enumerate(stages)
+    )
+    seconds = number("seconds", format=".3~r")
+    y, x = rows_axis("backend"), number("from", "seconds", axis={"grid": True, "tickCount": 6})
+    columns = ("backend", "g", "stage", "seconds", "from", "to")
+    bars = {
+        "data": table(columns, rows, words=("backend", "g", "stage")),
+        "mark": {"type": "bar", "height": {"band": 0.6}},
+        "encoding": {
+            "y": y,
+            "x": x,
+            "x2": {"field": "to"},
+            "color": colour_by("g", {one.key: one.colours[0] for one in series}),
+            "tooltip": [word("backend", "library"), word("stage", "stage"), seconds],
+        },
+    }
+    whiskers = [
+        {
+            "data": table(("backend", "low", "high"), ends, words=("backend",)),
+            "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
+            "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
+        }
+        for colour, width in ((GROUND, 3.5), (INK, 1.5))  # visible on light and dark bars
+    ]
+    return Chart(
+        name="cost",
+        heading="Seconds until training runs",
+        description="Seconds that each library takes before training runs, stacked by stage.",
+        content={"layer": [bars, *(whiskers if ends else [])]},
+        heights=(46 * len(cost["backends"]), 40 * len(cost["backends"])),
+        series=series,
+    )
+
+
+def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
+    """Select what was measured of a stage, by library."""
+    found = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
+    return {name: each for name, each in found.items() if each.get("median") is not None}
+
+
+def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
+    """Build a small plot of medians and intervals for each rate that was measured."""
+    stages = {stage["name"]: stage for stage in cost["stages"]}
+    built = []
+    for stage in (stages[name] for name in RATES if name in stages):
+        found = of_stage(cost, stage["name"])
+        if not found:
+            continue
+        chart = libraries_chart(
+            stage["name"],
+            found,
+            cost["backends"],
+            stage["unit"],
+            value="median",
+            zero=True,  # or a difference of a few percent would look large
+            description=f"{stage['title']}: median of each library with its interval.",
+        )
+        built.append((stage, chart))
+    return built

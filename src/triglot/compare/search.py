@@ -1,0 +1,254 @@
+"""Search for the first operation that differs, on one rung in one environment.
+
+It runs in the parent, after the trainings, since it needs both libraries in one process.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from ..core.errors import TriglotError
+from ..core.networks.combinators import part_of
+from ..diff.compare import diff_networks
+from ..diff.programs import explain, first_bit_difference, first_large_difference, record_both
+from ..diff.programs.tape import Tape
+from ..diff.types import Difference, Side
+from ..runs.registry.environments import make_env
+from .batches import Batch, first_batches
+from .options import CompareOptions
+from .rungs import Rung
+from .traced import Named, Traced, side_of
+from .training.networks import read_mapping
+from .training.probes import NUM_INPUTS, PROBE_KEY, Outputs
+from .verdict.causes import ROUNDING_CAUSES
+
+Json: TypeAlias = dict[str, Any]
+
+# Causes that an operation of the first update explains.
+FUNCTION = {"network", "gradient", "dtype", "optimizer"}
+# Between the rounding of float64 and the change of a parameter in one step.
+FINE = 1e-10
+
+
+@dataclass(frozen=True)
+class Update:
+    """Where the agent's own update differs, from equal weights and batches.
+
+    Attributes:
+      operation: the field `operation`.
+      cause: an entry of `causes`.
+    """
+
+    operation: Json
+    cause: Json
+
+
+class Search:
+    """The libraries' first updates, at the shared weights of the first seed.
+
+    Each library is recorded once.
+    """
+
+    def __init__(self, options: CompareOptions, env: str, rung: Rung, weights: Named) -> None:
+        self.options, self.env, self.rung = options, make_env(env), rung
+        self.weights = weights
+        self.sides: dict[str, Traced] = {}
+
+    def update(self, backends: Sequence[str], *, functions_only: bool) -> Update | None:
+        """Find the first operation in which the agents' own updates differ.
+
+        Args:
+          backends: the two libraries.
+          functions_only: look for differences that are larger than rounding.
+
+        Raises:
+          TriglotError: if a network draws random numbers in training.
+        """
+        one, other = (self._traced(backend) for backend in backends)
+        if one.draws(self.inputs) or other.draws(self.inputs):
+            raise TriglotError(
+                "the network draws random numbers in training, which differ between the "
+                "libraries: operations of the update are located for networks without dropout."
+            )
+        tapes = [side.update(self.batches, wide=True) for side in (one, other)]
+        if (found := _first_large(tapes)) is not None:
+            return _update(found, is_rounding=False)
+        if functions_only:
+            return None
+        tapes = [side.update(self.batches, wide=False) for side in (one, other)]
+        found = first_bit_difference(*tapes, hidden=True, compiled=False)
+        return None if found is None else _update(found, is_rounding=True)
+
+    @functools.cached_property
+    def batches(self) -> list[Batch]:
+        """The batches of the first library's first update."""
+        first = self._traced(self.options.libraries[0])
+        return first_batches(first.trainer, first.start)
+
+    def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
+        """Find the operation behind the first cause that has one, and further causes."""
+        one, other = (self._traced(backend) for backend in pair["backends"])
+        located = (each for each in pair["causes"] if each["name"] in ROUNDING_CAUSES | FUNCTION)
+        cause = next(located, None)
+        if cause is None:
+            return None, []
+        part, is_rounding = cause.get("part", "outputs"), cause["name"] in ROUNDING_CAUSES
+        operation, causes = None, []
+        if part == "optimizer":
+            return self._optimizer(one, other, is_rounding=is_rounding), []
+        if part == "outputs" or (self.options.network and not is_rounding):
+            operation, causes = self._forward(one, other, is_rounding=is_rounding)
+        if part == "gradients" or is_rounding:  # few inputs may not show a rounding of outputs
+            operation = operation or self._gradients(one, other, is_rounding=is_rounding)
+        return operation, causes
+
+    def _forward(
+        self, one: Traced, other: Traced, *, is_rounding: bool
+    ) -> tuple[Json | None, list[Json]]:
+        if self.options.network:
+            return self._custom(one, other)
+        operation, causes = None, []
+        how: Any = {"train": False, "key": jax.random.key(PROBE_KEY)}
+        for first, second, inputs in self._parts(one, other):
+            if is_rounding:
+                tapes = record_both(first, second, inputs, **how, exact=True)
+                difference = first_bit_difference(*tapes)
+            else:
+                explained = explain(first, second, inputs, **how)
+                difference = explained.first_difference
+                causes += [asdict(cause) for cause in explained.causes]
+            operation = operation or as_json(difference, "forward")
+            if is_rounding and operation is not None:
+                break
+        return operation, causes
+
+    def _custom(self, one: Traced, other: Traced) -> tuple[Json | None, list[Json]]:
+        """Compare custom networks, whose parameters may have other names, at their own weights."""
+        is_mapped = one.backend == self.options.libraries[0]
+        mapping = read_mapping(self.options.mapping).get(other.backend) if is_mapped else None
+        back = {to: name for name, to in mapping.items()} if mapping else None
+        found = diff_networks(
+            one.agent.network, other.agent.network, self.env.obs_spec, mapping=back
+        )
+        first = found.first_difference or found.first_rounding
+        # Both began from the same weights, so what the initializers draw is no cause.
+        causes = [asdict(cause) for cause in found.causes if cause.name != "initializer"]
+        return as_json(first, "forward"), causes
+
+    def _gradients(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
+        tapes = [side.gradients(self.inputs, wide=not is_rounding) for side in (one, other)]
+        return as_json(_first(tapes, is_rounding), "gradients")
+
+    def _optimizer(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
+        # Two orders of summation often give the same bits, so gradients are taken that show it.
+        number = int(np.argmax(one.norms != other.norms))
+        tapes = [side.optimizer(number, wide=not is_rounding) for side in (one, other)]
+        # Adam hides the last bit of a clipped gradient.
+        return as_json(_first(tapes, is_rounding, hidden=True), "optimizer")
+
+    @functools.cached_property
+    def inputs(self) -> Any:
+        """The probed inputs by part of the network."""
+        return Outputs(self._traced(self.options.libraries[0]).agent, self.env).inputs
+
+    def _parts(self, one: Traced, other: Traced) -> list[tuple[Side, Side, Any]]:
+        """Give the networks of both sides, part by part, with a few inputs."""
+        first, second = one.side, other.side
+        few = jax.tree.map(lambda x: x[: NUM_INPUTS // 8], self.inputs)
+        if not first.network.parts:
+            return [(first, second, _with_carry(first, few[""]))]
+        pairs = []
+        for name in first.network.parts:
+            if first.network.parts[name].backend == "core":  # a scalar, the same in every library
+                continue
+            own = _part(first, name), _part(second, name)
+            pairs.append((*own, _with_carry(own[0], few[name])))
+        return pairs
+
+    def _traced(self, backend: str) -> Traced:
+        if backend not in self.sides:
+            self.sides[backend] = Traced(self.options, self.env, self.rung, self.weights, backend)
+        return self.sides[backend]
+
+
+def _first(tapes: Sequence[Tape], is_rounding: bool, *, hidden: bool = False) -> Difference | None:
+    one, other = tapes
+    if is_rounding:
+        return first_bit_difference(one, other, hidden=hidden)
+    return first_large_difference(one, other)
+
+
+def _part(side: Side, name: str) -> Side:
+    return side_of(side.label, side.network.parts[name], part_of(side.variables, name))
+
+
+def _with_carry(side: Side, inputs: Any) -> Any:
+    if not side.network.recurrent:
+        return inputs
+    count = jax.tree.leaves(inputs)[0].shape[0]
+    return inputs, side.network.initial_carry(side.variables, count)
+
+
+def as_json(found: Difference | None, part: str) -> Json | None:
+    """Give the field `operation`."""
+    if found is None:
+        return None
+    when = "when compiled, up to" if found.compiled_only else "at"
+    sentence = f"{PARTS[part]} {when} {_place(found)}"
+    return {**asdict(found), "part": part, "sentence": sentence}
+
+
+def _first_large(tapes: Sequence[Tape]) -> Difference | None:
+    """Find the first difference of two updates that is larger than rounding."""
+    # What makes the loss differ is a more telling place than what it changes in the gradient.
+    for slot in range(len(tapes[0].outputs)):
+        first, second = (replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes)
+        found = first_large_difference(first, second)
+        if found is not None and not any(one and one.source for one in (found.one, found.other)):
+            # A step is small beside the parameters, which hide what it changes by little.
+            found = first_large_difference(first, second, FINE)
+        if found is not None:
+            return found
+    return None
+
+
+def _update(found: Difference, *, is_rounding: bool) -> Update:
+    """Describe a difference of two recorded updates."""
+    sections = [side.scope for side in (found.one, found.other) if side is not None and side.scope]
+    part = next(iter(sections), "update")
+    evidence = (
+        f"from equal weights and batches, it differs by up to {found.max_abs:.3g} "
+        f"({found.max_rel:.2g} of the largest entry)" + (": rounding" if is_rounding else "")
+    )
+    cause = {
+        "name": "summation_order" if is_rounding else "update",
+        "where": f"the {part}, {_place(found)}",
+        "evidence": evidence,
+        "part": "update",
+    }
+    operation = as_json(found, part)
+    assert operation is not None
+    return Update(operation, cause)
+
+
+# How a sentence begins, by the part of the update.
+PARTS = {
+    "forward": "The networks differ first",
+    "gradients": "The gradients differ first",
+    "optimizer": "The updates differ first in the optimizer",
+    "loss": "The updates differ first in the loss",
+    "gradient of the loss": "The updates differ first in the gradient of the loss",
+    "update": "The updates differ first",
+}
+
+
+def _place(found: Difference) -> str:
+    sides = [
+        "nothing" if one is None else f"{one.name} in {one.source}" if one.source else one.name
+        for one in (found.one, found.other)
+    ]
+    return f"{sides[0]} on both sides" if sides[0] == sides[1] else " and ".join(sides)

@@ -1,0 +1,1 @@
+"""Train one library in a worker process."""

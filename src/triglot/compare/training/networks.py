@@ -1,0 +1,176 @@
+"""The agent of one library on one rung, and the parameter names that all libraries share."""
+
+import functools
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+
+from ...backends import build
+from ...backends.translate import translate
+from ...core.agent import Agent
+from ...core.errors import Guessed, TriglotError
+from ...core.loop.state import RunnerState
+from ...core.loop.trainer import Trainer
+from ...core.network import Network, Variables
+from ...core.networks.architecture import NetworkSpec
+from ...core.networks.combinators import start_from
+from ...core.types import PyTree
+from ...runs.identity import codec_of
+from ...runs.registry import agents
+from ...runs.registry.algorithms import find_algorithm
+from ...runs.registry.loading import load_networks_by_library
+from ...runs.registry.overrides import from_overrides
+from ..options import CompareOptions
+from ..rungs import Rung
+
+NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> Agent:
+    """Build the agent of one library, with custom networks or those of its zoo.
+
+    Raises:
+      TriglotError: if the parts do not fit each other.
+    """
+    given: dict[str, Any] = {"backend": backend}
+    if options.network:
+        custom = load_networks_by_library(options.network, env)
+        if backend not in custom:
+            raise TriglotError(
+                f"{' '.join(options.network)} has no network for {backend}: it has "
+                f"{', '.join(custom)}."
+            )
+        given = {"networks": custom[backend]}
+    elif rung.library_initializers:
+        algorithm = find_algorithm(options.algorithm)
+        config = from_overrides(algorithm.Config, options.config)
+        specs = algorithm.networks(env.obs_spec, env.action_spec, config)
+        plain = {
+            name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
+            for name, spec in specs.items()
+        }
+        given = {"networks": build(backend, plain, arithmetic=rung.arithmetic)}
+    return agents.build_agent(
+        options.algorithm,
+        env,
+        arithmetic=rung.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        optimizer=options.optimizer,
+        **given,
+    )
+
+
+def names_of(
+    options: CompareOptions, env: Any, backend: str, agent: Agent, rung: Rung
+) -> "SharedNames":
+    """Find the names that the parameters of a library's agent share with those of the first one.
+
+    Raises:
+      TriglotError: if they do not correspond.
+    """
+    reference = None
+    if options.network and backend != options.libraries[0]:
+        reference = build_agent(options, env, options.libraries[0], rung).network
+    return shared_names(agent.network, reference, read_mapping(options.mapping).get(backend))
+
+
+def begin(trainer: Trainer, weights: Variables, key: jax.Array, hyper: Any) -> RunnerState:
+    """Initialize one seed with given weights; other draws are those of its key."""
+    # The agent's `init` also copies them to where they belong, such as target networks.
+    given: Any = trainer.agent
+    agent = replace(given, network=start_from(given.network, weights))
+    return replace(trainer, agent=agent).init(key, hyper)
+
+
+@dataclass(frozen=True)
+class SharedNames:
+    """Converts a network's parameters to and from arrays by the names that all libraries share.
+
+    Attributes:
+      encode: `encode(params) -> {name: array}`, in canonical layout.
+      decode: `decode(arrays) -> params`, the inverse.
+      guessed: the pairs that were guessed by shape and order, as text; empty if none were.
+    """
+
+    encode: Callable[[PyTree], dict[str, jax.Array]]
+    decode: Callable[[dict[str, jax.Array]], PyTree]
+    guessed: str = ""
+
+
+def shared_names(
+    network: Network, reference: Network | None, mapping: Mapping[str, str] | None = None
+) -> SharedNames:
+    """Find how the parameters of a network correspond to those of the reference.
+
+    Args:
+      network: of any library.
+      reference: the network whose canonical names are shared; None if this network's own names are,
+        as for the networks of the zoos.
+      mapping: this network's canonical names or prefixes to the reference's; None to pair equal
+        names, or else by shape and order.
+
+    Raises:
+      TriglotError: if the parameters do not correspond; nothing is computed.
+    """
+    own = codec_of(network)
+    if reference is None or reference is network:
+        return SharedNames(own.encode, own.decode)
+    theirs = codec_of(reference)
+    back = None if mapping is None else {to: name for name, to in mapping.items()}
+
+    def encode(params: Any) -> dict[str, jax.Array]:
+        given = Variables(params=params, state=())
+        return theirs.encode(translate(given, network, reference, mapping).params)
+
+    def decode(named: dict[str, jax.Array]) -> Any:
+        given = Variables(params=theirs.decode(named), state=())
+        return translate(given, reference, network, back).params
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Guessed)
+        jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
+    guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
+    return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
+
+
+def _quiet(function: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+    """Ignore warnings of guessed pairs, which were collected once."""
+
+    @functools.wraps(function)
+    def quiet(given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Guessed)
+            return function(given)
+
+    return quiet
+
+
+def read_mapping(path: Path | None) -> NamesByLibrary:
+    """Read `--mapping`: by library, its canonical names to those of the first library.
+
+    Raises:
+      TriglotError: if the file is missing or is not such an object.
+    """
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise TriglotError(f"--mapping {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise TriglotError(f"--mapping {path} is not JSON: {error}.") from None
+    fits = isinstance(found, dict) and all(
+        isinstance(names, dict) and all(isinstance(to, str) for to in names.values())
+        for names in found.values()
+    )
+    if not fits:
+        raise TriglotError(
+            f'--mapping {path} must hold {{"LIBRARY": {{"NAME": "NAME OF THE FIRST LIBRARY"}}}}.'
+        )
+    return found

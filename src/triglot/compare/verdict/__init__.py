@@ -1,0 +1,1 @@
+"""Judge what was trained: bits, sizes, returns, causes."""

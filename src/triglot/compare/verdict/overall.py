@@ -1,0 +1,206 @@
+"""The verdict of a whole comparison, and what each rung of the ladder explains."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...backends import libraries
+from ...shared.pages import numbers
+from ...shared.statistics.paired import holm
+from ...shared.statistics.returns import MIN_SEEDS
+from ..rungs import RUNGS, Rung
+from .causes import ROUNDING_CAUSES
+from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
+
+MARGIN_SHARE = 0.05  # of the return above a random policy's
+SMALLEST_MARGIN = 1e-6
+LEVEL = 0.05  # of the tests on a rung, all pairs together
+
+
+def margin_of(final_return: float, random_return: float, given: float | None) -> float:
+    """Choose the largest difference of returns that counts as equal."""
+    if given is not None:
+        return given
+    return max(MARGIN_SHARE * abs(final_return - random_return), SMALLEST_MARGIN)
+
+
+def verdict(
+    pairs: Sequence[Mapping[str, Any]], backends: Sequence[str], num_updates: int, arithmetic: str
+) -> dict[str, str]:
+    """Summarize the pairs of the rung that is judged.
+
+    Args:
+      pairs: their entries in `comparison.json`, at least one.
+      backends: the libraries that were trained.
+      num_updates: of each training.
+      arithmetic: of the networks.
+
+    Returns:
+      `level`, the worst of the pairs', and one `sentence`.
+    """
+    level = max((pair["level"] for pair in pairs), key=LEVELS.index)
+    if level == IDENTICAL:
+        count = numbers.capitalized(numbers.names(backends, total=len(backends)))
+        return {
+            "level": level,
+            "sentence": f"{count} learning curves and final parameters are equal, bit for bit, "
+            f"over {num_updates:,} updates.",
+        }
+    worst = [pair for pair in pairs if pair["level"] == level]
+    decisive = max(worst, key=lambda pair: pair["max_abs_param_difference"])
+    groups = _groups(pairs, backends)
+    equal = [group for group in groups if len(group) > 1]
+    causes = {cause["name"] for pair in worst for cause in pair["causes"]}
+    only_rounding = causes <= ROUNDING_CAUSES | {"compilation"}
+    heads = {
+        EQUIVALENT: "Not equal bit for bit, but equivalent.",
+        INCONCLUSIVE: "Not equal bit for bit, and too few seeds to say more.",
+        DIFFERENT: "Different.",
+    }
+    if only_rounding and level != DIFFERENT:
+        heads[level] = _rounding(worst, groups, level)
+    parts = [heads[level], decisive["sentence"]]
+    if equal:
+        names = "; ".join(" = ".join(map(libraries.title, group)) for group in equal)
+        parts.append(f"Equal bit for bit: {names}.")
+    if arithmetic != "canonical" and only_rounding:
+        parts.append("--arithmetic canonical sums in one order in all libraries.")
+    return {"level": level, "sentence": " ".join(parts)}
+
+
+def _rounding(
+    worst: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[str]], level: str
+) -> str:
+    """Say which libraries round differently, and what became of the returns."""
+    most = max(groups, key=len)
+    apart = groups if len(most) == 1 else [group for group in groups if group is not most]
+    names = [libraries.title(name) for group in apart for name in group]
+    rounds = f"{numbers.listed(names)} round{'s' if len(names) == 1 else ''} differently"
+    if level == EQUIVALENT:
+        return f"{rounds}; the returns are equivalent."
+    equal = all(pair["returns_level"] == "equal" for pair in worst)
+    returns = "no return changed" if equal else "returns changed"
+    needed = [pair["seeds_needed"] for pair in worst]
+    advice = "more seeds may not suffice" if None in needed else f"about {max(needed):,} seeds"
+    if any(pair["p_value"] is None for pair in worst):
+        advice = f"{MIN_SEEDS} seeds"
+    return f"{rounds}; {returns}; {advice} for a statistical verdict."
+
+
+def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list[list[str]]:
+    """Group the libraries that are identical among themselves."""
+    same = {frozenset(pair["backends"]) for pair in pairs if pair["identical"]}
+    groups: list[list[str]] = []
+    for name in backends:
+        for group in groups:
+            if all(frozenset((name, member)) in same for member in group):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Say what each rung explains of the differences that the rung before it shows.
+
+    Args:
+      rungs: for each rung that was run, by name: `pairs` and `backends` as in `comparison.json`.
+
+    Returns:
+      The field `ladder` of `comparison.json`, all rungs in order. `largest` has the largest
+      difference of two libraries' final returns and areas under the curve, with intervals, and
+      the smallest p-value of no difference of areas, corrected for the number of pairs.
+      `explained` has a `sentence` and `share`, the part of the previous rung's difference of areas
+      that is gone; None where the seeds' noise hides that difference.
+    """
+    entries: list[dict[str, Any]] = []
+    before: dict[str, Any] | None = None
+    for rung in RUNGS:
+        found = rungs.get(rung.name)
+        entry: dict[str, Any] = {"rung": rung.name, "title": rung.title, "run": found is not None}
+        if found is None:
+            entries.append({**entry, "pairs": None, "backends": None, "explained": None})
+            continue
+        pairs = [{k: v for k, v in pair.items() if k != "divergence"} for pair in found["pairs"]]
+        largest = {
+            "return": _largest(pairs, "return_difference"),
+            "area": _largest(pairs, "area_difference"),
+            "area_p_value": _smallest_p_value(pairs),
+        }
+        share, explained = _share(rung, largest["area"], before)
+        sentence = " ".join(filter(None, (_sizes(largest), explained, _rest(pairs))))
+        entries.append(
+            {
+                **entry,
+                "pairs": pairs,
+                "backends": found["backends"],
+                "largest": largest,
+                "explained": {"sentence": sentence, "share": share},
+            }
+        )
+        before = largest
+    return entries
+
+
+def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | None:
+    """Give the largest paired difference, positive, with its interval."""
+    known = [pair[name] for pair in pairs if pair[name] is not None]
+    if not known:
+        return None
+    found = max(known, key=lambda one: abs(one["mean"]))
+    if found["mean"] >= 0 or found["low"] is None:
+        return {**found, "mean": abs(found["mean"])}
+    return {"mean": -found["mean"], "low": -found["high"], "high": -found["low"]}
+
+
+def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Give the corrected p-value of no difference of areas; None if none is tested.
+
+    Pairs with the same difference, as of libraries that are equal bit for bit, are one test.
+    """
+    tests = {
+        abs(pair["area_difference"]["mean"]): pair["area_p_value"]
+        for pair in pairs
+        if not pair["identical"] and pair["area_p_value"] is not None
+    }
+    return float(holm(list(tests.values())).min()) if tests else None
+
+
+def _sizes(largest: Mapping[str, Any]) -> str:
+    parts = [
+        f"{title} differ by up to "
+        + (numbers.with_interval(found, value="mean") if found["mean"] else "0")
+        for name, title in (("return", "Final returns"), ("area", "areas under the curve"))
+        if (found := largest[name]) is not None
+    ]
+    return f"{', '.join(parts)}." if parts else ""
+
+
+def _share(
+    rung: Rung, now: Mapping[str, Any] | None, last: Mapping[str, Any] | None
+) -> tuple[float | None, str]:
+    """Compare the largest difference of areas with that of the last rung."""
+    before = last and last["area"]
+    if now is None or last is None or before is None or before["mean"] == 0:
+        return None, ""
+    if last["area_p_value"] is None or last["area_p_value"] >= LEVEL:
+        return None, (
+            "The rung before shows no difference of areas beyond the seeds' noise, so "
+            f"{rung.cause} cannot be credited with one."
+        )
+    share = max(0.0, 1 - now["mean"] / before["mean"])
+    return share, f"{rung.cause.capitalize()}: {100 * share:.0f} % of the area's difference before."
+
+
+def _rest(pairs: Sequence[Mapping[str, Any]]) -> str:
+    left = [pair for pair in pairs if not pair["identical"]]
+    if not left:
+        return "All libraries are equal bit for bit: nothing is left over."
+    first = max(left, key=lambda pair: pair["max_abs_param_difference"])
+    one, other = map(libraries.title, first["backends"])
+    causes = ", ".join(f"{cause['name']} ({cause['where']})" for cause in first["causes"])
+    return (
+        f"Left over: {len(left)} of {len(pairs)} pairs of libraries differ; the largest difference "
+        f"of a parameter, {first['max_abs_param_difference']:.2g}, is between {one} and {other}: "
+        f"{causes}."
+    )

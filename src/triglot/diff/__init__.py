@@ -1,0 +1,1 @@
+"""Compare two networks: which operation differs first, and the likely cause."""

@@ -1,0 +1,1 @@
+"""Find why two networks with equal outputs have different gradients."""

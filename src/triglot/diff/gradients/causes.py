@@ -1,0 +1,171 @@
+"""Why the gradients of two networks with equal outputs differ: the rule, or the operation."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.network import Variables
+from ...core.types import PyTree
+from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
+from ..measures.subject import Subject, double_precision
+from ..programs import first_large_difference, places, record_both
+from ..types import Cause, Difference, Operation, listed
+from .rules import CUSTOM, STOP, Program, Rule
+
+MOST_RULES = 3  # tried together, of those that change a gradient
+
+
+class Explained(NamedTuple):
+    """Why gradients differ.
+
+    Attributes:
+      causes: `not_trainable`, `stop_gradient` or `custom_gradient`.
+      operations: where the first rule is, of each network; None in the one without it.
+    """
+
+    causes: list[Cause]
+    operations: tuple[Operation | None, Operation | None]
+
+
+def explain_gradients(
+    subjects: tuple[Subject, Subject], key: jax.Array, *, train: bool
+) -> Explained | None:
+    """Find the fewest rules of differentiation without which both networks' gradients are equal.
+
+    A rule is a `stop_gradient` or a function with a custom derivative. It is left out by
+    substitution: the identity in place of the first, the function's own operations of the second.
+
+    Args:
+      subjects: networks with equal outputs.
+      key, train: passed to both networks.
+
+    Returns:
+      None if no rules explain it.
+    """
+    try:
+        with double_precision():
+            wide = (subjects[0].in_double(), subjects[1].in_double())
+            return _explain(wide, key, train, DOUBLE_EPS)
+    except Exception:  # a network that fails on float64
+        return _explain(subjects, key, train, SINGLE_TOLERANCE)
+
+
+def _explain(
+    subjects: tuple[Subject, Subject], key: jax.Array, train: bool, tolerance: float
+) -> Explained | None:
+    programs = [Program(subject, key, train=train) for subject in subjects]
+
+    def agree(without: frozenset[Rule]) -> bool:
+        one, other = (program.gradients(without) for program in programs)
+        return distance(one, other, together=True).max_rel <= tolerance
+
+    found = next(filter(agree, _candidates(programs, tolerance)), None)
+    if found is None:
+        return None
+    for rule in (rule for program in programs for rule in program.rules):
+        found = found - {rule} if rule in found and agree(found - {rule}) else found
+    causes: list[Cause] = []
+    firsts: list[Operation | None] = []
+    for program, subject in zip(programs, subjects, strict=True):
+        own = [rule for rule in program.rules if rule in found]
+        firsts.append(own[0].operation if own else None)
+        for rule in own:
+            stopped = _stopped(program, found, rule) if rule.kind == STOP else []
+            causes.append(_cause(rule, stopped, subject))
+    return Explained(causes, (firsts[0], firsts[1]))
+
+
+def _candidates(programs: Sequence[Program], tolerance: float) -> Iterator[frozenset[Rule]]:
+    """Yield sets of rules, small ones of those that change a gradient first, then all of a kind."""
+    rules = [(program, rule) for program in programs for rule in program.rules]
+    effective = [rule for program, rule in rules if _changes(program, rule, tolerance)]
+    for size in range(1, MOST_RULES + 1):
+        yield from map(frozenset, itertools.combinations(effective, size))
+    # One `stop_gradient` behind another has no effect of its own.
+    for kinds in ((STOP,), (CUSTOM,), (STOP, CUSTOM)):
+        yield frozenset(rule for _, rule in rules if rule.kind in kinds)
+
+
+def _changes(program: Program, rule: Rule, tolerance: float) -> bool:
+    pair = program.gradients(), program.gradients(frozenset({rule}))
+    return distance(*pair, together=True).max_rel > tolerance
+
+
+def _stopped(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:
+    """List the parameters that get no gradient at all because of one rule."""
+    without, with_it = program.gradients(chosen), program.gradients(chosen - {rule})
+    return [name for name in without if _any(without[name]) and not _any(with_it[name])]
+
+
+def _any(array: Any) -> bool:
+    return bool(np.any(np.asarray(array) != 0))
+
+
+def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
+    label = subject.label
+    where = f"{label}: {places.shown(rule.operation)}"
+    if stopped:
+        names = listed(subject.names[name] for name in stopped)
+        evidence = (
+            f"{names} of {label} get no gradient at all behind a stop_gradient; without it, "
+            "both networks have equal gradients"
+        )
+        return Cause("not_trainable", where, evidence)
+    if rule.kind == STOP:
+        evidence = "a stop_gradient; without it, both networks have equal gradients"
+        return Cause("stop_gradient", where, evidence)
+    evidence = (
+        f"{rule.name} has a derivative of its own; with that of its operations, both networks have "
+        "equal gradients"
+    )
+    return Cause("custom_gradient", where, evidence)
+
+
+def first_backward_difference(
+    one: Subject, other: Subject, *, train: bool, key: jax.Array
+) -> Difference | None:
+    """Align the traced gradients of two networks, and find the first operation that differs.
+
+    The loss is a sum of the outputs with fixed weights, so that its own derivative is no operation.
+
+    Args:
+      one, other: networks with a codec, and their weights; at most 3 examples are used.
+      train: training mode or evaluation.
+      key: of the networks' random draws.
+
+    Returns:
+      None if the gradients are equal.
+    """
+    sides = _backward(one), _backward(other)
+    return first_large_difference(*record_both(*sides, one.inputs, train=train, key=key, wide=True))
+
+
+def _backward(side: Subject) -> Subject:
+    """Return a network whose outputs are the gradients of shared parameters by name."""
+    network = side.network
+
+    def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
+        def loss(params: PyTree) -> Any:
+            own = Variables(params=params, state=variables.state)
+            outputs, state = network.apply(own, inputs, **options)
+            leaves = jax.tree.leaves(outputs)
+            return _weighted([leaves[index] for _, index in side.outputs]), state
+
+        (_, state), gradients = network.value_and_grad(loss)(variables.params)
+        return side.named_gradients(gradients), state
+
+    return replace(side, network=replace(network, apply=apply))
+
+
+def _weighted(outputs: list[jax.Array]) -> Any:
+    total = jnp.zeros(())
+    for leaf in outputs:
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            weights = jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32)).reshape(leaf.shape)
+            total = total + jnp.sum(leaf.astype(jnp.float32) * weights)
+    return total

@@ -1,0 +1,154 @@
+"""The gradients of a network without some of its `stop_gradient`s and custom derivatives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.network import Variables
+from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate, walk
+from ...core.types import PyTree
+from ..measures.compiling import quick_jit
+from ..measures.subject import Subject, loss_of
+from ..programs.places import called
+from ..types import Operation
+
+STOP, CUSTOM = "stop_gradient", "custom_gradient"
+NAMES = {
+    "stop_gradient": STOP,
+    "custom_jvp_call": CUSTOM,
+    "custom_vjp_call": CUSTOM,
+    "custom_vjp_call_jaxpr": CUSTOM,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A rule of differentiation that a network's code states: where the chain rule is left.
+
+    Attributes:
+      kind: `stop_gradient` or `custom_gradient`.
+      name: of the function with a custom derivative, with its file and line; else empty.
+      equations: of the traced program; several calls of one function have one rule.
+      operation: its first place in the program.
+    """
+
+    kind: str
+    name: str
+    equations: tuple[Any, ...]
+    operation: Operation
+
+
+class Program:
+    """A traced network, whose gradients are computed with or without its rules.
+
+    Attributes:
+      rules: of the forward pass, in order.
+    """
+
+    def __init__(self, subject: Subject, key: jax.Array, *, train: bool) -> None:
+        def forward(params: PyTree) -> list[Any]:
+            own = Variables(params=params, state=subject.variables.state)
+            return list(subject.apply(own, subject.inputs, key, train)[0].values())
+
+        self._subject = subject
+        self._closed: Any = jax.make_jaxpr(forward)(subject.variables.params)
+        self.rules = _rules(self._closed.jaxpr)
+        self._known: dict[frozenset[Rule], dict[str, np.ndarray]] = {}
+
+    def gradients(self, without: frozenset[Rule] = frozenset()) -> dict[str, np.ndarray]:
+        """Compute the gradients by shared name.
+
+        Args:
+          without: rules to leave out; those of other programs have no effect. A `stop_gradient`
+            becomes the identity, and a function with a custom derivative is differentiated
+            operation by operation.
+        """
+        own = without.intersection(self.rules)
+        if own not in self._known:
+            left = {id(equation) for rule in own for equation in rule.equations}
+            found = quick_jit(lambda params: self._gradients(params, left))
+            self._known[own] = jax.tree.map(np.asarray, found(self._subject.variables.params))
+        return self._known[own]
+
+    def _gradients(self, params: PyTree, left: set[int]) -> dict[str, Any]:
+        names = [name for name, _ in self._subject.outputs]
+
+        def loss(params: PyTree) -> Any:
+            outputs = _run(self._closed, jax.tree.leaves(params), left)
+            return loss_of(dict(zip(names, outputs, strict=True)), self._subject.targets)
+
+        return self._subject.named_gradients(jax.grad(loss)(params))
+
+
+def _rules(jaxpr: Any) -> list[Rule]:
+    """List the rules of a program; those inside a function with a custom derivative are its own."""
+    grouped: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
+    # A function that is called twice is traced once.
+    found = walk(jaxpr, enter=lambda equation: equation.primitive.name not in NAMES)
+    known = {id(equation): (equation, callers) for equation, callers in found}
+    for equation, callers in known.values():
+        if equation.primitive.name not in NAMES:
+            continue
+        name = _name(equation)
+        # Each `stop_gradient` has its own place, but all calls of a function its one derivative.
+        key = (NAMES[equation.primitive.name], name, None if name else id(equation))
+        grouped.setdefault(key, []).append((equation, callers))
+    return [
+        Rule(
+            kind,
+            name,
+            tuple(equation for equation, _ in found),
+            called(*found[0], name=name or kind),
+        )
+        for (kind, name, _), found in grouped.items()
+    ]
+
+
+def _name(equation: Any) -> str:
+    """Return the name and place of a function with a custom derivative."""
+    if NAMES[equation.primitive.name] == STOP:
+        return ""
+    info = getattr(getattr(called_program(equation), "jaxpr", None), "debug_info", None)
+    return str(getattr(info, "func_src_info", "") or equation.primitive.name)
+
+
+def _run(closed: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
+    """Evaluate a program; the equations with an id in `left` are evaluated without their rule."""
+
+    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+        name, params = equation.primitive.name, equation.params
+        if name in NAMES and id(equation) not in left:
+            return bind(equation, operands)
+        if name == "stop_gradient":
+            return operands
+        if name == "scan":
+            return _scan(equation, operands, left)
+        if name == "cond":
+            branches = [lambda *given, b=b: _run(b, given, left) for b in params["branches"]]
+            return jax.lax.switch(operands[0], branches, *operands[1:])
+        program = called_program(equation)
+        return bind(equation, operands) if program is None else _run(program, operands, left)
+
+    jaxpr = closed.jaxpr
+    known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    known.update(zip(jaxpr.invars, operands, strict=True))
+    read = evaluate(jaxpr.eqns, known, rule)
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _scan(equation: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
+    params = equation.params
+    first, last = ends_of_scan(params)
+    constants, carry, scanned = operands[:first], operands[first:last], operands[last:]
+
+    def body(carry: Any, row: Any) -> tuple[list[Any], list[Any]]:
+        results = _run(params["jaxpr"], [*constants, *carry, *row], left)
+        return results[: len(carry)], results[len(carry) :]
+
+    carry, rows = jax.lax.scan(
+        body, list(carry), list(scanned), params["length"], params["reverse"]
+    )
+    return [*carry, *rows]

@@ -1,0 +1,315 @@
+"""Evaluate operations with NumPy, which compiles nothing.
+
+In float64 every operation below may be computed so: two programs are compared up to rounding
+there. In the types of a traced program only those are whose bits are XLA's, since IEEE 754 or the
+operation itself leaves no choice.
+"""
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+from ..core.tracing import jaxprs
+from ..core.types import PyTree
+
+# Elementwise operations of floating-point numbers.
+EXACT: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "add_any": np.add,
+    "ceil": np.ceil,
+    "copy": np.copy,
+    "div": np.divide,
+    "floor": np.floor,
+    "is_finite": np.isfinite,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "sign": np.sign,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "stop_gradient": np.copy,
+    "sub": np.subtract,
+}
+ROUNDED: Mapping[str, Callable[..., Any]] = {
+    "cos": np.cos,
+    "erf": special.erf,
+    "erf_inv": special.erfinv,
+    "erfc": special.erfc,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "tanh": np.tanh,
+}
+# Those of any type but keys.
+COMPARED: Mapping[str, Callable[..., Any]] = {
+    "eq": np.equal,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "le": np.less_equal,
+    "lt": np.less,
+    "ne": np.not_equal,
+}
+BITWISE: Mapping[str, Callable[..., Any]] = {
+    "and": np.bitwise_and,
+    "not": np.bitwise_not,
+    "or": np.bitwise_or,
+    "shift_right_logical": lambda x, by: _shifted(x, by),
+    "xor": np.bitwise_xor,
+}
+Parameters = Mapping[str, Any]
+# Those that move elements, with the parameters of their equation.
+ARRANGED: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], Any]] = {
+    "broadcast_in_dim": lambda x, how: _broadcast(x[0], how["shape"], how["broadcast_dimensions"]),
+    "concatenate": lambda x, how: np.concatenate(x, how["dimension"]),
+    "expand_dims": lambda x, how: np.expand_dims(x[0], how["dimensions"]),
+    "reduce_max": lambda x, how: np.max(x[0], tuple(how["axes"])),
+    "reduce_min": lambda x, how: np.min(x[0], tuple(how["axes"])),
+    "reshape": lambda x, how: np.reshape(
+        x[0] if how["dimensions"] is None else x[0].transpose(how["dimensions"]), how["new_sizes"]
+    ),
+    "rev": lambda x, how: np.flip(x[0], how["dimensions"]),
+    "slice": lambda x, how: _slice(
+        x[0], how["start_indices"], how["limit_indices"], how["strides"]
+    ),
+    "squeeze": lambda x, how: np.squeeze(x[0], how["dimensions"]),
+    "transpose": lambda x, how: np.transpose(x[0], how["permutation"]),
+}
+# Sums, whose order is a choice.
+SUMMED: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], Any]] = {
+    "conv_general_dilated": lambda x, how: _convolution(x[0], x[1], how),
+    "cumsum": lambda x, how: _cumulated(x[0], how["axis"], how["reverse"]),
+    "dot_general": lambda x, how: _product(x[0], x[1], how["dimension_numbers"]),
+    "integer_pow": lambda x, how: x[0] ** how["y"],
+    "reduce_sum": lambda x, how: np.sum(x[0], tuple(how["axes"])),
+}
+ELEMENTWISE = frozenset({*EXACT, *ROUNDED, *COMPARED, *BITWISE, "clamp", "select_n", "integer_pow"})
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def evaluate(name: str, arrays: Sequence[Any], params: Parameters, *, exact: bool) -> Any:
+    """Evaluate one operation.
+
+    Args:
+      name: of the primitive.
+      arrays: its operands.
+      params: of its equation.
+      exact: only if the bits are XLA's.
+
+    Returns:
+      An array; None if the operation is not evaluated here.
+    """
+    if not arrays or not all(isinstance(array, np.ndarray) for array in arrays):
+        return None
+    with np.errstate(all="ignore"):
+        if name in ARRANGED:
+            return np.asarray(ARRANGED[name](arrays, params))
+        if name in COMPARED or name in BITWISE:
+            kinds, table = ("biuf", COMPARED) if name in COMPARED else ("biu", BITWISE)
+            plain = all(array.dtype.kind in kinds for array in arrays)
+            return np.asarray(table[name](*arrays)) if plain else None
+        if (
+            name == "bitcast_convert_type"
+            and arrays[0].dtype.itemsize == params["new_dtype"].itemsize
+        ):
+            return np.ascontiguousarray(arrays[0]).view(params["new_dtype"])
+        if name == "select_n":
+            return _selected(*arrays)
+        if name == "convert_element_type":
+            return _converted(arrays[0], params["new_dtype"])
+        if not all(array.dtype in FLOATS for array in arrays):
+            return None
+        if name in EXACT:
+            return np.asarray(EXACT[name](*arrays))
+        if name == "clamp":
+            return np.asarray(np.minimum(np.maximum(arrays[1], arrays[0]), arrays[2]))
+        if not exact and name in ROUNDED:
+            return np.asarray(ROUNDED[name](*arrays))
+        if not exact and name in SUMMED:
+            return np.asarray(SUMMED[name](arrays, params))
+    return None
+
+
+def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True) -> PyTree:
+    """Evaluate a function of arrays operation by operation.
+
+    Nothing is compiled for a function that only arranges its arguments.
+
+    Args:
+      function: traced, not called with arrays.
+      arguments: pytrees of arrays.
+      exact: with XLA's bits. Otherwise numbers are rounded in another way, and random bits are
+        NumPy's, with the keys as seeds: nothing is compiled for most initializers.
+
+    Returns:
+      NumPy arrays, and keys.
+    """
+    leaves = jax.tree.leaves(arguments)
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+        if (called := jaxprs.called_program(equation)) is not None:
+            return run(called, operands)
+        name, params = equation.primitive.name, equation.params
+        if not exact and name in DRAWN:
+            return [DRAWN[name](operands, equation)]
+        found = evaluate(name, operands, params, exact=exact)
+        if found is not None:
+            return [found]
+        return list(map(on_host, jaxprs.bind(equation, operands)))
+
+    def run(closed: Any, operands: Sequence[Any]) -> list[Any]:
+        jaxpr = closed.jaxpr
+        known = dict(zip(jaxpr.constvars, map(on_host, closed.consts), strict=True))
+        known.update(zip(jaxpr.invars, operands, strict=True))
+        needed = jaxprs.needed(jaxpr.eqns, jaxpr.outvars)
+        read = jaxprs.evaluate(needed, known, rule, np.asarray)
+        return [read(atom) for atom in jaxpr.outvars]
+
+    results = run(closed, list(map(on_host, leaves)))
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def _drawn(operands: Sequence[Any], shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Draw bits that depend on keys, and on numbers that are folded in."""
+    keys, *numbers = operands
+    seeds = [np.ravel(jax.random.key_data(keys)), *map(np.ravel, numbers)]
+    random = np.random.default_rng(np.concatenate(seeds).astype(np.uint32))
+    return random.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+
+def _random_bits(operands: Sequence[Any], equation: Any) -> np.ndarray:
+    result = equation.outvars[0].aval
+    return _drawn(operands, result.shape, result.dtype)
+
+
+def _random_keys(operands: Sequence[Any], equation: Any) -> jax.Array:
+    size = jax.random.key_data(operands[0]).shape[operands[0].ndim :]
+    data = _drawn(operands, (*equation.outvars[0].aval.shape, *size), np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(operands[0]))
+
+
+DRAWN: Mapping[str, Callable[[Sequence[Any], Any], Any]] = {
+    "random_bits": _random_bits,
+    "random_fold_in": _random_keys,
+    "random_split": _random_keys,
+}
+
+
+def trim() -> None:
+    """Give freed memory back to the system, which glibc keeps of arrays below 32 MB."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # of other C libraries
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def on_host(array: Any) -> Any:
+    """Convert an array to NumPy. Keys are left alone."""
+    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
+    return array if is_key else np.asarray(array)
+
+
+def _broadcast(array: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    sizes = [1] * len(shape)
+    for axis, size in zip(axes, array.shape, strict=True):
+        sizes[axis] = size
+    return np.broadcast_to(array.reshape(sizes), shape)
+
+
+def _shifted(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    return np.right_shift(x.view(unsigned), by.astype(unsigned)).view(x.dtype)
+
+
+def _slice(x: np.ndarray, starts: Any, limits: Any, strides: Any) -> np.ndarray:
+    return x[tuple(map(slice, starts, limits, strides or [None] * x.ndim))]
+
+
+def _selected(which: np.ndarray, *cases: np.ndarray) -> np.ndarray | None:
+    if len(cases) != 2 or which.dtype != np.bool_:
+        return np.choose(np.broadcast_to(which.astype(np.intp), cases[0].shape), cases)
+    return np.where(which, cases[1], cases[0])
+
+
+def _converted(array: np.ndarray, dtype: Any) -> np.ndarray | None:
+    to = np.dtype(dtype)
+    from_float, to_float = (jnp.issubdtype(each, jnp.floating) for each in (array.dtype, to))
+    whole = array.dtype.kind in "biu" and (
+        to_float or (to.kind in "iu" and array.dtype.kind == "b")
+    )
+    return array.astype(to, copy=False) if (from_float and to_float) or whole else None
+
+
+def _cumulated(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
+    if reverse:
+        return np.flip(np.cumsum(np.flip(x, axis), axis), axis)
+    return np.cumsum(x, axis)
+
+
+def _product(x: np.ndarray, y: np.ndarray, numbers: Any) -> np.ndarray:
+    """Compute `dot_general`: batch axes first, then the others of `x` and of `y`."""
+    (summed_x, summed_y), (batch_x, batch_y) = numbers
+    free_x = [axis for axis in range(x.ndim) if axis not in (*summed_x, *batch_x)]
+    free_y = [axis for axis in range(y.ndim) if axis not in (*summed_y, *batch_y)]
+    batch, one, other, count = (
+        [array.shape[axis] for axis in axes]
+        for array, axes in ((x, batch_x), (x, free_x), (y, free_y), (x, summed_x))
+    )
+    rows, columns, size = (int(np.prod(sizes)) for sizes in (one, other, count))
+    left = x.transpose([*batch_x, *free_x, *summed_x]).reshape([*batch, rows, size])
+    right = y.transpose([*batch_y, *summed_y, *free_y]).reshape([*batch, size, columns])
+    return np.matmul(left, right).reshape([*batch, *one, *other])
+
+
+def _convolution(x: np.ndarray, kernel: np.ndarray, how: Parameters) -> np.ndarray:
+    """Compute `conv_general_dilated` as a product of all windows with the kernel."""
+    numbers, strides, steps = (
+        how["dimension_numbers"], how["window_strides"], how["rhs_dilation"]
+    )  # fmt: skip
+    spatial = tuple(range(2, x.ndim))
+    x = _padded(x.transpose(numbers.lhs_spec), how["padding"], how["lhs_dilation"])
+    kernel = kernel.transpose(numbers.rhs_spec)  # [outputs, inputs, *sizes]
+    sizes = kernel.shape[2:]
+    reach = [(size - 1) * step + 1 for size, step in zip(sizes, steps, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, spatial)
+    every = (slice(None), slice(None))
+    windows = windows[(*every, *(slice(None, None, stride) for stride in strides))]
+    windows = windows[(..., *(slice(None, None, step) for step in steps))]
+    batch, channels, *out = windows.shape[: x.ndim]
+    groups, batches = how["feature_group_count"], how["batch_group_count"]
+    count = max(groups, batches)
+    if batches > 1:
+        windows = windows.reshape(batches, batch // batches, channels, *out, *sizes)
+    else:
+        windows = windows.reshape(batch, groups, channels // groups, *out, *sizes).swapaxes(0, 1)
+    # Now [groups, examples, inputs, *out, *sizes]: bring the inputs behind the places.
+    windows = np.moveaxis(windows, 2, 2 + len(out))
+    left = windows.reshape(count, -1, kernel[0].size)
+    right = kernel.reshape(count, kernel.shape[0] // count, -1).swapaxes(1, 2)
+    result = np.matmul(left, right).reshape(count, -1, *out, kernel.shape[0] // count)
+    result = np.moveaxis(result, (0, -1), (1, 2)).reshape(-1, kernel.shape[0], *out)
+    return result.transpose(np.argsort(numbers.out_spec))
+
+
+def _padded(x: np.ndarray, padding: Sequence[tuple[int, int]], dilation: Sequence[int]) -> Any:
+    """Put zeros between and around the elements of the spatial axes; negative ones cut."""
+    if any(step > 1 for step in dilation):
+        sizes = [(n - 1) * step + 1 for n, step in zip(x.shape[2:], dilation, strict=True)]
+        spread = np.zeros((*x.shape[:2], *sizes), x.dtype)
+        spread[(..., *(slice(None, None, step) for step in dilation))] = x
+        x = spread
+    x = np.pad(x, [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in padding)])
+    ends = zip(x.shape[2:], padding, strict=True)
+    return x[(..., *(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in ends))]

@@ -1,0 +1,80 @@
+"""Batches of inputs, and their description in words."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..backends.calling import Inputs
+from ..core.errors import TriglotError, shown
+from ..core.network import Network, Variables
+from ..core.specs import Box, sample
+from ..core.types import PyTree
+
+
+def parse_input(text: str) -> Box:
+    """Read one input: `DTYPE:SHAPE` or `DTYPE:SHAPE:LOW..HIGH`.
+
+    Without a dtype it is float32, without a shape a scalar. Without bounds, floats are drawn from
+    [-1, 1], unsigned integers from their whole range, and signed ones from 0 and 1, which every
+    embedding accepts.
+
+    >>> parse_input("uint8:84,84,4")
+    Box(shape=(84, 84, 4), dtype='uint8', low=0, high=255, whole=False)
+    >>> parse_input("int32:16:0..99").high
+    99
+
+    Raises:
+      TriglotError: if the text has another form.
+    """
+    dtype, _, rest = text.partition(":") if text[:1].isalpha() else ("float32", "", text)
+    shape, _, bounds = rest.partition(":")
+    try:
+        kind = np.dtype(jnp.dtype(dtype))
+        sizes = tuple(int(size) for size in re.split("[,x]", shape) if size)
+        low, high = _bounds(kind, bounds)
+        return Box(sizes, kind.name, low, high)
+    except (TypeError, ValueError):
+        raise TriglotError(
+            f"input {shown(text)} must have the form DTYPE:SHAPE, such as float32:84,84,4, or "
+            "DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99."
+        ) from None
+
+
+def _bounds(kind: np.dtype, text: str) -> tuple[float, float]:
+    if text:
+        low, high = text.split("..")
+        number = float if kind.kind == "f" else int
+        return number(low), number(high)
+    if kind.kind == "u":
+        return 0, int(np.iinfo(kind).max)
+    if kind.kind in "ib":
+        return 0, 1
+    return -float("inf"), float("inf")
+
+
+def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
+    """Draw a batch `[size, ...]` of inputs; a tuple of batches for several."""
+    several = inputs if isinstance(inputs, tuple) else (inputs,)
+    drawn = tuple(
+        jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(own, size))
+        for spec, own in zip(several, jax.random.split(key, len(several)), strict=True)
+    )
+    return drawn if isinstance(inputs, tuple) else drawn[0]
+
+
+def carry_of(network: Network, variables: Variables, size: int, key: jax.Array) -> PyTree:
+    """Draw a carry `[size, ...]` of a recurrent network.
+
+    Leaves of equal shapes get equal values, so that two networks whose carries are arranged
+    differently start from the same one.
+    """
+
+    def draw(leaf: Any) -> jax.Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.zeros(leaf.shape, leaf.dtype)
+        return jax.random.uniform(key, leaf.shape, leaf.dtype, -1, 1)
+
+    return jax.tree.map(draw, jax.eval_shape(lambda v: network.initial_carry(v, size), variables))

@@ -1,0 +1,174 @@
+"""From what a user has, such as a class or an untransformed function, to a `Network`."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from ..backends import libraries
+from ..backends.calling import Inputs, parameters
+from ..backends.jax.functions import from_functions
+from ..backends.jax.signatures import is_functions
+from ..core.errors import TriglotError, user_error_context
+from ..core.network import Network
+from ..core.specs import Spec
+
+KEYS = ("key", "rng", "rng_key", "prng_key")  # names of the argument of a function of a key
+
+
+def load_network(
+    made: Any, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
+) -> Network:
+    """Lift a network in any of the forms in which libraries give it.
+
+    Args:
+      made: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
+        `hk.transform`; a Linen module, or its class if all fields have defaults; an NNX or Equinox
+        module (an Equinox one may be a pair with its `eqx.nn.State`), its class, or a function of
+        `rngs` or of a key; a Keras model, or its class; a PyTorch module, or its class if it takes
+        no arguments; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
+        `action_spec`, or without arguments, that returns one of these.
+      inputs: the spec of one input; a tuple of specs for several.
+      name: shown in errors and reports.
+      action_spec: passed to a function that takes it.
+
+    Returns:
+      The network, in native arithmetic.
+
+    Raises:
+      TriglotError: if it is none of these, its library is not installed, or it fails on such
+        inputs.
+    """
+    if isinstance(made, Network):
+        if made.arithmetic != "native":
+            raise TriglotError(
+                f"the network {name or made.name!r} has arithmetic {made.arithmetic!r}; give the "
+                "native one, since both arithmetics are compared."
+            )
+        return made
+    library = _library_of(made)
+    if library is not None:
+        return _lift(library, made, inputs, name)
+    if is_functions(made) and not (callable(made) and "obs_spec" in parameters(made)):
+        return from_functions(made, obs_spec=inputs, name=name)
+    if not callable(made):
+        raise TriglotError(
+            f"{name or 'the network'} is a {type(made).__name__}; expected a module of Haiku, "
+            "Linen, NNX, Equinox, Keras or PyTorch, functions (init, apply), a function that makes "
+            "one of "
+            "these, or a triglot Network."
+        )
+    return _from_function(made, inputs, name, action_spec)
+
+
+def _library_of(made: Any) -> libraries.Library | None:
+    """Find the library of a module, of its class, or of a pair of a module and its state."""
+    first = made[0] if type(made) is tuple and made else made
+    kind = first if isinstance(first, type) else type(first)
+    return libraries.find_by_class(kind)
+
+
+def _lift(library: libraries.Library, made: Any, inputs: Inputs, name: str | None) -> Network:
+    library.require()
+    assert library.lift is not None  # for the type checker: `find_by_class` skips the others
+    lift = getattr(library.load_adapter(), library.lift)
+    if library.name == "linen" and isinstance(made, type):
+        with user_error_context(
+            f"the Linen class {made.__name__} has no default for some field: give an instance"
+        ):
+            made = made()
+    given = (made, inputs) if "obs_spec" in parameters(lift) else (made,)
+    return lift(*given, name=name)
+
+
+def _from_function(
+    function: Callable[..., Any], inputs: Inputs, name: str | None, action_spec: Spec | None
+) -> Network:
+    names = parameters(function)
+    shown = name or getattr(function, "__name__", repr(function))
+    if specs := [each for each in ("obs_spec", "action_spec") if each in names]:
+        if action_spec is None and "action_spec" in specs:
+            raise TriglotError(
+                f"{shown} takes action_spec: name the environment (--env gymnax:CartPole-v1)."
+            )
+        known = {"obs_spec": inputs, "action_spec": action_spec}
+        return _made_by(function, {each: known[each] for each in specs}, inputs, shown)
+    required = _required(names)
+    if "rngs" in names:
+        return _lift(libraries.find("nnx"), function, inputs, name)
+    if names and not required - set(KEYS) and not names.keys().isdisjoint(KEYS):
+        return _from_key(function, inputs, shown)
+    if not required:
+        return _made_by(function, {}, inputs, shown)
+    return _from_inputs_or_key(function, inputs, shown)
+
+
+def _required(names: Mapping[str, inspect.Parameter]) -> set[str]:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name for name, one in names.items() if one.default is one.empty and one.kind not in kinds
+    }
+
+
+def _made_by(
+    function: Callable[..., Any], arguments: Mapping[str, Any], inputs: Inputs, shown: str
+) -> Network:
+    with user_error_context(
+        f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
+    ):
+        made = function(**arguments)
+    library = _library_of(made)
+    if library is not None and library.name == "keras":  # a function that makes it has more to say
+        return _lift(library, functools.partial(function, **arguments), inputs, shown)
+    if not isinstance(made, Network) and library is None and not is_functions(made):
+        raise TriglotError(
+            f"{shown} returned a {type(made).__name__}; expected a module or a triglot Network."
+        )
+    return load_network(made, inputs, name=None if isinstance(made, Network) else shown)
+
+
+def _from_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
+    with user_error_context(f"{shown} failed when it was called with a key"):
+        made = _traced(function, jax.random.key(0))
+    library = _library_of(made)
+    if library is not None and library.name == "equinox":
+        return _lift(library, function, inputs, shown)
+    if library is not None and library.name == "nnx":
+        return _lift(library, lambda rngs: function(rngs.params()), inputs, shown)
+    return load_network(made, inputs, name=shown)
+
+
+def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
+    """Call a function of a key without computing arrays, if it can be traced."""
+    made = []
+
+    def call(key: jax.Array) -> None:
+        first = next(iter(parameters(function).values()))
+        made.append(function(key=key) if first.kind == first.KEYWORD_ONLY else function(key))
+
+    try:
+        jax.eval_shape(call, key)
+    except jax.errors.JAXTypeError:  # such as a constructor that computes float(jnp.sqrt(d))
+        call(key)
+    return made[-1]
+
+
+def _from_inputs_or_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
+    """Lift a function whose argument may be the observations or a key: try Haiku first."""
+    haiku = libraries.find("haiku")
+    problem = "Haiku is not installed"
+    if haiku.installed:
+        try:
+            return _lift(haiku, function, inputs, shown)
+        except TriglotError as error:
+            problem = str(error)
+    if len(_required(parameters(function))) == 1:
+        try:
+            return _from_key(function, inputs, shown)
+        except TriglotError:
+            pass
+    raise TriglotError(
+        f"{shown} is neither a function of the inputs nor of a key ({problem.rstrip('.')})."
+    )

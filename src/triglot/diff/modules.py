@@ -1,0 +1,213 @@
+"""The modules of two compared networks, side by side: which compute equal values, and which not."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .programs import places
+from .programs.tape import Step, Tape
+from .programs.values import View
+
+MAX_NUMBERS = 4  # that are shown of a value
+MAX_OPERATIONS = 8  # that are shown of a module
+EQUAL, DIFFERENT, FOLLOWS, INNER = "equal", "different", "follows", "inner"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A module of a network, or code between modules, with the value that it computes.
+
+    Attributes:
+      name: path of the module; `file:line` of code that belongs to none.
+      source: `file:line`.
+      operations: names of its operations.
+      parameters: canonical names of those that it reads.
+      shape, dtype, low, high, mean, numbers: of its value in float64, for up to 3 examples.
+      state: `equal`: the other network has this value, too; `different`: it has not, although it
+        has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
+        not, and all that reads it is equal.
+      counterpart: index of the other network's part; None if there is none.
+      max_rel: the largest difference from the counterpart's value, relative to the largest number;
+        None if it was not computed.
+    """
+
+    name: str
+    source: str
+    operations: tuple[str, ...]
+    parameters: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    mean: float
+    numbers: tuple[float, ...]
+    state: str
+    counterpart: int | None = None
+    max_rel: float | None = None
+
+
+@dataclass
+class _Node:
+    """A run of steps of one module."""
+
+    name: str
+    steps: list[int]
+
+
+def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
+    """Cut two recorded programs into modules, and compare the values that they compute.
+
+    Args:
+      views: of an `Explanation`; the second one's values are those that were recorded, not those
+        of the first that were put in their place.
+
+    Returns:
+      The parts of each, in the order of the program.
+    """
+    one, tape = views[0], views[1].tape
+    other = View(tape, tape.arrays, before=views[1])
+    nodes = _nodes(one.tape), _nodes(other.tape)
+    parts = [
+        [_part(view, node, against) for node in own]
+        for view, own, against in ((one, nodes[0], other), (other, nodes[1], one))
+    ]
+    for view, own, found in ((one, nodes[0], parts[0]), (other, nodes[1], parts[1])):
+        _mark_inner(view.tape, own, found)
+    pairs = _pairs(one, other, nodes, parts)
+    for first, second in pairs:
+        apart = _distance(one, nodes[0][first], other, nodes[1][second])
+        parts[0][first] = replace(parts[0][first], counterpart=second, max_rel=apart)
+        parts[1][second] = replace(parts[1][second], counterpart=first, max_rel=apart)
+    return tuple(parts[0]), tuple(parts[1])
+
+
+def _nodes(tape: Tape) -> list[_Node]:
+    """Cut a program where the module changes."""
+    found: list[_Node] = []
+    for index, step in enumerate(tape.steps):
+        if (
+            tape.is_layout(step)
+            or tape.is_constant(step.results[0])
+            or tape.is_unused(step.results[0])
+        ):
+            continue
+        name = _module(tape, step)
+        if found and found[-1].name == name:
+            found[-1].steps.append(index)
+        else:
+            found.append(_Node(name, [index]))
+    return found
+
+
+def _module(tape: Tape, step: Step) -> str:
+    """Name the module of a step: its scope, else that of the parameter that it reads, its line."""
+    if words := places.scopes(step, functions=False):
+        return "/".join(words)
+    owner = places.parameter_of(tape, step).rpartition("/")[0]
+    return owner or places.operation(tape, step.results[0]).source
+
+
+def _part(view: View, node: _Node, other: View) -> Section:
+    tape, value = view.tape, _result(view.tape, node)
+    array = np.asarray(view.arrays[value])
+    real = np.real(array).astype(np.float64)
+    steps = [tape.steps[index] for index in node.steps]
+    if other.has(view.core(value)):
+        state = EQUAL
+    else:
+        inputs = _inputs(view, node)
+        state = DIFFERENT if all(other.has(view.core(each)) for each in inputs) else FOLLOWS
+    return Section(
+        name=node.name,
+        source=places.operation(tape, value).source,
+        operations=tuple(step.name for step in steps[:MAX_OPERATIONS]),
+        parameters=tuple(
+            dict.fromkeys(filter(None, (places.parameter_of(tape, s) for s in steps)))
+        ),
+        shape=array.shape,
+        dtype=str(array.dtype),
+        low=float(real.min(initial=np.inf)),
+        high=float(real.max(initial=-np.inf)),
+        mean=float(real.mean()) if real.size else 0.0,
+        numbers=tuple(map(float, real.flat[:MAX_NUMBERS])),
+        state=state,
+    )
+
+
+def _mark_inner(tape: Tape, nodes: Sequence[_Node], parts: list[Section]) -> None:
+    """Mark values that the other network lacks, and that lead to equal ones only."""
+    place = {index: number for number, node in enumerate(nodes) for index in node.steps}
+    outputs = {tape.roots[value] for value in tape.outputs}
+    for number in range(len(nodes))[::-1]:
+        results = [v for index in nodes[number].steps for v in tape.steps[index].results]
+        readers = {place.get(i, number) for v in results for i in tape.readers.get(v, [])}
+        states = {parts[reader].state for reader in readers - {number}}
+        if parts[number].state != EQUAL and states <= {EQUAL, INNER} and not outputs & {*results}:
+            parts[number] = replace(parts[number], state=INNER)
+
+
+def _result(tape: Tape, node: _Node) -> int:
+    """Return the last value of a module that something outside of it reads."""
+    own = set(node.steps)
+    results = [value for index in node.steps for value in tape.steps[index].results]
+    outputs = {tape.roots[value] for value in tape.outputs}
+    read = [
+        value
+        for value in results
+        if value in outputs or any(i not in own for i in tape.readers.get(value, []))
+    ]
+    return (read or results)[-1]
+
+
+def _inputs(view: View, node: _Node) -> list[int]:
+    """Return what a module reads: values computed elsewhere, parameters and inputs."""
+    tape = view.tape
+    own = {value for index in node.steps for value in tape.steps[index].results}
+    read = (tape.roots[v] for index in node.steps for v in tape.steps[index].operands)
+    return [v for v in dict.fromkeys(read) if v not in own and not tape.is_constant(v)]
+
+
+def _pairs(
+    one: View,
+    other: View,
+    nodes: tuple[list[_Node], list[_Node]],
+    parts: Sequence[Sequence[Section]],
+) -> list[tuple[int, int]]:
+    """Pair parts with equal values in order, and those between them one by one."""
+    place = {
+        value: index
+        for index, node in enumerate(nodes[1])
+        for step in node.steps
+        for value in other.tape.steps[step].results
+    }
+    pairs: list[tuple[int, int]] = []
+    for index, (node, part) in enumerate(zip(nodes[0], parts[0], strict=True)):
+        if part.state != EQUAL:
+            continue
+        last = pairs[-1][1] if pairs else -1
+        values = other.find_all(one.core(_result(one.tape, node)))
+        found = [place[value] for value in values if place.get(value, -1) > last]
+        if found:
+            pairs.append((index, min(found)))
+    ends = [(-1, -1), *pairs, (len(nodes[0]), len(nodes[1]))]
+    for (a, b), (c, d) in itertools.pairwise(ends):
+        between = [i for i in range(a + 1, c) if parts[0][i].state not in (EQUAL, INNER)]
+        against = [i for i in range(b + 1, d) if parts[1][i].state not in (EQUAL, INNER)]
+        pairs += zip(between, against, strict=False)
+    return sorted(pairs)
+
+
+def _distance(one: View, first: _Node, other: View, second: _Node) -> float | None:
+    """Return how far two values are apart, if they are arranged alike."""
+    a, b = one.core(_result(one.tape, first)), other.core(_result(other.tape, second))
+    if a.same(b):
+        return 0.0
+    if a.array.size != b.array.size or not a.array.size:
+        return None
+    left, right = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
+    scale = max(a.scale, b.scale)
+    with np.errstate(all="ignore"):
+        found = float(np.max(np.abs(left - right))) / scale if scale else 0.0
+    return found if np.isfinite(found) else None

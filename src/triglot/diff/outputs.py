@@ -1,0 +1,66 @@
+"""Which output of one network corresponds to which of the other."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from ..core.errors import TriglotError
+
+
+class Output(NamedTuple):
+    """An output of both networks.
+
+    Attributes:
+      name: its path in the first network's outputs.
+      indices: of its leaf on both sides.
+    """
+
+    name: str
+    indices: tuple[int, int]
+
+
+def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[Output]:
+    """Match the output leaves of two networks: by path, by last name, or by order.
+
+    Args:
+      one, other: pytrees of shapes.
+      names: of both networks, for the message.
+
+    Raises:
+      TriglotError: if the shapes do not agree.
+    """
+    sides = [_leaves(tree) for tree in (one, other)]
+    order = _order(*([path for path, _ in side] for side in sides))
+    shapes = [[tuple(leaf.shape) for _, leaf in side] for side in sides]
+    if order is None or [shapes[1][i] for i in order] != shapes[0]:
+        described = [", ".join(_described(path, leaf) for path, leaf in side) for side in sides]
+        raise TriglotError(
+            f"{names[0]!r} and {names[1]!r} have nothing in common to compare: the first returns "
+            f"{described[0] or 'no array'}, the second {described[1] or 'no array'}."
+        )
+    return [
+        Output(path or "output", (index, order[index])) for index, (path, _) in enumerate(sides[0])
+    ]
+
+
+def _leaves(tree: Any) -> list[tuple[str, Any]]:
+    return [
+        (jax.tree_util.keystr(path, simple=True, separator="/"), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+
+
+def _order(one: list[str], other: list[str]) -> list[int] | None:
+    """Give the index in `other` of each output in `one`; None if their numbers differ."""
+    if len(one) != len(other):
+        return None
+    for shorten in (str, lambda path: path.rpartition("/")[2]):
+        short = [[shorten(path) for path in side] for side in (one, other)]
+        if len(set(short[0])) == len(one) and set(short[0]) == set(short[1]):
+            return [short[1].index(path) for path in short[0]]
+    return list(range(len(one)))
+
+
+def _described(path: str, leaf: Any) -> str:
+    sizes = ", ".join(["B", *map(str, leaf.shape[1:])]) if leaf.shape else ""
+    return f"{path} [{sizes}]".lstrip()

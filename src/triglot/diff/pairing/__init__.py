@@ -1,0 +1,1 @@
+"""Which parameter of one network corresponds to which of the other."""

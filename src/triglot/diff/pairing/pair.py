@@ -1,0 +1,179 @@
+"""Pair the parameters of two networks, as far as possible, and find those that are transposed."""
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ...backends.naming import normalize_separators
+from ...backends.pairing.biases import without_extra_biases
+from ...backends.pairing.guessing import guess
+from ...backends.pairing.mapping import follow_mapping
+from ...core.errors import TriglotError
+from ...core.network import Network
+from ..types import Cause, listed
+from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
+from .use_order import Uses, align_uses
+
+MAX_MATRICES = 8  # that are tried transposed
+
+
+def pair_parameters(
+    networks: tuple[Network, Network],
+    uses: Callable[[], tuple[Uses, Uses]],
+    mapping: Mapping[str, str] | None = None,
+) -> Pairing:
+    """Pair the parameters of two networks; unlike `translate`, some may be left unpaired.
+
+    A stated mapping is followed first. Without one, parameters are paired by equal names if these
+    cover the smaller side; else by shapes, as `translate` does; else by the order in which the
+    traced programs use them.
+
+    Args:
+      networks: in native arithmetic.
+      uses: reads how each network uses its parameters; called if names and shapes do not decide.
+      mapping: canonical names or prefixes of the first network to those of the second.
+
+    Raises:
+      TriglotError: if the mapping has an unknown name, or no parameter can be paired although both
+        networks have some.
+    """
+    one, other = (read_parameters(network) for network in networks)
+    shown = f"{networks[0].name!r} and {networks[1].name!r}"
+    if mapping:
+        followed = follow_mapping(mapping, one, other, shown, partial=True)
+        stated = [Pair(name, target.name) for name, target in followed.items()]
+        found, source = _with_transposed(one, other, stated), "stated"
+        named = {*map(normalize_separators, mapping)} - {pair.one for pair in found}
+        if wrong := [pair for pair in stated if pair.one in named]:
+            raise TriglotError(
+                f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
+                "differ."
+            )
+    else:
+        found, source = _found(one, other, uses)
+    if one and other and not found:
+        raise TriglotError(
+            f"{shown} have no parameter in common: the first has {listed(one.values(), 4)}, the "
+            f"second {listed(other.values(), 4)}."
+        )
+    return Pairing(one, other, tuple(found), source)
+
+
+def _found(
+    one: dict[str, Parameter],
+    other: dict[str, Parameter],
+    uses: Callable[[], tuple[Uses, Uses]],
+) -> tuple[list[Pair], str]:
+    named = [Pair(name, name) for name in one if name in other]
+    named = _with_transposed(one, other, named)
+    if len(named) == min(len(one), len(other)):
+        return named, "by name"
+    layers = [
+        {name: "" if p.leaf.unknown else p.leaf.layer for name, p in side.items()}
+        for side in (one, other)
+    ]
+    leaves = [{name: p.leaf for name, p in side.items()} for side in (one, other)]
+    plain = without_extra_biases(one, other, (leaves[0], leaves[1]))
+    attempts = [(*plain, layers)]
+    cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
+    if any(parameter.leaf.note for side in cells for parameter in side.values()):
+        # Two variants of a recurrent cell, whose gates have the same names.
+        attempts.append((cells[0], cells[1], [dict.fromkeys(side, "") for side in cells]))
+    for first, second, kinds in attempts:
+        try:
+            guessed = guess(first, second, "", (kinds[0], kinds[1]))
+            return [Pair(name, guessed[name]) for name in first], "guessed by shape and order"
+        except TriglotError:
+            continue
+    aligned = align_uses(plain, uses())
+    pairs = [Pair(*names) for names in aligned]
+    order = {name: index for index, name in enumerate(one)}
+    pairs = sorted(_with_transposed(one, other, pairs), key=lambda pair: order[pair.one])
+    return pairs, "guessed by order of use"
+
+
+def _with_transposed(
+    one: Mapping[str, Parameter], other: Mapping[str, Parameter], pairs: Sequence[Pair]
+) -> list[Pair]:
+    """Keep the pairs of equal shapes, and of transposed matrices."""
+    kept = []
+    for pair in pairs:
+        shapes = one[pair.one].shape, other[pair.other].shape
+        if shapes[0] == shapes[1]:
+            kept.append(pair)
+        elif len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
+            kept.append(replace(pair, transposed=True))
+    return kept
+
+
+def candidates(pairing: Pairing, suspects: Collection[str]) -> Iterator[tuple[int, ...]]:
+    """Yield sets of pairs, by index, that may be stored as transposed matrices of each other.
+
+    Only suspects, by their names on either side, are among them. Matrices whose layout only the
+    author knows come first, together and one by one; then all pairs of two matrices.
+    """
+
+    def unknown(pair: Pair) -> bool:
+        return any(
+            leaf.unknown for leaf in (pairing.one[pair.one].leaf, pairing.other[pair.other].leaf)
+        )
+
+    square = [
+        index
+        for index, pair in enumerate(pairing.pairs)
+        if not pair.transposed
+        and _is_square(pairing.one[pair.one].shape)
+        and (pair.one in suspects or pair.other in suspects)
+    ]
+    square.sort(key=lambda index: not unknown(pairing.pairs[index]))
+    square = square[:MAX_MATRICES]
+    doubtful = tuple(index for index in square if unknown(pairing.pairs[index]))
+    sets = [doubtful, *((index,) for index in square), tuple(square)]
+    yield from dict.fromkeys(filter(None, [*sets, *itertools.combinations(square, 2)]))
+
+
+def find_transposed(
+    pairing: Pairing,
+    agrees: Callable[[Pairing], bool],
+    labels: tuple[str, str],
+    suspects: Collection[str],
+) -> tuple[Pairing, list[Cause]]:
+    """Transpose matrices until the outputs agree.
+
+    Args:
+      pairing: at which they do not.
+      agrees: whether the outputs agree at a pairing.
+      labels: of both networks.
+      suspects: names, on either side, of the parameters that differing operations read.
+
+    Returns:
+      The pairing at which they agree, with a cause for each matrix; the given one if there is none.
+    """
+    for chosen in candidates(pairing, suspects):
+        turned = replace(
+            pairing,
+            pairs=tuple(
+                replace(pair, transposed=True) if index in chosen else pair
+                for index, pair in enumerate(pairing.pairs)
+            ),
+        )
+        if agrees(turned):
+            return turned, [layout_cause(pairing, turned.pairs[index], labels) for index in chosen]
+    return pairing, []
+
+
+def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause:
+    """Describe a pair of matrices that are stored as transposed matrices of each other."""
+    one, other = pairing.one[pair.one], pairing.other[pair.other]
+    square = _is_square(one.shape)
+    evidence = (
+        "the outputs agree if one of the two is transposed, and differ if both hold the same values"
+        if square
+        else f"one is {list(one.shape)}, the other {list(other.shape)}"
+    )
+    where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
+    return Cause("kernel_layout", where, evidence, ((pair.one,), (pair.other,)))
+
+
+def _is_square(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 and shape[0] == shape[1] > 1

@@ -1,0 +1,209 @@
+"""Pair parameters by the order in which traced networks use them, and the outputs they reach."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core as jex
+
+from ...core.network import Network, Variables
+from ...core.tracing.jaxprs import leaves_read
+from ...core.types import PyTree
+from ..programs import places
+from ..programs.tape import LAYOUT
+from ..types import Operation, codec_of
+from .parameters import CELLS, Parameter, place_of
+
+# Operations that only arrange the elements of an array, or of several.
+ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split"}
+
+
+class Uses(NamedTuple):
+    """How a network's program uses its parameters.
+
+    Attributes:
+      order: canonical names in the order in which operations read them; a parameter that is read
+        twice is there twice. Reading by an operation that only arranges elements, such as a
+        transposition, does not count; the operation that reads its result does.
+      reaches: the indices of the outputs that depend on each parameter, by canonical name.
+      readers: the operations that read each parameter, by canonical name.
+    """
+
+    order: tuple[str, ...]
+    reaches: dict[str, frozenset[int]]
+    readers: dict[str, list["Reader"]]
+
+
+class Reader(NamedTuple):
+    """An operation that reads a parameter.
+
+    Attributes:
+      equation: of the traced program.
+      callers: the equations of the calls that hold it, outermost first.
+    """
+
+    equation: Any
+    callers: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        return self.equation.primitive.name
+
+    def described(self) -> Operation:
+        """Say where it is in the network."""
+        return places.called(self.equation, self.callers, name=self.name)
+
+
+def read_uses(
+    network: Network, variables: Variables, inputs: PyTree, outputs: Sequence[int]
+) -> Uses:
+    """Trace a call in evaluation and read how it uses the parameters.
+
+    Args:
+      network: with a codec.
+      variables, inputs: of the call.
+      outputs: indices of output leaves; the i-th of them is output `i` of the result.
+    """
+    codec = codec_of(network)
+    named = jax.eval_shape(codec.encode, variables.params)
+
+    def forward(named: dict[str, jax.Array]) -> Any:
+        own = Variables(params=codec.decode(named), state=variables.state)
+        return jax.tree.leaves(network.apply(own, inputs)[0])
+
+    jaxpr, names = jax.make_jaxpr(forward)(named).jaxpr, sorted(named)
+    read = [leaves_read(lambda named, i=index: forward(named)[i], named) for index in outputs]
+    reaches = {
+        name: frozenset(number for number, leaves in enumerate(read) if leaf in leaves)
+        for leaf, name in enumerate(names)
+    }
+    known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
+    found = list(_uses(jaxpr, known))
+    readers: dict[str, list[Reader]] = {}
+    for name, reader in found:
+        readers.setdefault(name, []).append(reader)
+    return Uses(tuple(name for name, _ in found), reaches, readers)
+
+
+def _uses(
+    jaxpr: Any, known: dict[Any, tuple[str, ...]], callers: tuple[Any, ...] = ()
+) -> Iterator[tuple[str, Reader]]:
+    for equation in jaxpr.eqns:
+        atoms = [None if isinstance(atom, jex.Literal) else atom for atom in equation.invars]
+        read = [known.get(atom, ()) for atom in atoms]
+        if not any(read):
+            continue
+        together = tuple(name for names in read for name in names)
+        if equation.primitive.name in ARRANGING and all(
+            names or atom is None for names, atom in zip(read, atoms, strict=True)
+        ):
+            known.update(dict.fromkeys(equation.outvars, together))
+        elif inner := _inner(equation):
+            inside = dict(zip(inner.invars, read[len(read) - len(inner.invars) :], strict=True))
+            yield from _uses(inner, inside, (*callers, equation))
+            for var, result in zip(equation.outvars, inner.outvars, strict=False):
+                if not isinstance(result, jex.Literal) and result in inside:
+                    known[var] = inside[result]
+        else:
+            yield from ((name, Reader(equation, callers)) for name in together)
+
+
+def _inner(equation: Any) -> Any:
+    """Return the program that an equation calls with its own last operands; None if there is none.
+
+    Of several, such as the branches of a condition, the last one is read.
+    """
+    number = len(equation.invars)
+    inside = [each for each in jex.jaxprs_in_params(equation.params) if len(each.invars) <= number]
+    return inside[-1] if inside else None
+
+
+def align_uses(
+    sides: tuple[Mapping[str, Parameter], Mapping[str, Parameter]],
+    uses: tuple[Uses, Uses],
+    *,
+    repeated: bool = False,
+) -> list[tuple[str, str]]:
+    """Pair the names of two networks' parameters by the order in which they are used.
+
+    Parameters that reach the same outputs are aligned first, so that two branches may be computed
+    in any order; then all that are left.
+
+    Args:
+      sides: the parameters of each network that are to be paired.
+      uses: of each network.
+      repeated: whether each use counts; otherwise each parameter counts once, at its first use.
+    """
+    orders = []
+    for use, side in zip(uses, sides, strict=True):
+        used = [name for name in use.order if name in side]
+        orders.append(used if repeated else _by_cell([*dict.fromkeys([*used, *side])], side))
+    groups = [
+        {use.reaches[name] for name in order} for use, order in zip(uses, orders, strict=True)
+    ]
+    pairs: list[tuple[str, str]] = []
+    if groups[0] == groups[1]:
+        for group in sorted(groups[0], key=sorted):
+            parts = [
+                [side[name] for name in order if use.reaches[name] == group]
+                for side, use, order in zip(sides, uses, orders, strict=True)
+            ]
+            pairs += align(*parts)
+    done = [{pair[index] for pair in pairs} for index in (0, 1)]
+    rest = [
+        [side[name] for name in order if name not in known]
+        for side, order, known in zip(sides, orders, done, strict=True)
+    ]
+    return pairs + align(*rest)
+
+
+def _by_cell(order: Sequence[str], side: Mapping[str, Parameter]) -> list[str]:
+    """Move all parameters of a recurrent cell to its first use, in the order of their names.
+
+    Libraries compute the gates of a cell in different orders.
+    """
+    places = {n: place_of(side[n])[0] if side[n].leaf.layer in CELLS else n for n in order}
+    first = {place: index for index, place in reversed([*enumerate(places.values())])}
+    return sorted(order, key=lambda name: (first[places[name]], name))
+
+
+def align(one: Sequence[Parameter], other: Sequence[Parameter]) -> list[tuple[str, str]]:
+    """Pair the names of two sequences in order, so that most shapes, layers and names agree.
+
+    It is the global alignment of Needleman and Wunsch (1970) without a penalty for gaps; parameters
+    whose shapes neither are equal nor transposed are never paired.
+
+    Args:
+      one, other: the parameters of each side in order of use.
+    """
+    rows, columns = len(one), len(other)
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            match = _score(one[i], other[j])
+            paired = match + best[i + 1][j + 1] if match else 0.0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    pairs, i, j = [], 0, 0
+    while i < rows and j < columns:
+        match = _score(one[i], other[j])
+        if match and best[i][j] == match + best[i + 1][j + 1]:
+            pairs.append((one[i].name, other[j].name))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _score(one: Parameter, other: Parameter) -> float:
+    """Score a pair: 0 if it is impossible."""
+    if one.shape == other.shape:
+        score = 4.0
+    elif len(one.shape) == 2 and one.shape == other.shape[::-1]:
+        score = 2.0
+    else:
+        return 0.0
+    same_kind = one.leaf.layer == other.leaf.layer and not one.leaf.unknown
+    same_end = one.name.rpartition("/")[2] == other.name.rpartition("/")[2]
+    return score + same_kind + same_end + 2.0 * (one.name == other.name)

@@ -1,0 +1,88 @@
+"""Whether two checkpoints hold the same numbers, and what is wrong with those that differ."""
+
+import itertools
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from ...core.network import Network, Variables
+from ..types import Cause, codec_of
+from .parameters import Pairing
+
+EQUAL = 1e-6  # relative to the largest number of an array
+MAX_BLOCKS = 4  # gates, or query, key and value
+
+
+def named_values(network: Network, variables: Variables) -> dict[str, np.ndarray]:
+    """Return parameters and running statistics by canonical name, in float64."""
+    encoded = codec_of(network).encode(variables.params)
+    found = {name: np.asarray(array, np.float64) for name, array in encoded.items()}
+    state = jax.tree.leaves(variables.state)
+    for kind, array in zip(network.statistics or (), state, strict=False):
+        if kind is not None and not kind.counts:
+            found[kind.name] = np.asarray(array, np.float64)
+    return found
+
+
+def weight_causes(
+    pairing: Pairing,
+    networks: tuple[Network, Network],
+    held: tuple[Variables, Variables],
+    labels: tuple[str, str],
+) -> list[Cause]:
+    """Name the paired parameters, and the running statistics of their layers, that differ."""
+    one, other = (named_values(*side) for side in zip(networks, held, strict=True))
+    pairs = {pair.one: pair.other for pair in pairing.pairs}
+    layers = {a.rpartition("/")[0]: b.rpartition("/")[0] for a, b in pairs.items()}
+    for name in one.keys() - pairs.keys():
+        layer, _, last = name.rpartition("/")
+        counterpart = f"{layers.get(layer, layer)}/{last}".strip("/")
+        if name not in pairing.one and counterpart in other:
+            pairs[name] = counterpart
+    causes = []
+    for name in (each for each in one if each in pairs):
+        theirs = other[pairs[name]]
+        if not equal(one[name], theirs):
+            cause, evidence = described(name, one[name], theirs, one)
+            where = f"{name} ({labels[0]}); {pairs[name]} ({labels[1]})"
+            causes.append(Cause(cause, where, evidence))
+    return causes
+
+
+def described(
+    name: str, wanted: np.ndarray, own: np.ndarray, others: Mapping[str, np.ndarray]
+) -> tuple[str, str]:
+    """Name what is wrong with an array: the cause and its evidence."""
+    own = own.reshape(wanted.shape) if own.size == wanted.size and own.ndim != wanted.ndim else own
+    for axes in itertools.permutations(range(own.ndim)):
+        if list(axes) != sorted(axes) and equal(wanted, own.transpose(axes)):
+            return "kernel_layout", "the second checkpoint holds it transposed"
+    for other, array in others.items():
+        if other != name and equal(array, own):
+            return "weights", f"the second checkpoint holds the numbers of {other} in its place"
+    for axis, count in itertools.product(range(own.ndim), range(2, MAX_BLOCKS + 1)):
+        if own.shape[axis] % count:
+            continue
+        blocks = np.split(own, count, axis)
+        for order in itertools.permutations(range(count)):
+            if equal(wanted, np.concatenate([blocks[i] for i in order], axis)):
+                return "weights", (
+                    f"the second checkpoint holds its {count} blocks along axis {axis}, such as "
+                    "gates or heads, in another order"
+                )
+    if equal(np.sort(wanted, None), np.sort(own, None)):
+        return "weights", "the second checkpoint holds the same numbers in another order"
+    if wanted.shape != own.shape:
+        return "weights", f"one is {list(wanted.shape)}, the other {list(own.shape)}"
+    apart = float(np.max(np.abs(wanted - own)))
+    scale = float(np.max(np.abs(wanted))) or 1.0
+    return "weights", f"the numbers differ by up to {apart:.3g} (relative {apart / scale:.2g})"
+
+
+def equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays hold the same numbers up to the rounding of a conversion."""
+    if one.shape != other.shape:
+        return one.size == other.size and equal(one.ravel(), other.ravel())
+    scale = max(float(np.max(np.abs(one), initial=0.0)), 1e-30)
+    return bool(np.max(np.abs(one - other), initial=0.0) <= EQUAL * scale)

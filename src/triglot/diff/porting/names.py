@@ -1,0 +1,162 @@
+"""A network's arrays under the names that its library writes into files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...backends.naming import normalize_separators, words_of
+from ...backends.torch.lifting import STATISTICS
+from ...core.errors import TriglotError, check_path
+from ...core.network import Network, Statistic, Variables, check_network
+from .files import ORDERED, read_weights
+
+OF_STATE = {kind: name for name, kind in STATISTICS.items()}  # Equinox's get PyTorch's names
+VALUES = ("value", "raw_value")  # the array in a variable of NNX
+
+
+@dataclass(frozen=True)
+class Place:
+    """One array of a network.
+
+    Attributes:
+      name: the library's own, such as `params/Dense_0/kernel` or `layers.0.weight`.
+      array: its shape and dtype.
+      statistic: what it is in the state; None for a parameter, or another array.
+    """
+
+    name: str
+    array: jax.ShapeDtypeStruct
+    statistic: Statistic | None = None
+
+
+def places_of(network: Network) -> list[Place]:
+    """List a network's arrays in the order in which its `Variables` flatten."""
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    params, state = map(jax.tree_util.tree_leaves_with_path, (abstract.params, abstract.state))
+    prefix = ("params",) if network.backend == "linen" else ()
+    found = [Place(_name(network, (*prefix, *words_of(path))), leaf) for path, leaf in params]
+    kinds = network.statistics or (None,) * len(state)
+    for (path, leaf), kind in zip(state, kinds, strict=True):
+        words = words_of(path)
+        if kind is not None and network.backend == "equinox":  # whose State has no names
+            *place, last = kind.name.split("/")
+            words = (*place, OF_STATE[last])
+        found.append(Place(_name(network, words), leaf, kind))
+    return found
+
+
+def _name(network: Network, words: Sequence[str]) -> str:
+    words = words[:-1] if network.backend == "nnx" and words[-1] in VALUES else words
+    return ("." if network.backend == "equinox" else "/").join(words)
+
+
+def named_arrays(variables: Variables, network: Network) -> dict[str, np.ndarray]:
+    """Name the arrays of variables as the network's library does."""
+    leaves = jax.tree.leaves(variables)
+    places = places_of(network)
+    return {place.name: np.asarray(leaf) for place, leaf in zip(places, leaves, strict=True)}
+
+
+def load_weights(path: str | Path, network: Network, *, trust: bool = False) -> Variables:
+    """Read a file into a network of the library that wrote it.
+
+    Args:
+      path: as `triglot translate` writes it, or the library itself; see `files.read_weights`.
+      network: the one that was saved.
+      trust: read a pickle, which may run code.
+
+    Returns:
+      Its variables; `start_from(network, variables)` starts a training with them.
+
+    Raises:
+      TriglotError: if the file cannot be read, or is of another network.
+    """
+    check_path("path", path)
+    check_network("network", network)
+    path = Path(path)
+    return variables_from(read_weights(path, trust=trust), network, path)[0]
+
+
+def variables_from(
+    arrays: Mapping[str, np.ndarray], network: Network, path: Path
+) -> tuple[Variables, list[str]]:
+    """Put named arrays into a network of the same library.
+
+    Args:
+      arrays: as `files.read_weights` gives them. Prefixes that all names share are left out where
+        the network's names have none.
+      network: whose initial values counters keep that the file lacks.
+      path: of the file, for messages.
+
+    Returns:
+      The variables, and the names of arrays that the network has no place for.
+
+    Raises:
+      TriglotError: if the network has an array that the file lacks, or of another shape.
+    """
+    places = places_of(network)
+    found = _in_order(arrays, places) if path.suffix == ORDERED else _by_name(arrays, places)
+    start, structure = jax.tree.flatten(network.init(jax.random.key(0)))
+    counters = {p.name for p in places if p.statistic is not None and p.statistic.counts}
+    missing = [p for p in places if p.name not in found and p.name not in counters]
+    if missing:
+        listed = ", ".join(f"{p.name} {list(p.array.shape)}" for p in missing[:4])
+        left = [f"{name} {list(array.shape)}" for name, array in _left(arrays, found).items()]
+        rest = f"does not use {', '.join(left[:4])}" if left else "uses all of its own"
+        raise TriglotError(
+            f"{path} lacks {len(missing)} of the {len(places)} arrays of {network.name!r} "
+            f"({listed}), which {rest}. Is it the network that was saved?"
+        )
+    leaves = []
+    for place, own in zip(places, start, strict=True):
+        array = arrays[found[place.name]] if place.name in found else np.asarray(own)
+        if array.shape != place.array.shape:
+            raise TriglotError(
+                f"{path}: {found[place.name]} is {list(array.shape)}, and {place.name} of "
+                f"{network.name!r} is {list(place.array.shape)}: the network has other sizes."
+            )
+        leaves.append(jnp.asarray(array, place.array.dtype))
+    return jax.tree.unflatten(structure, leaves), list(_left(arrays, found))
+
+
+def _left(arrays: Mapping[str, np.ndarray], found: Mapping[str, str]) -> dict[str, np.ndarray]:
+    used = set(found.values())
+    return {name: array for name, array in arrays.items() if name not in used}
+
+
+def _by_name(arrays: Mapping[str, np.ndarray], places: Sequence[Place]) -> dict[str, str]:
+    """Find the file's name of each place; prefixes of either side may lack on the other."""
+    wanted = {normalize_separators(place.name): place.name for place in places}
+    given = {normalize_separators(name): name for name in arrays}
+    best: dict[str, str] = {}
+    for cut in (wanted, _without_first(wanted)):
+        there = given
+        while there:
+            both = {cut[name]: there[name] for name in cut if name in there}
+            best = max(best, both, key=len)
+            shorter = _without_first(there)
+            there = shorter if shorter != there else {}
+    return best
+
+
+def _without_first(names: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the first word of names that have several, such as `params` or `model`."""
+    return {name.partition("/")[2] or name: own for name, own in names.items()}
+
+
+def _in_order(arrays: Mapping[str, np.ndarray], places: Sequence[Place]) -> dict[str, str]:
+    """Pair arrays without names by their order and shape; numbers between them are constants."""
+    found: dict[str, str] = {}
+    left: list[tuple[str, Any]] = list(arrays.items())
+    for place in places:
+        for index, (name, array) in enumerate(left):
+            if array.shape == place.array.shape and array.dtype == place.array.dtype:
+                found[place.name] = name
+                left = left[index + 1 :]
+                break
+    return found

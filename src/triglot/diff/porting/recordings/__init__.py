@@ -1,0 +1,1 @@
+"""Compare a port with a recording of the original: `triglot diff recording.safetensors PORT`."""

@@ -1,0 +1,152 @@
+"""Why the port lacks a recorded value: by the catalogue of `triglot diff`, and by trying."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...programs import explain_tapes, places
+from ...programs.values import Core
+from ...types import Cause, Difference, Operation
+from .align import Alignment, Found
+from .events import Event
+from .parts import distance, module_tape, part_of, placed
+from .trying import steps_of, tried
+
+FLAGS = {"count_include_pad": "pooling"}
+LABELS = ("the recording", "the port")
+MAX_OPERATIONS = 8
+UNKNOWN = "unknown"
+REPLAYED = {"activation", "attention_mask", "attention_scale", "flatten_order", "kernel_layout"}
+UNSURE = {UNKNOWN, "operation_missing", "unpaired_parameter"}
+
+
+def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
+    """Compare a module that was found with its formula, in float64.
+
+    Returns:
+      Causes with their evidence; none if both are equal.
+    """
+    end = aligned.places.get(event.array, -1)
+    if event.is_code or end not in aligned.computed:
+        return []
+    known = (
+        *aligned.recording.inputs,
+        *(n for n, v in aligned.places.items() if v in aligned.forced),
+    )
+    if any(n not in known for n in event.call.inputs if n in aligned.cores):
+        return []
+    return sure_causes(aligned, event, end)
+
+
+def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
+    """Explain a part of the port by what the recorded module computes; none if it is not sure."""
+    found = [] if event.is_code else formula_causes(aligned, event, end)
+    unsure = any(name in UNSURE or "none in " in evidence for name, evidence in found)
+    return [] if unsure else found
+
+
+def num_causes(aligned: Alignment, event: Event, end: int) -> int:
+    """Count the causes that are known if a value of the port is the recorded one."""
+    if found := sure_causes(aligned, event, end):
+        return len(found)
+    return int(any(each.name in REPLAYED for each in tried(aligned, Found([event], end))))
+
+
+def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
+    """Explain the part of the port that ends in a value by what the recorded module computes."""
+    known = [value for value in aligned.forced if value != end]
+    arrays = list(aligned.arrays)
+    if end in aligned.computed:
+        arrays[end] = aligned.computed[end]
+    if flags := list(_flags(aligned, event, np.asarray(arrays[end]))):
+        return flags
+    part = part_of(aligned.tape, arrays, end, known)
+    tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
+    if tape is None:
+        return []
+    return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
+
+
+def _flags(aligned: Alignment, event: Event, computed: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Find a setting of a recorded module whose other value gives the port's result."""
+    settings, recording = event.call.settings, aligned.recording
+    for name, cause in FLAGS.items():
+        if not isinstance(settings.get(name), bool):
+            continue
+        other = {**settings, name: not settings[name]}
+        tapes = [module_tape(recording, event.call, computed, s) for s in (settings, other)]
+        cores = [Core.of(tape.arrays[tape.outputs[0]]) for tape in tapes if tape is not None]
+        own = Core.of(computed)
+        if len(cores) == 2 and cores[1].same(own) and not cores[0].same(own):
+            yield cause, f"{name} is {settings[name]} in the recording, {other[name]} in the port"
+
+
+def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference, list[Cause]]:
+    """Name the causes of a difference, with its place in both."""
+    named: list[tuple[str, str]] = []
+    event, end, value = found.event, found.end, None
+    if end is not None and end in aligned.forced and event.array not in aligned.places:
+        evidence = "the port computes nothing in its place; with it, what follows is equal"
+        named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
+    elif end is not None:
+        named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
+        if not named or {name for name, _ in named} & UNSURE:
+            confirmed = next(tried(aligned, found), None)
+            if confirmed is not None:
+                named, value = [(confirmed.name, confirmed.evidence)], confirmed.value
+    if not named or ({name for name, _ in named} & UNSURE and named[0][0] != "operation_missing"):
+        named = [(UNKNOWN, _said(aligned, found))]
+    operations = operation_of(event), _of_port(aligned, found, value)
+    where = f"{shown(event)}; {label}: {places.shown(operations[1])}"
+    size = (float("nan"), float("nan"))
+    if end is not None:
+        last = placed(aligned.value(found.events[-1]), aligned.arrays[end])
+        size = distance(last[0], np.asarray(aligned.arrays[end])) if last else size
+    difference = Difference(
+        one=operations[0], other=operations[1], max_abs=size[0], max_rel=size[1]
+    )
+    return difference, [Cause(name, where, evidence) for name, evidence in named]
+
+
+def operation_of(event: Event) -> Operation:
+    return Operation(event.operation, event.source, event.scope)
+
+
+def shown(event: Event) -> str:
+    """Write where a recorded value was computed."""
+    return f"the recording: {places.shown(operation_of(event))}"
+
+
+def _of_port(aligned: Alignment, found: Found, value: int | None) -> Operation | None:
+    """Describe where the port differs: at a value, else at the first step after equal ones."""
+    steps = steps_of(aligned, found)
+    if value is None and not steps:
+        return None
+    if value is None:
+        value = aligned.tape.steps[steps[0]].results[0]
+    return places.operation(aligned.tape, value)
+
+
+def _does(aligned: Alignment, found: Found) -> str:
+    """Say what the recording computes."""
+    event = found.event
+    return f"the recording computes {event.operation} ({event.scope})"
+
+
+def _said(aligned: Alignment, found: Found) -> str:
+    """Say what both compute, where no cause is known."""
+    event = found.event
+    steps = [aligned.tape.steps[index].name for index in steps_of(aligned, found)]
+    names = " ".join(steps[:MAX_OPERATIONS]) + (" ..." if steps[MAX_OPERATIONS:] else "")
+    what = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
+    if event.is_code:
+        what = [
+            f"the modules before it are equal: the difference is in the code of {event.scope}, "
+            f"where the port computes {names or 'nothing'}"
+        ]
+    elif event.call.settings:
+        settings = ", ".join(f"{n}={v}" for n, v in list(event.call.settings.items())[:8])
+        what.append(f"the recorded settings are {settings}")
+    if found.events[1:]:
+        what.append(f"equal again after {found.events[-1].scope}")
+    return "; ".join(what)

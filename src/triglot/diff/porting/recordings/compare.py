@@ -1,0 +1,188 @@
+"""Compare a port with a recording: weights, then each module's output, then the outputs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ....backends.libraries import title
+from ....core.errors import TriglotError, user_error_context
+from ....core.network import Network, Variables, num_params
+from ...pairing.parameters import Pairing
+from ...programs import record
+from ...programs.explain import merged
+from ...programs.recording import forward_program
+from ...report import DIFFERENT, EQUIVALENT, Module, Report
+from ...types import Cause, Difference, Side
+from ..files import read_weights
+from ..names import variables_from
+from .align import Alignment, Found
+from .causes import causes_of, local_causes, num_causes
+from .parts import distance, placed
+from .placing import find_end
+from .reading import Recording, is_recording, read_recording
+from .weights import Port, fit
+
+MAX_FOUND = 16
+EQUAL, OTHER, CONSEQUENCE = "equal", "different", "computed from different values"
+ELSEWISE = "not computed as one value"
+
+
+def diff_recording(
+    recording: str | Path,
+    port: Any,
+    *,
+    checkpoint: str | Path | None = None,
+    mapping: Mapping[str, str] | None = None,
+    name: str | None = None,
+    trust: bool = False,
+    begin: Callable[[str], None] = lambda what: None,
+) -> Report:
+    """Compare a port with a recording of the original, whose library is not needed.
+
+    The recorded weights are put into the port, and the recorded inputs. Where the port lacks a
+    recorded value although it has those that it is computed from, the port is given the recorded
+    one and the comparison goes on, so that several differences are all found.
+
+    Args:
+      recording: what `triglot.record` wrote.
+      port: what `triglot.diff.loading.load_network` accepts.
+      checkpoint: the port's own weights, which are compared with the recorded ones first.
+      mapping: canonical names of the recording to those of the port; None to pair by names, shapes
+        and the order of use.
+      name: of the port, in the report.
+      trust: read a checkpoint that is a pickle, which may run code.
+      begin: called with what begins.
+
+    Raises:
+      TriglotError: if a file is damaged or of another kind, the port fails on the recorded inputs,
+        or the weights do not fit.
+    """
+    begin("reading the recording")
+    read = read_recording(Path(recording))
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and is_recording(str(path)) and path.resolve() == read.path.resolve():
+        raise TriglotError(f"--checkpoint {path} is the recording: give the port's own weights.")
+    arrays = None if path is None else read_weights(path, trust=trust)
+
+    def own(network: Network) -> Variables:
+        assert arrays is not None and path is not None
+        return variables_from(arrays, network, path)[0]
+
+    begin("putting the recorded weights into the port")
+    fitted = fit(read, port, None if path is None else own, mapping, name)
+    begin("evaluating the port operation by operation")
+    aligned = align(read, fitted)
+    begin("comparing modules")
+    return report_of(aligned, fitted)
+
+
+def align(recording: Recording, port: Port) -> Alignment:
+    """Evaluate the port on the recorded inputs and find the recorded values in it."""
+    network, variables = port.network, port.variables
+    params = network.require_codec("its parameters have no names").encode(variables.params)
+    side = Side(label=network.name, network=network, variables=variables, names={})
+    key = jax.random.key(0)
+    with user_error_context(f"{network.name!r} failed on the recorded inputs"):
+        tape = record(
+            forward_program(side, dict(params), port.inputs, recording.train, key), wide=True
+        )
+    return Alignment(recording, tape, port.names)
+
+
+def report_of(aligned: Alignment, port: Port) -> Report:
+    """Name all differences and their causes."""
+    recording, network = aligned.recording, port.network
+    label = f"{network.name} ({title(network.backend)})"
+    states: dict[str, str] = {}
+    first: Difference | None = None
+    causes: list[Cause] = []
+    located: list[tuple[int, Difference, list[Cause]]] = []
+    agree = aligned.outputs_agree
+    for _ in range(MAX_FOUND):
+        event = aligned.first_missing()
+        if event is None:
+            break
+        found = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
+        difference, named = causes_of(aligned, found, label)
+        located.append((event.index, difference, named))
+        states.update({each.array: OTHER for each in found.events})
+        confirmed = any(cause.name != "unknown" for cause in named)
+        if not (found.sure or confirmed or _is_own(found)):
+            found = Found(found.events)
+        aligned.put(found)
+    for event in aligned.events:
+        named = local_causes(aligned, event) if event.array not in aligned.settled else []
+        if named:
+            difference, shown = _local(aligned, event, named, label)
+            located.append((event.index, difference, shown))
+            states[event.array] = OTHER
+    for _, difference, named in sorted(located, key=lambda each: each[0]):
+        first = first or difference
+        causes += named
+    modules = tuple(_module(aligned, event, states) for event in aligned.events)
+    notes = [*recording.notes, *port.notes]
+    if not agree and not located:
+        causes.append(_unlocated(aligned, label))
+    different = not agree or bool(located)
+    if port.causes and not different:
+        notes.append("with the recorded weights, the port computes the recorded outputs")
+    return Report(
+        labels=(f"{recording.path} ({title(recording.library)})", label),
+        verdict=DIFFERENT if different or port.causes else EQUIVALENT,
+        first_difference=first,
+        causes=(*port.causes, *merged(causes)),
+        pairing=port.pairing or Pairing({}, {}, (), "not compared"),
+        num_params=(_size(recording), num_params(port.variables.params)),
+        modules=modules,
+        notes=tuple(notes),
+    )
+
+
+def _is_own(found: Found) -> bool:
+    """Return whether the place is that of a module's own parameters."""
+    return found.end is not None and found.substitute is not None
+
+
+def _local(
+    aligned: Alignment, event: Any, named: list[tuple[str, str]], label: str
+) -> tuple[Difference, list[Cause]]:
+    end = aligned.places[event.array]
+    found = Found([event], end)
+    difference, shown = causes_of(aligned, found, label)
+    computed = np.asarray(aligned.computed[end])
+    arranged = placed(aligned.value(event), computed)
+    size = distance(arranged[0], computed)
+    causes = [Cause(name, shown[0].where, evidence) for name, evidence in named]
+    return replace(difference, max_abs=size[0], max_rel=size[1]), causes
+
+
+def _module(aligned: Alignment, event: Any, states: Mapping[str, str]) -> Module:
+    state, size = states.get(event.array, EQUAL), 0.0
+    if event.array in aligned.lost and state == EQUAL:
+        state = CONSEQUENCE
+    end = aligned.places.get(event.array)
+    if state == EQUAL and end is None:
+        state = ELSEWISE
+    if end is not None and end in aligned.computed:
+        computed = np.asarray(aligned.computed[end])
+        arranged = placed(aligned.value(event), computed)
+        size = distance(arranged[0], computed)[1] if arranged else 0.0
+    return Module(event.scope, event.operation, event.source, state, size)
+
+
+def _unlocated(aligned: Alignment, label: str) -> Cause:
+    return Cause(
+        "unknown",
+        f"outputs; {label}",
+        "the values of all recorded modules are found, and the outputs differ: the port returns "
+        "another value, or computes on after it",
+    )
+
+
+def _size(recording: Recording) -> int:
+    ends = ("running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance")
+    return sum(a.size for name, a in recording.weights.items() if not name.endswith(ends))

@@ -1,0 +1,198 @@
+"""The part of the port's program between values that are known, and a recorded module as one."""
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...programs import Program, record
+from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
+from ...programs.values import Core, in_place_of
+from .formulas import formula_of
+from .reading import Call, Recording
+
+KERAS_STATE = ("moving_mean", "moving_variance")  # whether they are used depends on the call
+ALIKE = 0.02  # relative to the largest number
+LEFT_OUT = ("num_batches_tracked",)
+
+
+def steps_between(tape: Tape, end: int, known: Collection[int]) -> list[int]:
+    """Return the steps that compute a value of known ones, in order."""
+    wanted, found = [end], set()
+    while wanted:
+        value = wanted.pop()
+        if value not in tape.producers or (value in known and value != end):
+            continue
+        index = tape.producers[value]
+        if index not in found:
+            found.add(index)
+            wanted.extend(tape.steps[index].operands)
+    return sorted(found)
+
+
+def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int]) -> Tape:
+    """Return the part of a program that computes a value, with the known values as inputs."""
+    part = Tape(tape.is_wide)
+    moved: dict[int, int] = {}
+
+    def leaf(value: int) -> int:
+        if value not in moved:
+            is_input = value in tape.producers
+            depends = INPUTS if is_input and tape.depends[value] & DATA else tape.depends[value]
+            depends = PARAMS if depends == STATE else depends  # nothing updates them here
+            moved[value] = part.add(arrays[value], depends).index
+            if value in tape.leaves:
+                part.leaves[moved[value]] = tape.leaves[value]
+        return moved[value]
+
+    for index in steps_between(tape, end, known):
+        step = tape.steps[index]
+        operands = tuple(leaf(value) for value in step.operands)
+        depends = 0
+        for value in operands:
+            depends |= part.depends[value]
+        results = []
+        for value in step.results:
+            moved[value] = part.add(arrays[value], depends).index
+            part.producers[moved[value]] = len(part.steps)
+            if tape.roots[value] in moved:
+                part.roots[moved[value]] = part.roots[moved[tape.roots[value]]]
+            results.append(moved[value])
+        part.steps.append(Step(step.equation, operands, tuple(results), step.callers))
+    part.outputs = [leaf(end)]
+    return part
+
+
+def module_tape(
+    recording: Recording,
+    call: Call,
+    computed: np.ndarray,
+    settings: Mapping[str, Any] | None = None,
+) -> Tape | None:
+    """Return a recorded module as a program, its result arranged as the port's.
+
+    None is returned for modules whose formula is not known, or does not give the recorded result,
+    unless other settings are given.
+    """
+    formula = formula_of(recording.library, call.kind)
+    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
+    if formula is None or unknown or len(call.outputs) not in (1, 2):
+        return None
+    own = _own_arrays(recording, call)
+    inputs = [recording.arrays[name] for name in call.inputs]
+    result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
+    axes = _nearest(result, computed)
+
+    def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
+        y = formula(settings or call.settings, params, inputs)
+        return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
+
+    program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
+    try:
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            tape = record(program, wide=True)
+    except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None
+    same = near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result))
+    return tape if same or settings is not None else None
+
+
+def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:
+    """Return the order of a result's axes in which it is the port's; None for that of its own."""
+    options = _arrangements(result, computed.shape)
+    if len(options) < 2:
+        return options[0] if options else None
+    apart = [distance(_moved(result, axes, computed.shape), computed)[1] for axes in options]
+    return options[int(np.argmin(apart))] if min(apart) < ALIKE else options[0]
+
+
+def _moved(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
+    return (array if axes is None else array.transpose(axes)).reshape(shape)
+
+
+def near(one: Core, other: Core, tolerance: float = 1e-4) -> bool:
+    """Return whether two values have the same numbers up to the rounding of float32."""
+    return one.same(other, tolerance)
+
+
+def _own_arrays(recording: Recording, call: Call) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    prefix = f"{call.name}." if call.name else ""
+    for name, array in recording.weights.items():
+        if recording.library == "torch" and name.startswith(prefix):
+            found[name[len(prefix) :]] = array
+        elif name in call.weights:
+            found[name.rpartition("/")[2]] = array
+    return {name: array for name, array in found.items() if name not in LEFT_OUT}
+
+
+def _arrangements(result: np.ndarray, shape: Sequence[int]) -> list[tuple[int, ...] | None]:
+    """List the orders of a result's axes that give a shape, the usual ones of images first."""
+    rank = result.ndim
+    if result.size != int(np.prod(shape)):
+        return []
+    usual = [tuple(range(rank))]
+    if rank > 2:
+        usual += [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))]
+    orders = [*usual, *itertools.permutations(range(rank))]
+    fitting = [a for a in orders if tuple(result.shape[i] for i in a) == tuple(shape)]
+    return list(dict.fromkeys(fitting)) or [None]
+
+
+def placed(recorded: np.ndarray, computed: np.ndarray) -> list[np.ndarray]:
+    """List the arrangements of a recorded value in the shape of the port's, the likely first."""
+    wanted = np.asarray(computed, np.float64)
+    own = np.asarray(recorded, np.float64)
+    found = [_moved(own, axes, wanted.shape) for axes in _arrangements(own, wanted.shape)]
+    for number, arranged in enumerate(in_place_of(Core.of(own), own, wanted)):
+        if number == 24:
+            break
+        found.append(arranged)
+    if len(found) < 2:
+        return found
+    apart = [distance(each, wanted)[1] for each in found]
+    if min(apart) > ALIKE:  # the numbers do not say which; the usual arrangements come first
+        return found
+    return [found[i] for i in sorted(range(len(found)), key=apart.__getitem__)]
+
+
+def placed_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarray]:
+    """List the arrangements that the port gives a value later, as that of all heads' results."""
+    steps = [i for i, step in enumerate(tape.steps)
+             if any(tape.roots[v] == end and v != end for v in step.results)]  # fmt: skip
+    shape = np.shape(tape.arrays[end])
+    numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
+    now = tape.replay({end: numbers}, steps=steps)
+    found = []
+    for value in {v for i in steps for v in tape.steps[i].results}:
+        if np.shape(now[value]) == recorded.shape and np.size(now[value]) == numbers.size:
+            order = np.asarray(now[value]).astype(np.int64).ravel()
+            arranged = np.empty(numbers.size)
+            arranged[order] = recorded.ravel()
+            found.append(arranged.reshape(shape))
+    return found
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the largest absolute difference, and that relative to the largest number."""
+    with np.errstate(all="ignore"):
+        apart = float(np.nan_to_num(np.abs(one - other), nan=0.0, posinf=0.0).max(initial=0.0))
+        finite = np.abs(one[np.isfinite(one)])
+    scale = float(finite.max(initial=0.0))
+    return apart, apart / scale if scale else apart
+
+
+def masks(tape: Tape, known: Collection[int]) -> list[int]:
+    """Return bits of the parameters on which each value depends, on the way from known values."""
+    bits: Mapping[int, int] = {value: 1 << i for i, value in enumerate(sorted(tape.leaves))}
+    found = [bits.get(value, 0) for value in range(len(tape.arrays))]
+    for step in tape.steps:
+        own = 0
+        for value in step.operands:
+            own |= found[value]
+        for value in step.results:
+            found[value] = 0 if value in known else own
+    return found

@@ -1,0 +1,130 @@
+"""Find the place of a recorded value that the port lacks."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...programs.values import Core
+from .align import NEAR, Alignment, Found, tolerance
+from .events import Event
+from .parts import masks, placed, placed_through
+
+MAX_EXPLAINED = 6  # values of the port for which a cause is looked for
+AHEAD = 4  # recorded values that follow, of which one must be found
+MAX_SPAN = 3  # recorded values that one difference may cover
+
+
+def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], int]) -> Found:
+    """Find the port's value in whose place a recorded one belongs.
+
+    Args:
+      aligned: has the recorded values that were found.
+      event: the recorded value.
+      explains: how many causes are known if a value of the port is the one; 0 if none is.
+
+    Returns:
+      With the recorded value in its place what follows is equal; else a cause is known, or the
+      module's own parameters or its numbers say which it is. A difference covers several values
+      where only the last of them has a place, as with two modules in another order.
+    """
+    if (end := aligned.places.get(event.array)) is not None:
+        return Found([event], end, aligned.forced[end], sure=True)
+    following = [event, *(e for e in aligned.missing if e.index > event.index)][:MAX_SPAN]
+    if found := _confirmed(aligned, following[:1]):
+        return found
+    ends = aligned.ends(event)
+    own = _own_end(aligned, event, ends)
+    tried = (_with_own(aligned, event, ends) or ends)[::-1][:MAX_EXPLAINED]
+    if own is not None:  # what follows may be long, such as the steps of an activation
+        tried = [own, *(end for end in tried if end != own)]
+    counts = {end: count for end in tried if (count := explains(event, end))}
+    if counts:  # fewest, then the module's own, then the last: half an activation is explained, too
+        end = min(counts, key=counts.__getitem__)
+        return Found([event], end, placed(aligned.value(event), aligned.arrays[end])[0])
+    for count in range(2, len(following) + 1):
+        if following[count - 2].array in aligned.recording.outputs:
+            break
+        if found := _confirmed(aligned, following[:count]):
+            return found
+    if own is not None:
+        return Found([event], own, placed(aligned.value(event), aligned.arrays[own])[0])
+    size = aligned.value(event).size
+    inputs = [end for end in aligned.inputs(event) if np.size(aligned.arrays[end]) == size]
+    if found := _confirmed(aligned, [event], inputs):
+        return found
+    nearest, apart = aligned.nearest(event)
+    if nearest is not None and apart <= NEAR:
+        return Found([event], nearest, placed(aligned.value(event), aligned.arrays[nearest])[0])
+    return Found([event], nearest)
+
+
+def _confirmed(
+    aligned: Alignment, events: list[Event], ends: Sequence[int] | None = None
+) -> Found | None:
+    """Find the place of the last of some values with which what follows is equal.
+
+    Later places come first: half an activation may have the same effect.
+
+    Args:
+      aligned: has the recorded values that were found.
+      events: what the difference covers.
+      ends: places in which the value is tried; None for all that it may have.
+    """
+    last = events[-1]
+    ends = aligned.ends(last) if ends is None else ends
+    for end in ends[::-1]:
+        options = placed_through(aligned.tape, end, aligned.value(last))
+        for array in (*options, *placed(aligned.value(last), aligned.arrays[end])[:2]):
+            if _follows(aligned, last, end, array, alone=len(events) == 1):
+                return Found(events, end, array, sure=True)
+    return None
+
+
+def _with_own(aligned: Alignment, event: Event, ends: Sequence[int]) -> list[int]:
+    """Return those of some values that are computed with a module's own parameters."""
+    own = 0 if event.is_code else aligned.bits(event.call.weights)
+    bits = masks(aligned.tape, aligned.forced) if own else []
+    return [end for end in ends if own and bits[end] & own]
+
+
+def _own_end(aligned: Alignment, event: Event, ends: Sequence[int]) -> int | None:
+    """Return the first of some values after which nothing reads a module's own parameters."""
+    with_own = _with_own(aligned, event, ends)
+    if not with_own:
+        return None
+    own = aligned.bits(event.call.weights)
+    reading = [end for end in with_own if _reads(aligned, end, own)]
+    return max(reading, default=with_own[-1])
+
+
+def _reads(aligned: Alignment, value: int, own: int) -> bool:
+    """Return whether the step that computes a value reads some parameters directly."""
+    bits = masks(aligned.tape, aligned.forced)
+    step = aligned.tape.steps[aligned.tape.producers[value]]
+    return any(
+        bits[operand] & own and not aligned.tape.depends[operand] & ~1 for operand in step.operands
+    )
+
+
+def _follows(aligned: Alignment, event: Event, end: int, array: np.ndarray, *, alone: bool) -> bool:
+    """Return whether recorded values that follow are found with one in the port's place."""
+    ends_here = alone and event.array in aligned.recording.outputs
+    if ends_here and aligned.tape.roots[end] in {
+        aligned.tape.roots[v] for v in aligned.tape.outputs
+    }:
+        return True
+    now = aligned.tape.replay({**aligned.forced, end: array})
+    wanted = [e for e in aligned.missing if e.index > event.index][:AHEAD]
+    changed = [
+        value
+        for value in range(end + 1, len(now))
+        if now[value] is not aligned.arrays[value]
+        and aligned.tape.roots[value] == value
+        and isinstance(now[value], np.ndarray)
+    ]
+    cores = [Core.of(now[value]) for value in changed]
+    return any(
+        aligned.cores[each.array].same(core, tolerance(aligned.cores[each.array]))
+        for each in wanted
+        for core in cores
+    )

@@ -1,0 +1,254 @@
+"""Read a recording: what `python -m triglot.record` wrote of a model and one of its calls."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ....core.errors import TriglotError, printable, shown
+
+FORMAT, VERSION = "triglot.record", 1
+SUFFIX = ".safetensors"
+DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16,
+    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U64": np.uint64,
+    "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
+HOW = "record it with `python -m triglot.record my_model:Net --inputs float32:2,3,32,32`"
+CLOUSEAU = (".forward", ".__call__")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module.
+
+    Attributes:
+      index: in the order in which calls begin.
+      name: of the module, such as `layer1.0.bn2`; empty for the model.
+      kind: its class.
+      settings: plain attributes, such as `eps`.
+      source: `file:line` of the caller, else of the class's own code.
+      defined_at: `file:line` of the code that the class computes with; empty for a library's.
+      parent: the index of the call that it is in; None for the model's.
+      finished: the number of calls that had begun when this one ended.
+      inputs, outputs: names of arrays.
+      weights: names of the module's own parameters and buffers.
+      is_random: whether it drew random numbers.
+    """
+
+    index: int
+    name: str
+    kind: str
+    settings: Mapping[str, Any]
+    source: str
+    defined_at: str
+    parent: int | None
+    finished: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    is_random: bool
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it called no other module."""
+        return self.finished == self.index + 1
+
+    def __str__(self) -> str:
+        return f"{self.name or 'the model'}: {self.kind}" + (
+            f" ({self.source})" if self.source else ""
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one call of a model computed.
+
+    Attributes:
+      path: of the file.
+      library: `torch` or `keras`.
+      arrays: all by name.
+      calls: of modules, in the order in which they began.
+      inputs, outputs: names of the model's.
+      train: whether it was in training mode.
+      notes: what the recorder noted, such as weights that are NaN.
+    """
+
+    path: Path
+    library: str
+    arrays: Mapping[str, np.ndarray]
+    calls: tuple[Call, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    train: bool
+    notes: tuple[str, ...]
+
+    @cached_property
+    def weights(self) -> dict[str, np.ndarray]:
+        """Parameters and buffers by the library's names, in the order of the calls."""
+        used = [name for call in self.calls for name in call.weights]
+        own = [name[8:] for name in self.arrays if name.startswith("weights/")]
+        return {name: self.arrays[f"weights/{name}"] for name in dict.fromkeys(used + own)}
+
+
+def is_recording(text: str) -> bool:
+    """Return whether a network is given as a recording's file."""
+    return text.endswith(SUFFIX)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording.
+
+    Raises:
+      TriglotError: if it is missing, damaged, no recording, or not to be compared with a port.
+    """
+    arrays, metadata = read_safetensors(path)
+    if metadata.get("format") != FORMAT:
+        if arrays and all(name.endswith(CLOUSEAU) for name in arrays):
+            raise TriglotError(
+                f"{path} was written by clouseau, which keeps outputs of modules, no inputs and no "
+                f"weights: {HOW}."
+            )
+        raise TriglotError(
+            f"{path} holds arrays such as {', '.join(list(arrays)[:3]) or 'none'}, and is no "
+            f"recording: {HOW}; a checkpoint goes to --checkpoint."
+        )
+    version = metadata.get("version", "0")
+    if not re.fullmatch("[0-9]{1,3}", str(version)) or int(version) > VERSION:
+        raise TriglotError(
+            f"{path} has version {version} of the recording format, and this triglot reads up to "
+            f"{VERSION}: update triglot, or record with this one's triglot/record.py."
+        )
+    try:
+        content = json.loads(metadata["content"])
+        calls = tuple(_call(index, each) for index, each in enumerate(content["calls"]))
+        found = Recording(
+            path, content["library"], arrays, calls, tuple(content["inputs"]),
+            tuple(content["outputs"]), content["train"], tuple(content["notes"]),
+        )  # fmt: skip
+        named = [n for call in calls for n in (*call.inputs, *call.outputs)]
+        named += [f"weights/{name}" for call in calls for name in call.weights]
+        missing = [n for n in (*named, *found.inputs, *found.outputs) if n not in arrays]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise TriglotError(f"{path} is a damaged recording ({error}): {HOW}.") from None
+    problem = _problem(found)
+    if problem:
+        raise TriglotError(f"{path} is a damaged recording: {problem}. {HOW.capitalize()}.")
+    if missing:
+        raise TriglotError(f"{path} is a damaged recording, without {missing[0]}: {HOW}.")
+    _check(found)
+    return found
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read the arrays and the metadata of a file, in its order, which `safetensors` does not keep.
+
+    Raises:
+      TriglotError: if it is missing, cut off or of another format.
+    """
+    if not path.is_file():
+        raise TriglotError(f"{path} does not exist: give a recording; {HOW}.")
+    data = memoryview(path.read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > len(data) - 8:
+        raise TriglotError(
+            f"{path} is {len(data):,} bytes long and shorter than its header says: it is cut off, "
+            "or no safetensors file. Copy it again."
+        )
+    try:
+        header = json.loads(bytes(data[8 : 8 + size]))
+        metadata = dict(header.pop("__metadata__", {}))
+        if sum(stop - start for start, stop in _offsets(header)) > len(data):
+            raise ValueError("arrays overlap")  # each would get a copy of the same bytes
+        end = max((stop for _, stop in _offsets(header)), default=0)
+        rest = np.frombuffer(data, np.uint8, offset=8 + size)
+        arrays = {name: rest[slice(*each["data_offsets"])] for name, each in header.items()}
+        if 8 + size + end <= len(data):
+            arrays = {
+                name: raw.copy().view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+                for name, raw in arrays.items()
+            }
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise TriglotError(f"{path} is no safetensors file, or damaged: {HOW}.") from None
+    if 8 + size + end > len(data):
+        raise TriglotError(
+            f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
+        )
+    return arrays, metadata
+
+
+def _offsets(header: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Give the first and last byte of each array.
+
+    Raises:
+      ValueError: if they are not those of a range.
+    """
+    found = [tuple(each["data_offsets"]) for each in header.values()]
+    if not all(type(a) is int and type(b) is int and 0 <= a <= b for a, b in found):
+        raise ValueError("offsets are not those of a range")
+    return found
+
+
+def _problem(found: Recording) -> str:
+    """Say what contradicts how calls are nested, or would change what a terminal shows."""
+    for call in found.calls:
+        if call.parent is not None and not (
+            type(call.parent) is int and 0 <= call.parent < call.index
+        ):
+            return f"call {call.index} is inside of {shown(call.parent)}, which is no earlier call"
+        if type(call.finished) is not int or not call.index < call.finished <= len(found.calls):
+            return f"call {call.index} ends before {shown(call.finished)}, which is no later call"
+    texts = [one for call in found.calls for one in (call.name, call.kind, call.source)]
+    texts += [*found.arrays, *found.notes, found.library]
+    for text in texts:
+        if not isinstance(text, str) or printable(text) != text:
+            return f"{shown(text)} is not a name"
+    return ""
+
+
+def _call(index: int, given: Mapping[str, Any]) -> Call:
+    return Call(
+        index=index,
+        name=given["name"],
+        kind=given["class"],
+        settings=given["settings"],
+        source=given["called_at"] or given["defined_at"],
+        defined_at=given["defined_at"],
+        parent=given["parent"],
+        finished=given["finished"],
+        inputs=tuple(given["inputs"]),
+        outputs=tuple(given["outputs"]),
+        weights=tuple(given["weights"]),
+        is_random=bool(given.get("random")),
+    )
+
+
+def _check(found: Recording) -> None:
+    """Reject what cannot be compared with a port: random draws, and numbers that are NaN."""
+    random = [call for call in found.calls if call.is_random]
+    if random:
+        raise TriglotError(
+            f"{found.path}: {random[0].name or 'the model'} ({random[0].kind}) drew random "
+            "numbers, and a port draws others: record without --train, or with a rate of 0."
+        )
+    wrong = [n for n, array in found.weights.items() if not _finite(array)]
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
+        raise TriglotError(
+            f"{found.path}: the weights {wrong[0]}{more} are NaN or infinite, so that all outputs "
+            "are: record the model with another checkpoint."
+        )
+    if not found.inputs:
+        raise TriglotError(f"{found.path} has no inputs: {HOW}.")
+    if not found.outputs or not found.calls:
+        raise TriglotError(f"{found.path} has no outputs of modules: {HOW}.")
+
+
+def _finite(array: np.ndarray) -> bool:
+    return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))

@@ -1,0 +1,197 @@
+"""Another dtype or precision: the values agree in float64, not as the programs state them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+
+from ...core.tracing.jaxprs import walk
+from ..types import Cause, Difference, Operation
+from . import places
+from .divergence import difference
+from .tape import Tape
+from .values import View
+from .wide import is_floating
+
+# The relative error of float32 programs against float64, with room for long sums.
+ROUNDING = 2e-5
+Operations: TypeAlias = tuple[Operation | None, Operation | None]
+PRODUCTS = ("dot_general", "conv_general_dilated")
+DEFAULT = "default"
+ROUNDED = "rounding"
+
+
+def mixes_types(tape: Tape) -> bool:
+    """Return whether a program computes in another type than float32 or states a precision."""
+    return any(
+        step.name == "reduce_precision"
+        or step.equation.params.get("precision") is not None
+        or any(
+            is_floating(v.aval.dtype) and v.aval.dtype != np.float32 for v in step.equation.outvars
+        )
+        for step in tape.steps
+    )
+
+
+def arithmetic_difference(
+    wide: Sequence[View], native: Sequence[Tape], labels: tuple[str, str]
+) -> tuple[list[Cause], Difference | None]:
+    """Compare the types in which two programs compute equal values.
+
+    Args:
+      wide: both programs in float64, the second one with the first one's results wherever another
+        cause was found.
+      native: both programs as traced.
+      labels: of both networks.
+
+    Returns:
+      The causes, `dtype` and `precision`, and the first operations with other types; none if both
+      programs are as exact as float32.
+    """
+    errors = [_error(tape, view.tape) for tape, view in zip(native, wide, strict=True)]
+    if max(errors) <= ROUNDING:
+        return [], None
+    equations = [[(step.equation, step.callers) for step in view.tape.steps] for view in wide]
+    deviation = (
+        f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
+    )
+    found: list[tuple[Cause, Operations]] = []
+    if (types := _other_types(*wide)) is not None:
+        values, shown = types
+        one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
+        evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
+        cause = Cause("dtype", places.of_both((one, other), labels), evidence)
+        found.append((cause, (one, other)))
+    if (precision := compare_precisions(equations, labels)) is not None:
+        cause, operations = precision
+        found.append((replace(cause, evidence=cause.evidence + deviation), operations))
+    if not found:
+        return [], None
+    outputs = [
+        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+        for tape in native
+    ]
+    largest, relative = difference(*outputs)
+    one, other = found[0][1]
+    first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+    return [cause for cause, _ in found], first
+
+
+def _error(native: Tape, wide: Tape) -> float:
+    """Return the largest error of the outputs, relative to the largest output."""
+    pairs = zip(native.outputs, wide.outputs, strict=True)
+    return max(
+        (difference(np.asarray(native.arrays[a], np.float64), wide.arrays[b])[1] for a, b in pairs),
+        default=0.0,
+    )
+
+
+def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, str]] | None:
+    """Find equal values that one program computes in a type in which the other does not."""
+    for a in one.compared():
+        if a not in one.tape.producers or one.core(a).array.size == 1:
+            continue
+        matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
+        if not matches:
+            continue
+        own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        theirs = [_dtype(other.tape, b) for b in matches]
+        first = next((dtype for dtype in own if dtype not in theirs), own[0])
+        second = next((dtype for dtype in theirs if dtype not in own), theirs[0])
+        if first != second and is_floating(first):
+            return (a, matches[0]), (str(first), str(second))
+    return None
+
+
+def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
+    step = tape.steps[tape.producers[value]]
+    return step.equation.outvars[step.results.index(value)].aval.dtype
+
+
+class Stated(NamedTuple):
+    """The precision of a product or a rounding, its equation, and the calls that hold it."""
+
+    precision: str
+    equation: Any
+    callers: tuple[Any, ...]
+
+
+def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
+    """Compare the precisions that two programs state for their products.
+
+    A CPU computes all of them alike, so that only the programs show the difference there.
+
+    Args:
+      programs: the jaxprs of both networks.
+      labels: of both networks.
+
+    Returns:
+      The cause `precision`, for two networks whose values are equal on this machine; None if the
+      precisions are the same.
+    """
+    found = compare_precisions(list(map(walk, programs)), labels)
+    if found is None:
+        return None
+    cause, _ = found
+    evidence = (
+        f"{cause.evidence}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
+        "products of lower precision more; this does not change the verdict"
+    )
+    return replace(cause, evidence=evidence)
+
+
+def compare_precisions(
+    programs: Sequence[Iterable[tuple[Any, tuple[Any, ...]]]], labels: tuple[str, str]
+) -> tuple[Cause, Operations] | None:
+    """Compare the precisions of products, and the bits to which arrays are rounded.
+
+    Args:
+      programs: the equations of both networks, each with the calls that hold it.
+      labels: of both networks.
+
+    Returns:
+      The cause, with how often each program states it, and the first such operations.
+    """
+    stated = [list(_stated(program)) for program in programs]
+    counts = [Counter(each.precision for each in side) for side in stated]
+    same_number = len(stated[0]) == len(stated[1])
+    if counts[0] == counts[1] or (counts[0].keys() == counts[1].keys() and not same_number):
+        return None
+    name = max(
+        sorted({*counts[0], *counts[1]} - {DEFAULT}),
+        key=lambda each: abs(counts[0][each] - counts[1][each]),
+    )
+    rounds = any(name.startswith(ROUNDED) for count in counts for name in count)
+    what = "products and roundings" if rounds else "products"
+    shown = "; ".join(
+        f"{name} in {count[name]} of {len(side)} {what} of {label}"
+        for side, count, label in zip(stated, counts, labels, strict=True)
+    )
+    firsts = [next((each for each in side if each.precision == name), None) for side in stated]
+    one, other = (
+        first and places.called(first.equation, first.callers, name=first.equation.primitive.name)
+        for first in firsts
+    )
+    side = int(counts[1][name] > counts[0][name])
+    where = f"{labels[side]}: {places.shown((one, other)[side])}"
+    return Cause("precision", where, shown), (one, other)
+
+
+def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:
+    for equation, callers in program:
+        if equation.primitive.name in PRODUCTS:
+            yield Stated(_precision_of(equation), equation, callers)
+        elif equation.primitive.name == "reduce_precision":
+            bits = equation.params["mantissa_bits"]
+            yield Stated(f"{ROUNDED} to {bits} bits of mantissa", equation, callers)
+
+
+def _precision_of(equation: Any) -> str:
+    """Write the precision of a product, such as `HIGHEST`."""
+    stated = equation.params["precision"]
+    sides = stated if type(stated) is tuple else (stated,)  # a `DotAlgorithm` is a tuple too
+    names = (DEFAULT if each is None else getattr(each, "name", str(each)) for each in sides)
+    return ", ".join(dict.fromkeys(DEFAULT if name == "DEFAULT" else name for name in names))

@@ -1,0 +1,119 @@
+"""The first operation whose results differ: in a bit, by more than rounding, or when compiled."""
+
+import bisect
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.tracing.jaxprs import bind
+from ..types import Difference
+from . import divergence, places
+from .regions import differing
+from .tape import DATA, Tape
+from .values import TOLERANCE, View
+
+
+def first_bit_difference(
+    one: Tape, other: Tape, *, hidden: bool = False, compiled: bool = True
+) -> Difference | None:
+    """Find the first operation of each program whose operands are equal and results are not.
+
+    Where the results of all operations are equal, both programs are compiled, and the shortest
+    compiled part whose result differs is searched by bisection.
+
+    Args:
+      one, other: programs that were recorded at equal arguments, in the types with which they were
+        traced.
+      hidden: find a difference that reaches no output, too.
+      compiled: compile programs that are equal operation by operation; False returns None for them.
+
+    Returns:
+      The operations, with `compiled_only` if they differ only in compiled programs; None if the
+      outputs are equal bit for bit in both ways.
+    """
+    views = [View(tape, tape.arrays, tolerance=0.0) for tape in (one, other)]
+    found = divergence.find(*views)
+    if found is None and hidden:
+        found = divergence.find_hidden(*views)
+    if found is not None:
+        return found.described(last=True)
+    return _compiled_difference(*views) if compiled else None
+
+
+def first_large_difference(
+    one: Tape, other: Tape, tolerance: float = TOLERANCE
+) -> Difference | None:
+    """Find the first operation of each program whose results differ by more than rounding.
+
+    Args:
+      one, other: programs that were recorded in float64, at equal arguments.
+      tolerance: of equal values, relative to the largest of an array.
+
+    Returns:
+      The operations; None if the outputs are equal up to rounding.
+    """
+    found = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
+    return None if found is None else found.described()
+
+
+def outputs_agree(one: Tape, other: Tape) -> bool:
+    """Return whether the outputs of two recorded programs are equal up to rounding."""
+    views = [View(tape, tape.arrays) for tape in (one, other)]
+    return not differing(views[0], views[1], TOLERANCE)
+
+
+def _compiled_difference(one: View, other: View) -> Difference | None:
+    def size(pair: tuple[int, int]) -> tuple[float, float] | None:
+        """Compile both programs up to a value each; None if the results are equal bit for bit."""
+        first, second = _compiled(one.tape, pair[0]), _compiled(other.tape, pair[1])
+        if np.array_equal(first, second, equal_nan=True):
+            return None
+        return divergence.difference(first.astype(np.float64), second.astype(np.float64))
+
+    outputs = zip(one.tape.outputs, other.tape.outputs, strict=True)
+    if (last := next(filter(size, outputs), None)) is None:
+        return None
+    # Of the parts that end at one pair each, the last differs.
+    pairs = _pairs(one, other)
+    index = bisect.bisect_left(pairs, True, key=lambda pair: size(pair) is not None)
+    a, b = [*pairs, last][index]
+    sizes = size((a, b))
+    assert sizes is not None  # for the type checker
+    return Difference(
+        one=places.operation(one.tape, one.tape.roots[a]),
+        other=places.operation(other.tape, other.tape.roots[b]),
+        max_abs=sizes[0],
+        max_rel=sizes[1],
+        compiled_only=True,
+    )
+
+
+def _pairs(one: View, other: View) -> list[tuple[int, int]]:
+    """Return the computed values that both programs have, in order, of one shape."""
+    found = []
+    for a in one.compared():
+        if a not in one.tape.producers:
+            continue
+        for b in other.find_all(one.core(a)):
+            if b in other.tape.producers and np.array_equal(one.arrays[a], other.arrays[b]):
+                found.append((a, b))
+                break
+    return found
+
+
+def _compiled(tape: Tape, wanted: int) -> np.ndarray:
+    """Compile and run the steps of a tape on which a value depends."""
+    leaves = [value for value in tape.leaves if tape.depends[value] & DATA]
+    # What does not depend on data, such as random draws, is a constant of the program.
+    steps = [tape.steps[index] for index in tape.needed([wanted])]
+    steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
+
+    def run(arrays: list[Any]) -> Any:
+        known = dict(zip(leaves, arrays, strict=True))
+        for step in steps:
+            operands = [known.get(value, tape.arrays[value]) for value in step.operands]
+            known.update(zip(step.results, bind(step.equation, operands), strict=True))
+        return known.get(wanted, tape.arrays[wanted])
+
+    return np.asarray(jax.jit(run)([tape.arrays[value] for value in leaves]))

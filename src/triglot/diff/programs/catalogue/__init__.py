@@ -1,0 +1,218 @@
+"""The catalogue of causes: each entry names one kind of divergence and confirms it."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...types import Cause
+from .. import places
+from ..divergence import Divergence
+from ..regions import RegionPart, consumers
+from ..tape import PARAMS
+from ..values import Core
+from . import (
+    activations,
+    attention,
+    cells,
+    exchanges,
+    moves,
+    norms,
+    order,
+    resizing,
+    rotary,
+    structure,
+    training,
+    windows,
+)
+from .features import Finding
+
+
+def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a part that reads a parameter without a counterpart, such as a bias."""
+    for part, label in zip(found.parts, labels, strict=True):
+        for value in part.values:
+            if value in part.region.leaves and part.tape.depends[value] == PARAMS:
+                name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
+                shown = part.tape.leaves[value]
+                evidence = f"{shown} of {label} has no equal parameter in the other network"
+                return Finding(name, evidence, found)
+    return None
+
+
+MAX_OTHERS = 8  # parts of other ends that are tried where none of the entries explains the first
+MOVED = ("activation", "constant", "operation_missing")
+Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
+# In order: what has narrower evidence comes first; what any part has, last.
+ENTRIES: Sequence[Entry] = (
+    unpaired_parameter,
+    training.dropout,
+    training.differing_statistics,
+    training.starting_statistics,
+    training.mixed_statistics,
+    norms.norm_form,
+    norms.norm_epsilon,
+    windows.padding,
+    order.concatenation,
+    order.flatten_order,
+    attention.attention_mask,
+    attention.attention_scale,
+    cells.gru_variant,
+    cells.update_gate,
+    cells.forget_bias,
+    cells.gate_order,
+    attention.attention_heads,
+    moves.moved_sum,
+    moves.moved_operation,
+    activations.activation,
+    activations.logarithm,
+    structure.reduction,
+    structure.transform,
+    windows.pooling,
+    rotary.rotary_convention,
+    exchanges.other_axes,
+    structure.operand_order,
+    exchanges.exchanged,
+    exchanges.other_heads,
+    structure.constant,
+    structure.factor,
+    resizing.resizing,
+)
+WEAK: Sequence[Entry] = (
+    structure.position_embedding,
+    structure.operand,
+    structure.summed,
+    moves.operation_order,
+    moves.missing_operation,
+    moves.other_operation,
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The causes of a divergence.
+
+    Attributes:
+      causes: at least one.
+      divergence: that they explain; may be larger than the one that was found.
+      places: of both programs.
+      only: what only one program computes: its index, and the operations; None if both compute
+        something.
+    """
+
+    causes: tuple[Cause, ...]
+    divergence: Divergence
+    places: tuple[str, str]
+    only: tuple[int, tuple[str, ...]] | None
+
+    def moved_from(self, earlier: "Named", labels: tuple[str, str]) -> Cause | None:
+        """Describe what one program computes at an earlier place than the other, if it does."""
+        if self.only is None or earlier.only is None:
+            return None
+        if any(cause.name not in MOVED for cause in (*earlier.causes, *self.causes)):
+            return None
+        (side, names), (first, same) = self.only, earlier.only
+        if side == first or names != same:
+            return None
+        evidence = f"{' '.join(names)} comes earlier in {labels[first]} than in {labels[side]}"
+        at = {first: earlier.places[first], side: self.places[side]}
+        where = "; ".join(f"{label}: {at[index]}" for index, label in enumerate(labels))
+        return Cause("operation_order", where, evidence)
+
+
+def name_causes(found: Divergence, labels: tuple[str, str]) -> Named:
+    """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
+    finding = _explained(found, labels) or Finding("unknown", _unexplained(found), found)
+    parts = finding.divergence.parts
+    if finding.at is None:
+        shown = _place(parts[0]), _place(parts[1])
+    else:
+        at = [places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)]
+        shown = places.shown(at[0]), places.shown(at[1])
+    place = "; ".join(f"{label}: {own}" for label, own in zip(labels, shown, strict=True))
+    named = [(finding.name, finding.evidence), *finding.more]
+    causes = tuple(Cause(name, place, evidence) for name, evidence in named)
+    return Named(causes, finding.divergence, shown, moves.computed_by_one(parts))
+
+
+def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Explain the smallest parts, or others that end elsewhere.
+
+    The smallest parts are not always those of one cause: where an earlier difference is below the
+    tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
+    does.
+    """
+    if (finding := _first_finding(ENTRIES, found, labels)) is not None:
+        return finding
+    others = list(itertools.islice(found.search.parts(far=False), 1, 1 + MAX_OTHERS))
+    likely = [part for part in others if not _ends_inside(part, found)]
+    for entries, parts in ((ENTRIES, others), (WEAK, [found, *likely])):
+        for part in parts:
+            if (finding := _first_finding(entries, part, labels)) is not None:
+                return finding
+    return None
+
+
+def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
+    """Return whether all that reads a part's result belongs to the smallest parts.
+
+    What agrees there agrees by chance, as a square in one program and that of a norm in the other.
+    """
+    for own, inner in zip(part.parts, smallest.parts, strict=True):
+        if own.end is None or own.end in inner.values:
+            continue
+        reached = {
+            value
+            for step in consumers(own.tape, own.end)
+            for value in own.tape.steps[step].results
+            if value in own.region.ancestors
+        }
+        if reached and reached.issubset(inner.values):
+            return True
+    return False
+
+
+def _first_finding(
+    entries: Sequence[Entry], found: Divergence, labels: tuple[str, str]
+) -> Finding | None:
+    return next(filter(None, (entry(found, labels) for entry in entries)), None)
+
+
+def _place(part: RegionPart) -> str:
+    operation = part.operation()
+    if operation is None and part.end is not None and part.end in part.tape.producers:
+        return f"no counterpart, after {places.shown(places.operation(part.tape, part.end))}"
+    return places.shown(operation)
+
+
+def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
+    """Return whether a divergence contains the first operations of one that has its causes.
+
+    They are left in the second program where the first one's result does not fit in their place, as
+    a convolution's of another size, or where something else reads them too.
+    """
+    for earlier in explained:
+        pairs = list(zip(earlier.parts, found.parts, strict=True))
+        first, again = pairs[0]
+        if first.steps and first.values == again.values and first.end == again.end:
+            return True
+        if all(
+            each.first in part.values if each.first is not None else each.end in (None, part.end)
+            for each, part in pairs
+        ):
+            return True
+    return False
+
+
+def _unexplained(found: Divergence) -> str:
+    largest, relative = found.size()
+    names = []
+    for part in found.parts:
+        steps = [part.tape.steps[index].name for index in part.steps]
+        names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
+    pair = found.results()
+    if pair is not None and Core.of(pair[0]).same(Core.of(pair[1])):
+        return f"the same numbers in another order, which differ by up to {largest:.3g}"
+    return (
+        f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "
+        f"computes {names[0]}, the second {names[1]}"
+    )

@@ -1,0 +1,226 @@
+"""Activations, recognized by their values."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from ... import host
+from ..divergence import Divergence
+from ..regions import Region, consumers
+from ..tape import LAYOUT, Tape
+from ..values import TOLERANCE, View, close, layouts
+from . import features
+from .features import BOUNDS, Finding
+
+ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
+MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
+POINTS = 64  # of one size, so that each function is compiled once
+NAMED: dict[str, Callable[[Any], Any]] = {
+    "relu": jax.nn.relu,
+    "tanh": jax.numpy.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "gelu (tanh approximation)": lambda x: jax.nn.gelu(x, approximate=True),
+    "gelu (exact)": lambda x: jax.nn.gelu(x, approximate=False),
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "selu": jax.nn.selu,
+    "mish": jax.nn.mish,
+    "relu6": jax.nn.relu6,
+    "hard tanh": jax.nn.hard_tanh,
+    "hard sigmoid": jax.nn.hard_sigmoid,
+    "hard silu": jax.nn.hard_silu,
+    "log sigmoid": jax.nn.log_sigmoid,
+    "soft sign": jax.nn.soft_sign,
+    "squareplus": jax.nn.squareplus,
+    "sine": jax.numpy.sin,
+    "cosine": jax.numpy.cos,
+    "exponential": jax.numpy.exp,
+    "quick gelu (x * sigmoid(1.702 x))": lambda x: x * jax.nn.sigmoid(1.702 * x),
+}
+
+
+def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two functions of the same values, at least one of them a known activation."""
+    one, other = (part.view for part in found.parts)
+    for first, second in _common_inputs(found):
+        for a, b in _result_pairs(found, first, second):
+            named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
+            if "none" in named and (clipped := _clipped(found, (first, second), labels)):
+                return clipped
+            if None in named or set(named) == {"none"} or named[0] == named[1]:
+                continue
+            evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
+            whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+            if whole is not None:
+                evidence += "; with the first one's results in both, what follows is equal"
+                return Finding("activation", evidence, whole)
+            if (
+                "none" not in named
+                and b in found.search.other.ancestors
+                and (whole := found.search.forced(a, b, first, second))
+            ):
+                # What follows may differ for another cause, which is then found next.
+                return Finding("activation", evidence, whole)
+    return None
+
+
+def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find results of which one is the logarithm of the other, as of a softmax."""
+    pair = found.results()
+    if pair is None or not all(np.all(np.isfinite(array)) for array in pair):
+        return None
+    if "c" in (array.dtype.kind for array in pair):
+        return None
+    one, other = (array.astype(np.float64) for array in pair)
+    sides = labels if np.all(one >= 0) and close(one, np.exp(other)) else labels[::-1]
+    if sides == labels or (np.all(other >= 0) and close(other, np.exp(one))):
+        evidence = f"probabilities in {sides[0]}, their logarithms in {sides[1]}"
+        return Finding("activation", evidence, found)
+    return None
+
+
+def _clipped(found: Divergence, values: tuple[int, int], labels: tuple[str, str]) -> Finding | None:
+    """Find two bounds of one value, of which one is never reached here."""
+    bounds = []
+    for part, value in zip(found.parts, values, strict=True):
+        tape = part.tape
+        near = [*consumers(tape, value), *filter(None, [tape.producers.get(value)])]
+        near += [i for step in near for v in tape.steps[step].operands
+                 if (i := tape.producers.get(tape.roots[v])) is not None]  # fmt: skip
+        found_here = {
+            (tape.steps[step].name, constant.value)
+            for step in near
+            if tape.steps[step].name in BOUNDS
+            for constant in features.constants(tape, step)
+        }
+        bounds.append(found_here)
+    kinds = [dict(each) for each in bounds]
+    for name in kinds[0].keys() & kinds[1].keys():
+        if kinds[0][name] != kinds[1][name]:
+            numbers = [f"{each[name]:.6g}" for each in kinds]
+            evidence = f"{name} with {numbers[0]} in {labels[0]}, with {numbers[1]} in {labels[1]}"
+            return Finding("clip_range", evidence, found)
+    return None
+
+
+def identify(view: View, argument: int, result: int) -> str | None:
+    """Name the function that maps one value to another; `none` for the identity."""
+    given = [np.asarray(view.arrays[value]) for value in (argument, result)]
+    if "c" in (array.dtype.kind for array in given):
+        return None
+    x, y = (array.astype(np.float64) for array in given)
+    for arranged in layouts(x, y.shape):
+        found = name_function(arranged.ravel(), y.ravel())
+        if found is not None:
+            return found
+    return None
+
+
+def name_function(x: np.ndarray, y: np.ndarray, tolerance: float = TOLERANCE) -> str | None:
+    """Name the function of which `y` are the values at `x`; None if it is unknown."""
+    if np.ptp(x) == 0:
+        return None
+    if close(x, y, tolerance):
+        return "none"
+    points, values = np.resize(x, POINTS), np.resize(y, POINTS)
+    with jax.enable_x64(True):
+        for name, function in NAMED.items():
+            if close(np.asarray(function(points)), values, tolerance):
+                return name
+    return _of_both_signs(x, y) if np.any(x < 0) else None
+
+
+def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
+    """Name a squared relu, or fit the number that a leaky relu, an elu or a swish has."""
+    below = x < 0
+    if close(np.square(np.maximum(x, 0)), y):  # of positive numbers it is a square, as in a norm
+        return "squared relu"
+    if close(x[~below], y[~below]) or not np.any(~below):
+        slope, alpha = y[below] / x[below], y[below] / np.expm1(x[below])
+        for name, number in (("leaky relu, slope", slope), ("elu, alpha", alpha)):
+            if np.ptp(number) <= 1e-6 * np.max(np.abs(number)):
+                return f"{name} {np.mean(number):.4g}"
+    with np.errstate(all="ignore"):
+        share = y / x
+        beta = np.log(share / (1 - share)) / x
+    if np.all(np.isfinite(beta)) and np.ptp(beta) <= 1e-5 * np.max(np.abs(beta)):
+        return f"swish, beta {np.mean(beta):.4g}"
+    return None
+
+
+def _common_inputs(found: Divergence) -> list[tuple[int, int]]:
+    """List the values that both programs have and that either part reads."""
+    one, other = (part.view for part in found.parts)
+    ours, theirs = (
+        [value for value in (*part.inputs, part.end) if value in part.region.boundary]
+        for part in found.parts
+    )
+    ours, theirs = (
+        [argument for value in values for argument in (*_arguments(part.tape, value)[::-1], value)]
+        for part, values in zip(found.parts, (ours, theirs), strict=True)
+    )
+    pairs = [(a, b) for a in ours for b in other.find_all(one.core(a))]
+    pairs += [(a, b) for b in theirs for a in one.find_all(other.core(b))]
+    return list(dict.fromkeys(pairs))
+
+
+def _arguments(tape: Tape, value: int) -> list[int]:
+    """Return the values of which another is an elementwise function, the nearest first."""
+    found: list[int] = []
+    sources = {value}
+    for _ in range(MAX_STEPS_BACK):
+        latest = max(sources)  # the others may be computed of what it is computed of
+        index = tape.producers.get(latest)
+        if index is None or tape.steps[index].name not in ELEMENTWISE:
+            break
+        sources.remove(latest)
+        sources |= {tape.roots[operand] for operand in tape.steps[index].operands
+                    if features.scalar(tape, operand) is None}  # fmt: skip
+        if len(sources) == 1:
+            found.extend(sources)
+        elif not sources:
+            break
+    return found
+
+
+def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
+    one, other = found.search.one, found.search.other
+    ends = [part.end for part in found.parts]
+    for a in _exits(one, first, ends[0]):
+        for b in _exits(other, second, ends[1]):
+            if (a in one.ancestors or b in other.ancestors) and found.search.fits(a, b):
+                yield a, b
+
+
+def _exits(region: Region, argument: int, end: int | None) -> list[int]:
+    """Return the functions of one value that something else reads, the last one first.
+
+    And the end of a part, which what follows may scale, as dropout does.
+    """
+    tape = region.tape
+    computed = {argument}
+    for step in tape.steps[tape.producers.get(argument, -1) + 1 :]:
+        if step.name not in ELEMENTWISE:
+            continue
+        roots = [tape.roots[value] for value in step.operands]
+        own = [root for root in roots if root in computed]
+        rest = [value for value in step.operands if tape.roots[value] not in computed]
+        if own and all(features.scalar(tape, value) is not None for value in rest):
+            computed.update(step.results)
+    outputs = {tape.roots[value] for value in tape.outputs}
+    exits = [
+        value
+        for value in computed
+        if value in outputs
+        or value == end
+        or any(not computed.issuperset(tape.steps[i].results) for i in consumers(tape, value))
+    ]
+    return sorted({_first_equal(region, computed - {argument}, each) for each in exits})[::-1]
+
+
+def _first_equal(region: Region, values: set[int], value: int) -> int:
+    """Return the first of some values with the numbers of another, such as it before a 0."""
+    core = region.view.core(value)
+    return min((each for each in values if region.view.core(each).same(core, 0.0)), default=value)

@@ -1,0 +1,131 @@
+"""Attention: the scale of its logits and their mask."""
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import RegionPart, consumers
+from ..tape import INPUTS, Step, Tape
+from ..values import close
+from . import features
+from .features import PRODUCTS, Finding
+
+MASKED = -1e4  # a logit below is masked
+
+
+def attention_scale(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find logits of attention that differ by a factor."""
+    factor = features.ratio(found)
+    if factor is None or not all(map(_is_attention, found.parts)):
+        return None
+    scales = [_scale(part) for part in found.parts]
+    evidence = (
+        f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
+        f"(factor {factor:.4g}); with the first one's in both, what follows is equal"
+    )
+    return Finding("attention_scale", evidence, found)
+
+
+def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find logits of a softmax that differ only where one program masks them."""
+    pair = found.results()
+    if pair is None or not all(map(_feeds_softmax, found.parts)):
+        return None
+    masked = [array <= MASKED for array in pair]
+    seen = ~(masked[0] | masked[1])
+    if np.array_equal(masked[0], masked[1]) or not np.any(seen):
+        return None
+    one, other = (array[seen].astype(np.float64) for array in pair)
+    evidence = (
+        f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
+        f"{np.sum(masked[1])} in {labels[1]}"
+    )
+    if (moved := _moved_mask(found, masked, labels)) is not None:
+        return moved
+    if close(one, other, found.search.tolerance):
+        return Finding("attention_mask", f"{evidence}; the others are equal", found)
+    factor = float(np.sum(one * other) / np.sum(other * other))
+    if not close(one, factor * other, found.search.tolerance):
+        return None
+    scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
+    return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
+
+
+def _moved_mask(
+    found: Divergence, masked: list[np.ndarray], labels: tuple[str, str]
+) -> Finding | None:
+    """Find the mask that one program has before a softmax, and the other behind another one."""
+    early = 0 if np.any(masked[0]) else 1
+    end, later = found.parts[early].end, found.parts[1 - early].region
+    if end is None or np.any(masked[1 - early]):
+        return None
+    for value in later.values:
+        array = np.asarray(later.view.arrays[value])
+        if array.dtype.kind != "f" or array.size != masked[early].size:
+            continue
+        if np.sum(array <= MASKED) != np.sum(masked[early]):
+            continue
+        if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
+            continue  # the mask of another layer
+        ends = (end, value) if early == 0 else (value, end)
+        agreeing = found.search.next_agree(*ends) or found.search.later_agree(*ends)
+        if agreeing is not None:
+            evidence = (
+                f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
+                f"{labels[early]}, behind it in {labels[1 - early]}; with the first one's result, "
+                "what follows is equal"
+            )
+            return Finding("operation_order", evidence, agreeing)
+    return None
+
+
+def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find products of two inputs that sum over heads of another size."""
+    products = []
+    for part in found.parts:
+        tape = part.tape
+        steps = (tape.steps[index] for index in part.steps)
+        first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
+        if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
+            return None
+        axes = first.equation.params["dimension_numbers"][0][0]
+        shape = np.shape(tape.arrays[first.operands[0]])
+        products.append(int(np.prod([shape[axis] for axis in axes])))
+    if products[0] == products[1]:
+        return None
+    evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
+    return Finding("attention_heads", evidence, found)
+
+
+def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
+    inputs = all(tape.depends[value] & INPUTS for value in step.operands)
+    return step.name == "dot_general" and inputs
+
+
+def _scale(part: RegionPart) -> float:
+    """Multiply the constants of a part's products and quotients."""
+    scale, tape = 1.0, part.tape
+    for index in part.steps:
+        name = tape.steps[index].name
+        for constant in features.constants(tape, index):
+            if name == "mul":
+                scale *= constant.value
+            elif name == "div" and constant.position == 1:
+                scale /= constant.value
+    return scale
+
+
+def _feeds_softmax(part: RegionPart, depth: int = 3) -> bool:
+    end = part.end
+    return end is not None and features.leads_to(part.tape, end, ("exp",), depth) is not None
+
+
+def _is_attention(part: RegionPart) -> bool:
+    """Return whether a value becomes the logits of a softmax, with a product of two inputs."""
+    tape = part.tape
+    if part.end is None or not _feeds_softmax(part, 5):
+        return False
+    product = features.comes_from(tape, part.end, ("dot_general",), 4)
+    near = [*part.steps, *consumers(tape, part.end), product]
+    return any(
+        index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
+    )

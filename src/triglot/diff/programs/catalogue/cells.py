@@ -1,0 +1,205 @@
+"""Recurrent cells: the place of a GRU's reset gate, an LSTM's forget bias, the order of gates."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import Region, RegionPart, region
+from ..tape import INPUTS, Tape
+from ..values import Core, View, layouts
+from . import features
+from .features import GATES, Finding
+
+
+def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a reset gate that is applied before the recurrent product in one program only."""
+    for early, late in ((0, 1), (1, 0)):
+        product = _gate_then_product(found.parts[early].region)
+        gated = _product_then_gate(found.parts[late].region)
+        if product is None or gated is None:
+            continue
+        for whole in _ending_at(found, early, product, gated[0]):
+            if _moved_gate_agrees(whole, late, *gated):
+                evidence = (
+                    f"the reset gate comes before the recurrent product in {labels[early]}, after "
+                    f"it in {labels[late]}; moved before it, the results are equal"
+                )
+                return Finding("gru_variant", evidence, whole)
+    return None
+
+
+def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an update gate that keeps the old state in one program, the new one in the other."""
+    part = found.parts[1]
+    for value in part.inputs:
+        if features.comes_from(part.tape, value, GATES, 3) is None or not _in_cell(part):
+            continue
+        if found.agrees({value: 1 - part.view.arrays[value]}):
+            evidence = (
+                f"the update gate z of {labels[0]} is 1 - z in {labels[1]}; with 1 - z there, the "
+                "results are equal"
+            )
+            return Finding("gru_variant", evidence, found)
+    return None
+
+
+def _in_cell(part: RegionPart) -> bool:
+    """Return whether a part is computed step by step, or behind another gate."""
+    tape = part.tape
+    for index in part.steps:
+        if any(caller.primitive.name == "scan" for caller in tape.steps[index].callers):
+            return True
+        for value in tape.steps[index].operands:
+            candidate = features.comes_from(tape, value, ("tanh",), 2)
+            if candidate is None:
+                continue
+            if features.comes_from(tape, tape.steps[candidate].operands[0], GATES, 4) is not None:
+                return True
+    return False
+
+
+def forget_bias(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a constant added to a gate whose result is multiplied with the cell's state."""
+    number = features.offset(found)
+    if number is None or not all(map(_is_gate, found.parts)):
+        return None
+    evidence = (
+        f"the forget gate of {labels[0]} adds {number:.4g} to that of {labels[1]}; with it in "
+        "both, what follows is equal"
+    )
+    return Finding("lstm_forget_bias", evidence, found)
+
+
+def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find the permutation of a cell's gates after which the programs agree."""
+    other = found.search.other
+    view, tape = other.view, other.tape
+    for gates in _splits(tape, found.parts[1].values):
+        own, *others = itertools.permutations(range(len(gates)))
+        agreeing: list[tuple[int, tuple[int, ...], dict[int, Any]]] = []
+        for order in others:
+            values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
+            if found.substitute is not None and not found.agrees(values):
+                continue
+            now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
+            outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
+            left = len(region(found.search.one.view, now, outputs).values)
+            if left < len(found.search.one.values) // 2:
+                agreeing.append((left, order, values))
+        if agreeing:
+            _, order, values = min(agreeing, key=lambda each: each[0])
+            name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
+            evidence = (
+                f"another order of the gates: {labels[1]} has at positions {order} what "
+                f"{labels[0]} has at {own}; in one order, the results agree"
+            )
+            return Finding(name, evidence, replace(found, values=values, operands={}))
+    return None
+
+
+def _ending_at(found: Divergence, early: int, product: int, gated: int) -> Iterator[Divergence]:
+    """Yield divergences that end soon after the early gate's product and the late gate."""
+    soon = []
+    for side, index in ((early, product), (1 - early, gated)):
+        region = found.parts[side].region
+        start = region.tape.steps[index].results[0]
+        soon.append([v for v in region.values if start in region.ancestors[v]][:4])
+    for a, b in itertools.product(*(soon if early == 0 else soon[::-1])):
+        if found.search.fits(a, b) and (longer := found.search.next_agree(a, b)):
+            yield longer
+
+
+def _gate_then_product(region: Region) -> int | None:
+    """Find a product with parameters of what a gate was multiplied with."""
+    tape = region.tape
+    for index in region.steps(region.values):
+        if tape.steps[index].name != "dot_general":
+            continue
+        for value in tape.steps[index].operands:
+            multiplied = features.comes_from(tape, value, ("mul",), 2)
+            if multiplied is not None and _gate_operand(tape, multiplied) is not None:
+                return index
+    return None
+
+
+def _product_then_gate(region: Region) -> tuple[int, int, int] | None:
+    """Find a gate that multiplies a product with parameters: its step, position and the product."""
+    tape = region.tape
+    for index in region.steps(region.values):
+        if tape.steps[index].name != "mul":
+            continue
+        position = _gate_operand(tape, index)
+        if position is None:
+            continue
+        product = features.comes_from(
+            tape, tape.steps[index].operands[1 - position], ("dot_general",), 4
+        )
+        if product is not None:
+            return index, position, product
+    return None
+
+
+def _gate_operand(tape: Tape, index: int) -> int | None:
+    for position, value in enumerate(tape.steps[index].operands):
+        if features.comes_from(tape, value, GATES, 2) is not None:
+            return position
+    return None
+
+
+def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, dot: int) -> bool:
+    """Multiply the product's operand with the gate, and not its result; compare both ends."""
+    part, early = found.parts[side], found.parts[1 - side]
+    view, tape = part.view, part.tape
+    if part.end is None or early.end is None:
+        return False
+    # A bias inside the late gate's product has no counterpart.
+    without = {v: np.zeros_like(view.arrays[v]) for v in part.region.leaves}
+    gate = np.asarray(view.arrays[tape.steps[step].operands[position]])
+    wanted = early.view.core(early.end)
+    for place, value in enumerate(tape.steps[dot].operands):
+        if not tape.depends[value] & INPUTS:
+            continue
+        state = np.asarray(view.arrays[value])
+        for arranged in layouts(gate, state.shape):
+            operands = {(dot, place): state * arranged, (step, position): np.ones_like(gate)}
+            now = tape.replay(without, operands, arrays=view.arrays)
+            core = Core.of(now[part.end])
+            if core.same(wanted, view.tolerance):
+                return True
+    return False
+
+
+def _is_gate(part: RegionPart) -> bool:
+    """Return whether a value becomes a gate whose product is added to another."""
+    tape = part.tape
+    near = None if part.end is None else features.leads_to(tape, part.end, GATES, 2)
+    if near is None:
+        return False
+    product = features.leads_to(tape, tape.steps[near].results[0], ("mul",), 1)
+    if product is None:
+        return False
+    added = features.leads_to(tape, tape.steps[product].results[0], ("add",), 1)
+    return added is not None
+
+
+def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
+    """Return the groups of 3 or 4 equal pieces of one value from which a part is computed."""
+    groups: dict[int, list[int]] = {}
+    for index, step in enumerate(tape.steps):
+        if step.name == "split":
+            groups[index] = list(step.results)
+        elif step.name in ("slice", "dynamic_slice"):
+            groups.setdefault(-1 - tape.roots[step.operands[0]], []).extend(step.results)
+    found = []
+    for pieces in groups.values():
+        sizes = {np.shape(tape.arrays[piece]) for piece in pieces}
+        if len(pieces) in (3, 4) and len(sizes) == 1:
+            near = (tape.steps[index] for index in features.onward(tape, pieces, 4))
+            reached = {*pieces, *(result for step in near for result in step.results)}
+            if not reached.isdisjoint(part):
+                found.append(pieces)
+    return found

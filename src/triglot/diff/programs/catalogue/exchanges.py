@@ -1,0 +1,154 @@
+"""Equal values in each other's place: operands exchanged, axes exchanged, heads split otherwise."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import RegionPart
+from ..tape import INPUTS, Tape
+from ..values import close
+from . import features
+from .features import GATES, MAX_STEPS, Finding
+
+MAX_VALUES = 6  # that a part reads, exchanged two by two
+
+
+def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two values that a part reads in each other's place, confirmed by exchanging them."""
+    part = found.parts[1]
+    view, tape = part.view, part.tape
+    inputs = [value for value in part.inputs if value in tape.producers][:MAX_VALUES]
+    for a, b in itertools.combinations(inputs, 2):
+        arrays = view.arrays[a], view.arrays[b]
+        if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
+            continue
+        if not found.agrees({a: arrays[1], b: arrays[0]}) and not found.agrees(
+            {}, _in_part(part, {a: b, b: a})
+        ):  # everywhere, or in this part only
+            continue
+        gated = any(tape.steps[index].name == "mul" and _reads_gate(tape, index, (a, b))
+                    for index in part.steps[:MAX_STEPS])  # fmt: skip
+        is_cell = gated and features.leads_to(tape, part.end or 0, ("tanh",), 2) is not None
+        name = "gru_variant" if is_cell else "operand_order"
+        whole = [features.whole_of(tape, value) for value in (a, b)]
+        if whole[0] is not None and whole[0] == whole[1]:
+            name = features.gate_order(tape, a) or name
+        evidence = (
+            f"two values stand in each other's place in {labels[1]}; exchanged, the results are "
+            "equal" + (": the reset gate is applied to the other product" if is_cell else "")
+        )
+        return Finding(name, evidence, found)
+    return None
+
+
+def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Any]:
+    """Return replacements for what the steps of a part read of some values."""
+    tape, view = part.tape, part.view
+    operands: dict[tuple[int, int], Any] = {}
+    for index in part.steps:
+        for position, value in enumerate(tape.steps[index].operands):
+            if (other := values.get(tape.roots[value])) is not None:
+                array, shape = np.asarray(view.arrays[other]), np.shape(view.arrays[value])
+                if array.size == np.prod(shape, dtype=int):
+                    operands[index, position] = array.reshape(shape)
+    return operands
+
+
+def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
+    """Return whether a step multiplies one of two values with a gate."""
+    operands = tape.steps[index].operands
+    return any(tape.roots[value] in values for value in operands) and any(
+        features.comes_from(tape, value, GATES, 2) is not None for value in operands
+    )
+
+
+def other_axes(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operand with two of its axes exchanged, which have equal sizes."""
+    one, other = (part.view for part in found.parts)
+    for first, second in features.pairs(found):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        for position, value in enumerate(right.operands):
+            whole = np.asarray(other.arrays[value])
+            if other.tape.is_constant(value) or other.tape.roots[value] in other.tape.leaves:
+                continue
+            core = other.core(value)
+            if not any(one.core(own).same(core, one.tolerance) for own in left.operands):
+                continue
+            for axes in _exchanges(whole.shape):
+                if found.agrees({}, {(second, position): np.swapaxes(whole, *axes)}):
+                    evidence = (
+                        f"{right.name} of {labels[1]} reads the values of {labels[0]} with axes "
+                        f"{axes[0]} and {axes[1]} of {whole.shape} exchanged; exchanged back, the "
+                        "results are equal"
+                    )
+                    depends = other.tape.depends[value] & INPUTS
+                    name = "flatten_order" if depends else "position_embedding"
+                    return Finding(name, evidence, found)
+    return None
+
+
+def _exchanges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    for first, second in itertools.combinations(range(len(shape)), 2):
+        if shape[first] == shape[second] > 1:
+            yield first, second
+
+
+def other_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find features that are cut into heads in another order, confirmed by the first one's order.
+
+    Such as queries, keys and values of all heads one after another, or of each head together.
+    """
+    part = found.parts[1]
+    view, tape = part.view, part.tape
+    for value in part.inputs:
+        whole = np.asarray(view.arrays[value])
+        if not tape.depends[value] & INPUTS or whole.ndim < 2:
+            continue
+        sizes = set(_cuts(tape, value))
+        for own in found.search.one.view.find_all(view.core(value)):
+            sizes |= set(_cuts(found.search.one.tape, own))
+        for factors in sorted(each for each in sizes if np.prod(each) == whole.shape[-1]):
+            for order in itertools.permutations(range(len(factors))):
+                if order == tuple(range(len(factors))):
+                    continue
+                split = whole.reshape(*whole.shape[:-1], *factors)
+                lead = tuple(range(whole.ndim - 1))
+                moved = split.transpose(*lead, *(whole.ndim - 1 + axis for axis in order))
+                array = moved.reshape(whole.shape)
+                if not close(array, whole) and found.agrees({value: array}):
+                    evidence = (
+                        f"{whole.shape[-1]} features are cut into {' x '.join(map(str, factors))} "
+                        f"in another order in {labels[1]}; in that of {labels[0]}, the results are "
+                        "equal"
+                    )
+                    return Finding("attention_heads", evidence, found)
+    return None
+
+
+def _cuts(tape: Tape, value: int) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes into which the last axis of a value, or of its pieces, is cut."""
+    width = np.shape(tape.arrays[value])[-1]
+    pieces = {value: 1}
+    for step in tape.steps:
+        for operand in step.operands:
+            source = next((p for p in (operand, tape.roots[operand]) if p in pieces), None)
+            if source is None:
+                continue
+            for result in step.results:
+                shape = np.shape(tape.arrays[result])
+                if step.name in ("split", "slice") and shape and width % shape[-1] == 0:
+                    pieces.setdefault(result, width // shape[-1])
+                elif step.name == "reshape":
+                    yield from _factors(shape, width, pieces[source])
+
+
+def _factors(shape: tuple[int, ...], width: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield the last sizes of a shape that make up the width, with the number of its pieces."""
+    for kept in (2, 3):
+        last = shape[-kept:]
+        factors = tuple(size for size in (count, *last) if size > 1)
+        if len(shape) > kept and int(np.prod(factors)) == width and len(factors) > 1:
+            yield factors

@@ -1,0 +1,194 @@
+"""What the entries of the catalogue look for in a part of a program."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import consumers
+from ..tape import LAYOUT, Tape
+from ..values import close
+
+BOUNDS = ("clamp", "max", "min")
+GATES = ("logistic",)
+MAX_STEPS = 24  # of a part whose operations are compared one by one
+PRODUCTS = ("conv_general_dilated", "dot_general")
+ARITHMETIC = ("add", "div", "mul", "sub")
+MAX_NORM = 12  # operations of a norm, from its result to its input
+PIECES = ("split", "slice", "dynamic_slice")
+ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A named cause: its evidence, and the divergence that it explains.
+
+    `more` has further causes of the same divergence, by name and evidence; `at` the value of each
+    program whose operation is the place, where that is not the first of its part.
+    """
+
+    name: str
+    evidence: str
+    divergence: Divergence
+    more: tuple[tuple[str, str], ...] = ()
+    at: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A scalar constant that a step reads."""
+
+    step: int
+    position: int
+    value: float
+
+
+def scalar(tape: Tape, value: int) -> float | None:
+    """Return the number that a constant holds everywhere; None if it is something else."""
+    if not tape.is_constant(value):
+        return None
+    array = tape.arrays[value]
+    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "cfiub":
+        return None
+    first = array.flat[0]
+    return float(np.real(first)) if np.all(array == first) and not np.imag(first) else None
+
+
+def constants(tape: Tape, index: int) -> list[Constant]:
+    """Return the scalar constants that a step reads."""
+    found = []
+    for position, value in enumerate(tape.steps[index].operands):
+        number = scalar(tape, value)
+        if number is not None:
+            found.append(Constant(index, position, number))
+    return found
+
+
+def pairs(found: Divergence) -> Iterator[tuple[int, int]]:
+    """Yield steps of both parts with the same operation."""
+    one, other = found.parts
+    for first in one.steps[:MAX_STEPS]:
+        for second in other.steps[:MAX_STEPS]:
+            names = one.tape.steps[first].name, other.tape.steps[second].name
+            if names[0] == names[1] and names[0] not in LAYOUT:
+                yield first, second
+
+
+def read_equal(found: Divergence, first: int, second: int) -> bool:
+    """Return whether a step of each part has an equal first operand."""
+    cores = [
+        part.view.core(part.tape.steps[step].operands[0])
+        for part, step in zip(found.parts, (first, second), strict=True)
+    ]
+    return cores[0].same(cores[1], found.search.tolerance)
+
+
+def whole_of(tape: Tape, value: int) -> int | None:
+    """Return the value of which another is a piece."""
+    index = tape.producers.get(tape.roots[value])
+    if index is None or tape.steps[index].name not in PIECES:
+        return None
+    return tape.roots[tape.steps[index].operands[0]]
+
+
+def gate_order(tape: Tape, piece: int) -> str | None:
+    """Return the cause of an order of gates, if a value is one of a cell's; None otherwise."""
+    whole = whole_of(tape, piece)
+    if whole is None:
+        return None
+    steps = [tape.steps[index] for index in consumers(tape, whole)]
+    pieces = [result for step in steps if step.name in PIECES for result in step.results]
+    if any(leads_to(tape, each, ("logistic", "tanh"), 2) is None for each in pieces):
+        return None
+    return {3: "gru_variant", 4: "lstm_forget_bias"}.get(len(pieces))
+
+
+def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
+    """Return whether a value is soon raised to an exponential, summed and divided by the sum."""
+    power = leads_to(tape, value, ("exp",), depth)
+    if power is None:
+        return False
+    result = tape.steps[power].results[0]
+    return all(leads_to(tape, result, (name,), 3) is not None for name in ("reduce_sum", "div"))
+
+
+def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
+    """Return the first step of such a name that reads a value, or what is computed of it."""
+    found = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
+    return next(found, None)
+
+
+def onward(
+    tape: Tape, values: Iterable[int], depth: int, names: Collection[str] | None = None
+) -> Iterator[int]:
+    """Yield the steps that read some values, then those that read their results, and so on.
+
+    Args:
+      tape: of the program.
+      values: to start from.
+      depth: how often results are followed.
+      names: of the steps that are followed; None for all.
+    """
+    level = {tape.roots[value] for value in values}
+    for _ in range(depth):
+        steps = [index for root in level for index in consumers(tape, root)]
+        steps = [index for index in steps if names is None or tape.steps[index].name in names]
+        yield from steps
+        level = {result for index in steps for result in tape.steps[index].results}
+
+
+def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
+    """Return the last step of such a name from which a value is computed."""
+    level = {tape.roots[value]}
+    for _ in range(depth):
+        steps = [tape.producers[root] for root in level if root in tape.producers]
+        for index in steps:
+            if tape.steps[index].name in names:
+                return index
+        level = {tape.roots[v] for index in steps for v in tape.steps[index].operands}
+    return None
+
+
+def ratio(found: Divergence) -> float | None:
+    """Return by what number the first result is the second one multiplied; None if by none."""
+    pair = _finite_results(found)
+    if pair is None or not np.any(pair[1]):
+        return None
+    one, other = pair
+    factor = float(np.sum(one * other) / np.sum(other * other))
+    return factor if close(one, factor * other) else None
+
+
+def offset(found: Divergence) -> float | None:
+    """Return the number by which the first result exceeds the second; None if it varies."""
+    pair = _finite_results(found)
+    if pair is None:
+        return None
+    one, other = pair
+    number = float(np.mean(one - other))
+    return number if close(one, other + number) else None
+
+
+def _finite_results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
+    pair = found.results()
+    if pair is None or not np.all(np.isfinite(pair)) or "c" in (a.dtype.kind for a in pair):
+        return None
+    return pair[0].astype(np.float64), pair[1].astype(np.float64)
+
+
+def is_norm_of(tape: Tape, value: int, source: int) -> bool:
+    """Return whether a value is another one, normalized."""
+    level, names = {tape.roots[value]}, set[str]()
+    for _ in range(MAX_NORM):
+        steps = [tape.producers[root] for root in level if root in tape.producers]
+        names |= {tape.steps[index].name for index in steps}
+        level = {
+            tape.roots[operand]
+            for index in steps
+            if tape.steps[index].name not in PRODUCTS
+            for operand in tape.steps[index].operands
+        }
+        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
+            return True
+    return False

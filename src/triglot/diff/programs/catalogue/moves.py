@@ -1,0 +1,158 @@
+"""Operations that only one program has, or that it has at another place."""
+
+import itertools
+from collections import Counter
+
+from ..divergence import Divergence
+from ..regions import RegionPart, consumers
+from ..tape import LAYOUT, Tape
+from . import features
+from .features import ARITHMETIC, Finding
+
+MAX_OTHERS = 5  # operations of a part that has another operation
+
+
+def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a sum that is normalized in one program, of which the other normalizes one operand."""
+    for early, late in ((0, 1), (1, 0)):
+        part, bare = found.parts[early], found.parts[late].region
+        if not part.steps or part.tape.steps[part.steps[0]].name != "add":
+            continue
+        total = part.tape.steps[part.steps[0]].results[0]
+        cores = [part.view.core(v) for v in part.tape.steps[part.steps[0]].operands]
+        for step in bare.steps(bare.values):
+            operands = bare.tape.steps[step].operands
+            end = bare.tape.steps[step].results[0]
+            if bare.tape.steps[step].name != "add" or _is_averaged(bare.tape, end):
+                continue  # no sum, or one that is normalized too
+            for (kept, moved), added in itertools.product(
+                (operands, operands[::-1]), (cores, cores[::-1])
+            ):
+                if not bare.view.core(kept).same(added[0], part.view.tolerance):
+                    continue
+                branch = next(bare.view.find_all(added[1]), None)
+                if branch is None or not features.is_norm_of(bare.tape, moved, branch):
+                    continue
+                whole = _normalized(found, early, total, end)
+                if whole is not None:
+                    evidence = (
+                        f"the sum is normalized in {labels[early]}, one of its operands before the "
+                        f"sum in {labels[late]}"
+                    )
+                    return Finding("operation_order", evidence, whole)
+    return None
+
+
+def _is_averaged(tape: Tape, value: int) -> bool:
+    """Return whether a value, or its square, is summed, as a norm does."""
+    near = features.onward(tape, [value], 2, ("square", "integer_pow", "reduce_sum"))
+    return any(tape.steps[index].name == "reduce_sum" for index in near)
+
+
+def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergence | None:
+    """End a divergence at a sum that is normalized, and at what the other program has for that."""
+    search = found.search
+    region = (search.one, search.other)[side]
+    for value in region.values[::-1]:
+        if total in region.ancestors[value] and features.is_norm_of(region.tape, value, total):
+            a, b = (value, end) if side == 0 else (end, value)
+            if search.fits(a, b) and (whole := search.next_agree(a, b)):
+                return whole
+    return None
+
+
+def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation that one program has before a sum or product, the other behind it."""
+    for early, late in ((0, 1), (1, 0)):
+        part, bare = found.parts[early], found.parts[late]
+        names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
+        if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
+            continue
+        regions = [part.region, bare.region]
+        # What the bare program computes of the value, and then with the same operation.
+        for step in consumers(bare.tape, bare.end):
+            for result in bare.tape.steps[step].results:
+                behind = features.leads_to(bare.tape, result, names[-1:], 2)
+                if behind is None:
+                    continue
+                moved = bare.tape.steps[behind].results[0]
+                for value in regions[0].values:
+                    if part.end not in regions[0].ancestors[value] or value == part.end:
+                        continue
+                    a, b = (value, moved) if early == 0 else (moved, value)
+                    if not found.search.fits(a, b):
+                        continue
+                    whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+                    if whole is None:
+                        continue
+                    counts = [_sequence(each).count(names[-1]) for each in whole.parts]
+                    if counts[0] == counts[1]:
+                        name = bare.tape.steps[step].name
+                        evidence = (
+                            f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
+                            f"{labels[late]}; with the first one's result, what follows is equal"
+                        )
+                        return Finding("operation_order", evidence, whole)
+    return None
+
+
+def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find parts with the same operations in another order."""
+    sequences = [_sequence(part) for part in found.parts]
+    if Counter(sequences[0]) != Counter(sequences[1]) or sequences[0] == sequences[1]:
+        return None
+    if len(set(sequences[0])) < 2 or found.substitute is None:
+        return None
+    shown = [" ".join(sequence[:12]) for sequence in sequences]
+    evidence = (
+        f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in "
+        f"{labels[1]}"
+    )
+    return Finding("operation_order", evidence, found)
+
+
+def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Say which operation one part has in place of the other's."""
+    only = _only(found)
+    longest = max(len(_sequence(part)) for part in found.parts)
+    if not all(only) or found.substitute is None or longest > MAX_OTHERS:
+        return None
+    shown = [" ".join(names.elements()) for names in only]
+    evidence = (
+        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; with the first one's result in "
+        "both, what follows is equal"
+    )
+    return Finding("operation_differs", evidence, found)
+
+
+def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Say what only one of two parts computes."""
+    only = _only(found)
+    for index, more in enumerate(only):
+        if more and not only[1 - index] and found.substitute is not None:
+            names = " ".join(more.elements())
+            evidence = (
+                f"{labels[index]} computes {names} in addition to what {labels[1 - index]} does"
+            )
+            return Finding("operation_missing", evidence, found)
+    return None
+
+
+def _only(found: Divergence) -> list[Counter[str]]:
+    """Count the operations that each part has in addition to those of the other."""
+    one, other = (Counter(_sequence(part)) for part in found.parts)
+    return [one - other, other - one]
+
+
+def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[str, ...]] | None:
+    """Return the index of the only part that computes something, and its operations."""
+    sequences = [tuple(name for name in _sequence(part) if name != "pad") for part in parts]
+    if bool(sequences[0]) == bool(sequences[1]):
+        return None
+    side = 0 if sequences[0] else 1
+    return side, sequences[side]
+
+
+def _sequence(part: RegionPart) -> list[str]:
+    names = (part.tape.steps[index].name for index in part.steps)
+    return [name for name in names if name not in LAYOUT]

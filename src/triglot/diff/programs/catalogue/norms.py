@@ -1,0 +1,375 @@
+"""Norms: what they subtract, over which groups and axes they average, and their epsilon."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..divergence import Divergence, Search
+from ..regions import Region, RegionPart, consumers
+from ..values import Core, close
+from . import features
+from .features import Constant, Finding
+
+MAX_EPSILON = 0.1
+# Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
+KINDS = ((True, False), (False, False), (False, True))
+DEPTH = 5  # operations from a root to the normalized array
+DIGITS = 9  # to which numbers are equal
+MAX_BEFORE = 16  # values of a region from which a root is computed
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """A root by which a program normalizes.
+
+    Attributes:
+      value: the root.
+      epsilon: what is added to it or to what it is taken of.
+      outside: whether it is added to the root.
+      divisor: what the program divides by, as far as it is computed from the root.
+      distinct: how many numbers that has.
+    """
+
+    value: int
+    epsilon: float
+    outside: bool
+    divisor: Core
+    distinct: int
+
+    @classmethod
+    def of(cls, region: Region, value: int, epsilon: float, outside: bool) -> "Root":
+        """Describe a root of a program."""
+        own = np.asarray(region.view.arrays[value], np.float64)
+        if region.tape.steps[region.tape.producers[value]].name == "rsqrt":
+            own = 1 / own
+        core = Core.of(own + epsilon if outside else own)
+        distinct = np.unique(np.round(core.numbers / max(core.scale, 1e-30), DIGITS)).size
+        return cls(value, epsilon, outside, core, distinct)
+
+    def fits(self, count: int) -> bool:
+        """Return whether its numbers may be those of `count` groups, or repeat them."""
+        size = self.divisor.array.size
+        return self.distinct <= count and not (size % count and count % size)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A normalization of an array `x`, or of `x - mean(x)`, by its root mean square or L2 norm.
+
+    Attributes:
+      centred: whether the mean is subtracted first.
+      summed: whether squares are summed (an L2 norm), not averaged.
+      shape: in which the array is averaged; one axis may be split in groups.
+      axes: over which it is averaged.
+      groups: into which an axis is split; 1 if none is.
+      root: has the epsilon.
+    """
+
+    centred: bool
+    summed: bool
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    groups: int
+    root: Root
+
+    @property
+    def form(self) -> tuple[tuple[bool, bool], int, tuple[int, ...], bool]:
+        """What two norms have in common that differ in the size of epsilon only."""
+        return (self.centred, self.summed), self.groups, self.axes, self.root.outside
+
+    @property
+    def count(self) -> int:
+        """How many values are averaged."""
+        return int(np.prod([self.shape[axis] for axis in self.axes]))
+
+    def __str__(self) -> str:
+        name = f"GroupNorm of {self.groups} groups, by" if self.groups > 1 else "a norm by"
+        plain = "the L2 norm" if self.summed else "the root mean square (RMSNorm)"
+        return f"{name} {'mean and variance' if self.centred else plain} over {self.count} values"
+
+    def average(self, x: np.ndarray) -> np.ndarray:
+        """Return what the root is taken of, without epsilon."""
+        reduce = np.sum if self.summed else np.mean
+        return reduce(np.square(self.numerator(x)), self.axes, keepdims=True)
+
+    def divisor(self, average: np.ndarray) -> np.ndarray:
+        """Return what the array is divided by, from what `average` returns for it."""
+        if self.root.outside:
+            return np.sqrt(average) + self.root.epsilon
+        return np.sqrt(average + self.root.epsilon)
+
+    def numerator(self, x: np.ndarray) -> np.ndarray:
+        """Return the array in the norm's shape, without its mean where that is subtracted."""
+        own = x.reshape(self.shape)
+        return own - np.mean(own, self.axes, keepdims=True) if self.centred else own
+
+    def normalized(self, x: np.ndarray) -> np.ndarray:
+        """Normalize an array."""
+        return (self.numerator(x) / self.divisor(self.average(x))).reshape(x.shape)
+
+
+class Sums:
+    """Sums of an array and of its squares, from which norms of many forms are tried."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.shape = x.shape
+        self._over: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {(): (x, np.square(x))}
+
+    def over(self, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Sum the array and its squares over some of its axes, which are kept."""
+        if axes not in self._over:
+            one, square = (np.sum(a, axes[-1], keepdims=True) for a in self.over(axes[:-1]))
+            self._over[axes] = one, square
+        return self._over[axes]
+
+    def average(self, norm: Norm) -> np.ndarray:
+        """Return what `Norm.average` does for the array, up to rounding."""
+        split = next((i for i, s in enumerate(self.shape) if s != norm.shape[i]), None)
+        if split is None:
+            one, square = self.over(norm.axes)
+        else:  # the axes but that of the groups, in the array's shape, and then within the groups
+            axes = [axis - (axis > split) for axis in norm.axes if axis != split + 1]
+            kept = tuple(1 if i in norm.axes and i != split + 1 else s
+                         for i, s in enumerate(norm.shape))  # fmt: skip
+            one, square = (
+                np.sum(array.reshape(kept), split + 1, keepdims=True)
+                for array in self.over(tuple(axes))
+            )
+        squares = square - np.square(one) / norm.count if norm.centred else square
+        return np.maximum(squares if norm.summed else squares / norm.count, 0.0)
+
+
+def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find norms of one array that differ in more than the size of epsilon: in kind, axes or place.
+
+    Confirmed by evaluating the first one's formula in the second program: the two results, which
+    may hold a common scale, must have the ratio of the two formulas.
+    """
+    search = found.search
+    return search.once((norm_form, labels), lambda: _norm_form(search, labels))
+
+
+def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
+    roots = [_roots(region) for region in regions]
+    other = search.other
+    firsts, seconds = (
+        {value for root in side for value in _normalized(region, root.value)}
+        for region, side in zip(regions, roots, strict=True)
+    )
+    # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
+    # but after what has the axes of the array: groups split one.
+    arrays = other.view.arrays
+    ends = {*seconds, *(root.value for root in roots[1])}
+    near = {source for end in ends for source in _sources(other, end)}
+    known = [v for v, root in enumerate(other.tape.roots) if root in near]
+    read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
+    split = {v for v in known if np.ndim(arrays[v]) != np.ndim(arrays[other.tape.roots[v]])}
+    for source in sorted(known, key=lambda v: (v in split, v not in read)) if all(roots) else ():
+        x = np.asarray(arrays[source])
+        if x.ndim < 2 or x.dtype.kind != "f":
+            continue
+        x = np.ascontiguousarray(x)  # reshaped for each grouping, without a copy
+        norms = [_norms(side, x, other.view.tolerance) for side in roots]
+        # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
+        if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
+            continue
+        pairs = sorted(
+            itertools.product(norms[0], norms[1]), key=lambda pair: len(_differences(*pair))
+        )
+        for a, b in itertools.product(sorted(firsts), sorted(seconds)) if pairs else ():
+            result = np.asarray(arrays[b])
+            if x.size != result.size or not search.fits(a, b):
+                continue
+            for array in search.substitutes(a, b):
+                own = np.asarray(array), result
+                for pair in pairs:
+                    if _are_results(own, x, pair, search.tolerance):
+                        whole = search.made(a, b, array, [], arrays)
+                        return _finding(whole, pair, labels)
+    return None
+
+
+def _are_results(
+    arrays: tuple[np.ndarray, np.ndarray], x: np.ndarray, norms: tuple[Norm, Norm], tolerance: float
+) -> bool:
+    """Return whether two arrays are the results of two norms of `x`, up to a common factor."""
+    one, other = (norm.normalized(x).reshape(arrays[1].shape) for norm in norms)
+    return close(arrays[0] * other, arrays[1] * one, tolerance)
+
+
+def _differences(one: Norm, other: Norm) -> list[str]:
+    """Name the causes for which two norms have different forms."""
+    causes = ("norm_kind", "norm_kind", "norm_axis", "norm_epsilon")
+    parts = zip(causes, one.form, other.form, strict=True)
+    return [cause for cause, first, second in parts if first != second]
+
+
+def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
+    one, other = norms
+    name = _differences(one, other)[0]
+    confirmed = "with the first one's formula in both, the results are equal"
+    epsilons = "; ".join(
+        f"epsilon {norm.root.epsilon:g} {'added to' if norm.root.outside else 'under'} the root in "
+        f"{label}"
+        for norm, label in zip(norms, labels, strict=True)
+    )
+    if name == "norm_epsilon":
+        return Finding(name, f"{epsilons}; {confirmed}", found)
+    evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
+    if name == "norm_axis":
+        axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
+        reduced = "sums" if one.summed else "averages"
+        evidence = (
+            f"{reduced} over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
+            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
+        )
+    same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
+    return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
+
+
+def _sources(region: Region, value: int) -> set[int]:
+    """Return the values with a counterpart from which a value of a region is computed."""
+    read = {source for each in region.ancestors[value] for source in region.sources(each)}
+    return read & region.boundary
+
+
+def _roots(region: Region) -> list[Root]:
+    """List the roots that begin a region, with what is added before or after.
+
+    A root behind many other values is that of a later norm, whose input differs.
+    """
+    tape, found = region.tape, []
+    for value in region.values:
+        step = tape.steps[tape.producers[value]]
+        if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
+            continue
+        source = tape.roots[step.operands[0]]
+        inside = [tape.producers[source]] if source in tape.producers else []
+        places = [(index, False) for index in inside]
+        places += [(index, True) for index in consumers(tape, value) if step.name == "sqrt"]
+        own = [
+            Root.of(region, value, constant.value, outside)
+            for index, outside in places
+            if tape.steps[index].name == "add"
+            for constant in features.constants(tape, index)
+        ]
+        found += own or [Root.of(region, value, 0.0, False)]
+    return found
+
+
+def _normalized(region: Region, root: int) -> list[int]:
+    """List the values that are computed from a root in a few products and quotients."""
+    steps = features.onward(region.tape, [root], DEPTH, ("mul", "div", "add"))
+    results = (result for index in steps for result in region.tape.steps[index].results)
+    return [result for result in results if result in region.ancestors]
+
+
+def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
+    """List the norms of an array `[B, ...]` whose divisors a program has, root by root."""
+    found: dict[Root, list[Norm]] = {root: [] for root in roots}
+    sums = Sums(x)
+    for shape, groups, axes in _averages(x.shape):
+        count = x.size // math.prod(shape[axis] for axis in axes)
+        fitting = [root for root in found if root.fits(count)]
+        for centred, summed in KINDS if fitting else ():
+            norms = [Norm(centred, summed, shape, axes, groups, root) for root in fitting]
+            average = sums.average(norms[0])  # the same for all roots
+            for norm in norms:
+                divisor = Core.of(norm.divisor(average))
+                if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
+                    found[norm.root].append(norm)
+    return [norm for root in roots for norm in found[root]]
+
+
+def _are_repeated(one: Core, other: Core, size: int, tolerance: float) -> bool:
+    """Return whether two arrays have the same numbers, each as often as in `size` elements."""
+    allowed = tolerance * max(one.scale, other.scale)
+    if abs(one.low - other.low) > allowed or abs(one.high - other.high) > allowed:
+        return False
+    return close(_repeated(one, size), _repeated(other, size), tolerance)
+
+
+def _repeated(core: Core, size: int) -> np.ndarray:
+    """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
+    return np.repeat(core.numbers, size // core.numbers.size)
+
+
+def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tuple[int, ...]]]:
+    """Yield what a norm may average over: a shape, the number of groups in it, and axes."""
+    for size in range(1, len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), size):
+            yield shape, 1, axes
+    for split in sorted({1, len(shape) - 1}):  # where libraries have the channels
+        for groups in range(2, shape[split]):
+            if shape[split] % groups:
+                continue
+            grouped = (*shape[:split], groups, shape[split] // groups, *shape[split + 1 :])
+            rest = [axis for axis in range(1, len(grouped)) if axis not in (split, split + 1)]
+            for size in range(len(rest) + 1):
+                for axes in itertools.combinations(rest, size):
+                    yield grouped, groups, tuple(sorted((*axes, split + 1)))
+
+
+def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two epsilons, confirmed by the first one's in both programs."""
+    one, other = map(_epsilon, found.parts)
+    if found.substitute is None or not (one or other):
+        return None
+    numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
+    shown = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
+    if other is None:
+        offset = features.offset(found)
+        confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
+    else:
+        tape = found.parts[1].tape
+        operand = tape.steps[other.step].operands[other.position]
+        changed = np.full(np.shape(tape.arrays[operand]), numbers[0])
+        confirmed = found.agrees({}, {(other.step, other.position): changed})
+    if confirmed:
+        evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
+        return Finding("norm_epsilon", evidence, _at(found, one, other))
+    places = [_place(part, each) for part, each in zip(found.parts, (one, other), strict=True)]
+    if one and other and places[0] != places[1]:
+        evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
+        return Finding("norm_epsilon", evidence, found)
+    return None
+
+
+def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
+    """Let the parts begin with the epsilons."""
+    one, other = (
+        part
+        if part.values or epsilon is None
+        else replace(part, values=[part.tape.steps[epsilon.step].results[0]])
+        for part, epsilon in zip(found.parts, epsilons, strict=True)
+    )
+    return replace(found, parts=(one, other))
+
+
+def _epsilon(part: RegionPart) -> Constant | None:
+    """Find the small constant that is added to, or bounds, what a root is taken of."""
+    tape = part.tape
+    # Where it is too small to make a difference, the part ends before the sum or with it.
+    near = part.values if part.values or part.end is None else [part.end]
+    for index in part.region.steps(near):
+        step = tape.steps[index]
+        if step.name not in ("add", "max", "clamp"):
+            continue
+        for constant in features.constants(tape, index):
+            result = step.results[0]
+            root = features.leads_to(tape, result, features.ROOTS, 2)
+            root = root or features.comes_from(tape, result, ("sqrt",), 3)
+            if 0 < constant.value <= MAX_EPSILON and root is not None:
+                return constant
+    return None
+
+
+def _place(part: RegionPart, epsilon: Constant | None) -> str:
+    if epsilon is None:
+        return ""
+    result = part.tape.steps[epsilon.step].results[0]
+    return "after" if features.comes_from(part.tape, result, ("sqrt",), 3) else "before"

@@ -1,0 +1,42 @@
+"""Enlarged images: the nearest pixel, or an average by distance, with or without the corners."""
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import RegionPart
+from ..tape import INPUTS
+from .features import Finding
+
+PLAIN = "each pixel repeated"
+WEIGHTED = "pixels averaged with fixed weights"
+COPIES = {"broadcast_in_dim", "concatenate", "gather", "slice", "dynamic_slice", "rev", "select_n"}
+AVERAGES = {"dot_general", "mul", "add", "sub", "conv_general_dilated"}
+
+
+def resizing(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an input without parameters that both programs enlarge in another way."""
+    pair = found.results()
+    if pair is None:
+        return None
+    kinds = [_kind(part, pair[0].size) for part in found.parts]
+    if None in kinds:
+        return None
+    if kinds[0] == kinds[1] == WEIGHTED:
+        evidence = "the weights by which neighbouring pixels are averaged differ"
+        return Finding("bilinear_resize", evidence, found)
+    evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}"
+    return Finding("upsampling", evidence, found)
+
+
+def _kind(part: RegionPart, size: int) -> str | None:
+    """Name how a part enlarges its one input; None if it does something else."""
+    inputs = [value for value in part.inputs if not part.tape.is_constant(value)]
+    depends = [part.tape.depends[value] for value in (*inputs, *part.values)]
+    if not inputs or not all(mask & INPUTS for mask in depends):
+        return None
+    if max(np.size(part.view.arrays[value]) for value in inputs) >= size:
+        return None
+    names = part.names
+    if not names <= COPIES | AVERAGES | {"reshape", "transpose", "squeeze", "expand_dims"}:
+        return None
+    return WEIGHTED if names & AVERAGES else PLAIN

@@ -1,0 +1,272 @@
+"""Convolutions and pooling: padding, strides and dilation."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ...types import Cause
+from .. import places
+from ..divergence import NEARLY, Divergence
+from ..regions import RegionPart
+from ..tape import Step, Tape
+from ..values import Core, View, close
+from . import features
+from .features import Finding
+
+CONVOLUTION = "conv_general_dilated"
+POOLS = ("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum")
+NAMES = {"padding": "padding", "strides": "stride", "dilation": "dilation"}
+
+
+class Window(NamedTuple):
+    """What a convolution or a pooling cuts out, per spatial axis.
+
+    Attributes:
+      step: of the tape.
+      positions: of the spatial axes among the parameters of the step's equation.
+      operand: the value that it reads, before any padding of its own.
+      shape: of the operand, per spatial axis.
+      size, strides, dilation: per spatial axis.
+      padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
+    """
+
+    step: int
+    positions: tuple[int, ...]
+    operand: int
+    shape: tuple[int, ...]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether the padding makes up for what a window of stride 1 cuts off."""
+        sides = zip(self.size, self.dilation, self.padding, strict=True)
+        return set(self.strides) == {1} and all(
+            low + high == (size - 1) * step for size, step, (low, high) in sides
+        )
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the padding is what `SAME` means."""
+        reach = [(size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True)]
+        pads = jax.lax.padtype_to_pads(self.shape, reach, self.strides, "SAME")
+        return tuple(map(tuple, pads)) == self.padding
+
+
+def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find windows that differ, confirmed by the first one's in the second program."""
+    one, other = map(_window, found.parts)
+    if one is None or other is None or one.size != other.size:
+        return None
+    if (values := _padded_values(found, one, other)) is not None:
+        evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
+        return Finding("padding", evidence, found)
+    differing = _differing(one, other)
+    result = _with_first(found, one, other) if differing else None
+    if result is None:
+        return None
+    (name, evidence), *more = (
+        (
+            NAMES[key],
+            f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
+            f"{labels[1]}; with the first one's in both, the results are equal",
+        )
+        for key in differing
+    )
+    return Finding(name, evidence, _ending_there(found, one, other, result), tuple(more))
+
+
+def _ending_there(found: Divergence, one: Window, other: Window, result: np.ndarray) -> Divergence:
+    """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
+    ends = []
+    for part, window in zip(found.parts, (one, other), strict=True):
+        step = part.tape.steps[window.step]
+        if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
+            return found
+        ends.append(step.results[0])
+    search, (a, b) = found.search, ends
+    arrays = search.substitutes(a, b) if search.fits(a, b) else iter(())
+    array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
+    if array is None:
+        return found
+    return search.made(a, b, array, [], search.other.view.arrays)
+
+
+AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
+POOLED = {
+    "reduce_window": "another reduction",
+    "reduce_window_max": "the maximum",
+    "reduce_window_min": "the minimum",
+    "reduce_window_sum": "the average",
+}
+
+
+def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find windows of one size of which another number is taken, or an average of fewer values."""
+    one, other = (_window(part) or _divided(part) for part in found.parts)
+    if one is None or other is None or one.size != other.size or found.substitute is None:
+        return None
+    names = [
+        part.tape.steps[w.step].name for part, w in zip(found.parts, (one, other), strict=True)
+    ]
+    if not all(name in POOLED for name in names):
+        return None
+    if not all(part.names <= {*POOLS, *AROUND} for part in found.parts):
+        return None
+    kinds = [POOLED[name] for name in names]
+    if kinds[0] != kinds[1]:
+        evidence = f"{kinds[0]} of each window in {labels[0]}, {kinds[1]} in {labels[1]}"
+        return Finding("pooling", evidence, found)
+    if kinds[0] != POOLED["reduce_window_sum"]:
+        return None
+    evidence = "averages of windows at the edges count other values: with or without the padding"
+    return Finding("pooling", evidence, found)
+
+
+def _differing(one: Window, other: Window) -> list[str]:
+    differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
+    follows = (one.is_same and other.is_same) or (one.keeps_size and other.keeps_size)
+    if differing[1:] and follows:  # the padding follows from the others
+        return [key for key in differing if key != "padding"]
+    return differing
+
+
+def other_sizes(
+    views: Sequence[View], names: Mapping[str, str], labels: tuple[str, str]
+) -> Cause | None:
+    """Find the first convolution or pooling of equal values whose results have other sizes.
+
+    What follows has other sizes too, so that no value of one program fits into the other.
+
+    Args:
+      views: both programs.
+      names: of the second program's parameters, by those of the first.
+      labels: of both networks.
+    """
+    one, other = views
+    theirs = [window for window in _windows(other.tape, range(len(other.tape.steps)))]
+    for ours in _windows(one.tape, range(len(one.tape.steps))):
+        for window in theirs:
+            steps = one.tape.steps[ours.step], other.tape.steps[window.step]
+            kernels = [places.parameter_of(v.tape, s) for v, s in zip(views, steps, strict=True)]
+            if steps[0].name != steps[1].name or names.get(kernels[0], "") != kernels[1]:
+                continue
+            if not one.core(ours.operand).same(other.core(window.operand), one.tolerance):
+                continue
+            results = [np.size(v.arrays[s.results[0]]) for v, s in zip(views, steps, strict=True)]
+            differing = _differing(ours, window)
+            if results[0] == results[1] or not differing:
+                continue
+            key = differing[0]
+            evidence = (
+                f"{key} {_listed(getattr(ours, key))} in {labels[0]}, "
+                f"{_listed(getattr(window, key))} in {labels[1]}: all that follows has other sizes"
+            )
+            at = [places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)]
+            return Cause(NAMES[key], places.of_both(at, labels), evidence)
+    return None
+
+
+def _window(part: RegionPart) -> Window | None:
+    """Describe the first convolution or pooling of a part."""
+    return next(_windows(part.tape, part.steps), None)
+
+
+def _divided(part: RegionPart) -> Window | None:
+    """Describe the pooling whose sums a part divides."""
+    for index in part.steps:
+        step = part.tape.steps[index]
+        if step.name == "div":
+            source = features.comes_from(part.tape, step.operands[0], ("reduce_window_sum",), 1)
+            return None if source is None else next(_windows(part.tape, [source]), None)
+    return None
+
+
+def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
+    for index in steps:
+        step, params = tape.steps[index], tape.steps[index].equation.params
+        if step.name == CONVOLUTION:
+            numbers, kernel = params["dimension_numbers"], np.shape(tape.arrays[step.operands[1]])
+            axes = numbers.lhs_spec[2:]
+            positions, size = range(len(axes)), tuple(kernel[i] for i in numbers.rhs_spec[2:])
+        elif step.name in POOLS:
+            whole = params["window_dimensions"]
+            positions = axes = [axis for axis, number in enumerate(whole) if number > 1]
+            size = tuple(whole[axis] for axis in axes)
+        else:
+            continue
+        strides, dilation, own = ([params[key][i] for i in positions] for key in _keys(step))
+        operand, before = _before_padding(tape, step.operands[0])
+        pads = zip((before[axis] for axis in axes), own, strict=True)
+        yield Window(
+            step=index,
+            positions=tuple(positions),
+            operand=operand,
+            shape=tuple(np.shape(tape.arrays[operand])[axis] for axis in axes),
+            size=size,
+            strides=tuple(strides),
+            dilation=tuple(dilation),
+            padding=tuple((int(one[0] + two[0]), int(one[1] + two[1])) for one, two in pads),
+        )
+
+
+def _keys(step: Step) -> tuple[str, str, str]:
+    """Name the parameters of an equation that hold strides, dilation and padding."""
+    dilation = "rhs_dilation" if step.name == CONVOLUTION else "window_dilation"
+    return "window_strides", dilation, "padding"
+
+
+def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
+    """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
+    if one.strides != other.strides or one.dilation != other.dilation:
+        return None
+    shown = []
+    for part, window in zip(found.parts, (one, other), strict=True):
+        tape, root = part.tape, part.tape.roots[window.operand]
+        step = tape.steps[tape.producers[root]] if root in tape.producers else None
+        if root not in part.region.ancestors or step is None:
+            shown.append("zeros")
+        elif step.name == "pad":
+            shown.append("a constant")
+        elif step.name in ("concatenate", "gather"):
+            shown.append("values from inside")
+        else:
+            return None
+    return None if shown[0] == shown[1] else (shown[0], shown[1])
+
+
+def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
+    none = [(0, 0)] * np.ndim(tape.arrays[value])
+    step = tape.steps[tape.producers[value]] if value in tape.producers else None
+    if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
+        return value, none
+    return step.operands[0], [
+        (low, high) for low, high, _ in step.equation.params["padding_config"]
+    ]
+
+
+def _with_first(found: Divergence, one: Window, other: Window) -> np.ndarray | None:
+    """Evaluate the second window with the first one's numbers; None if the results differ."""
+    view, tape = found.parts[1].view, found.parts[1].tape
+    step = tape.steps[other.step]
+    params = dict(step.equation.params)
+    for key, numbers in zip(_keys(step), (one.strides, one.dilation, one.padding), strict=True):
+        whole = list(params[key])
+        for position, number in zip(other.positions, numbers, strict=True):
+            whole[position] = number
+        params[key] = tuple(whole)
+    arrays = [view.arrays[value] for value in (other.operand, *step.operands[1:])]
+    with jax.enable_x64(True):
+        result = tape.bind(step.equation.replace(params=params), arrays)[0]
+    first = found.parts[0].view
+    wanted = first.core(first.tape.steps[one.step].results[0])
+    return np.asarray(result) if Core.of(result).same(wanted, first.tolerance) else None
+
+
+def _listed(numbers: Any) -> str:
+    return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")

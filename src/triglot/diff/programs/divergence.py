@@ -1,0 +1,403 @@
+"""Find the smallest parts of two programs in which they diverge, by substituting values.
+
+A pair of values ends such a part if the second program, given the first one's value in place of its
+own, computes the values that follow in the first.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..types import Difference
+from .regions import Region, RegionPart, consumers, differing, region
+from .values import Core, View, close, in_place_of
+
+T = TypeVar("T")
+
+MAX_CANDIDATES = 60  # values of each program, in order
+MAX_PAIRS = 600  # tried with the operations that follow directly
+MAX_NEAR = 250  # tried where one is known
+MAX_REPLAYS = 40  # tried with all that follows
+NEARLY = 4.0  # times the tolerance, where the results differed by that much more
+ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence:
+    """Two parts of the programs with equal inputs and different results.
+
+    Attributes:
+      search: has the programs' regions.
+      parts: of each program; both have an end or none has.
+      values, operands: replacements that give the second program the first one's result.
+      substitute: the first one's result, in the layout of the second one's; None without an end.
+    """
+
+    search: "Search"
+    parts: tuple[RegionPart, RegionPart]
+    values: dict[int, Any] = field(default_factory=dict)
+    operands: dict[tuple[int, int], Any] = field(default_factory=dict)
+    substitute: np.ndarray | None = None
+
+    def results(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return both results in the second one's layout; None if the parts have no end."""
+        other = self.parts[1]
+        if self.substitute is None or other.end is None:
+            return None
+        return np.asarray(self.substitute), np.asarray(other.view.arrays[other.end])
+
+    def size(self) -> tuple[float, float]:
+        """Return the largest absolute and relative difference of the two results."""
+        pair = self.results()
+        if pair is None:
+            return float("nan"), float("nan")
+        one, other = (
+            array if array.dtype.kind == "c" else array.astype(np.float64) for array in pair
+        )
+        return difference(one, other)
+
+    def agrees(
+        self, values: dict[int, Any], operands: dict[tuple[int, int], Any] | None = None
+    ) -> bool:
+        """Return whether the second program computes the first one's result.
+
+        Args:
+          values: arrays in place of its values.
+          operands: arrays in place of operands, by step and position.
+        """
+        view, end = self.parts[1].view, self.parts[1].end
+        if self.substitute is None or end is None:
+            return False
+        given = [*values.items()]
+        given += [(view.tape.steps[index].operands[position], array)
+                  for (index, position), array in (operands or {}).items()]  # fmt: skip
+        if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
+               for value, array in given):  # fmt: skip
+            return False
+        now = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
+        wanted, reached = np.asarray(self.substitute), np.asarray(now[end])
+        tolerance = self.search.tolerance
+        if close(wanted, reached, tolerance):
+            return True
+        # The operands may differ by almost the tolerance.
+        before = np.asarray(view.arrays[end])
+        return close(wanted, reached, NEARLY * tolerance) and not close(
+            wanted, before, NEARLY**2 * tolerance
+        )
+
+    @cached_property
+    def _leading(self) -> list[int]:
+        """The steps of the second program from which its result is computed."""
+        end = self.parts[1].end
+        return [] if end is None else self.parts[1].tape.needed([end])
+
+    def described(self, *, last: bool = False) -> Difference:
+        """Describe the first operation of each part, or the `last`."""
+        one, other = (part.operation(last=last) for part in self.parts)
+        largest, relative = self.size()
+        return Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the largest absolute difference, and that relative to the largest value."""
+    if one.shape != other.shape or not one.size:
+        return float("nan"), float("nan")
+    with np.errstate(all="ignore"):
+        largest = float(np.max(np.abs(one - other)))
+        scale = float(max(np.max(np.abs(one)), np.max(np.abs(other))))
+    return largest, largest / scale if scale else 0.0
+
+
+def find(one: View, other: View) -> Divergence | None:
+    """Find the first divergence of two programs.
+
+    Args:
+      one, other: the programs; with a tolerance of 0, the first rounding that differs is found.
+
+    Returns:
+      None if the outputs are equal.
+    """
+    slots = differing(one, other, one.tolerance)
+    if not slots:
+        return None
+    first = region(one, other, [one.tape.outputs[slot] for slot in slots])
+    second = region(other, one, [other.tape.outputs[slot] for slot in slots])
+    search = Search(first, second, slots)
+    if not any(found.values or found.leaves for found in (first, second)):
+        return _rearranged(search)
+    exact = first_rounding(search) if one.tolerance == 0 else None
+    return exact or smallest(search)
+
+
+def find_hidden(one: View, other: View) -> Divergence | None:
+    """Find the first rounding of two programs that differs, whether or not it reaches an output."""
+    regions = region(one, other, one.compared()), region(other, one, other.compared())
+    return first_rounding(Search(*regions, []))
+
+
+def _rearranged(search: "Search") -> Divergence:
+    """Describe outputs that hold the same numbers in another order."""
+    one, other, slot = search.one.view, search.other.view, search.slots[0]
+    a, b = one.tape.outputs[slot], other.tape.outputs[slot]
+    roots, array = ([one.tape.roots[a]], [other.tape.roots[b]]), np.asarray(one.arrays[a])
+    if array.shape != np.shape(other.arrays[b]):
+        return Divergence(
+            search, (RegionPart(search.one, roots[0]), RegionPart(search.other, roots[1]))
+        )
+    parts = RegionPart(search.one, roots[0], a), RegionPart(search.other, roots[1], b)
+    return Divergence(search, parts, {b: array}, substitute=array)
+
+
+def smallest(search: "Search") -> Divergence:
+    """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
+    if (found := next(search.parts(), None)) is not None:
+        return found
+    one, other = search.one, search.other
+    return Divergence(search, (RegionPart(one, one.values), RegionPart(other, other.values)))
+
+
+def first_rounding(search: "Search") -> Divergence | None:
+    """Find the first parts whose results are equal up to rounding only; None if there are none.
+
+    A single operation with equal operands is such a part. A sum in another order has other partial
+    sums, so that its part is long, and it is found by substitution; unlike in `smallest`, in the
+    order of the first program.
+    """
+    first, second, likely = search.one, search.other, None
+    for a in first.values:
+        for b in second.view.find_all(first.view.core(a), ROUNDING):
+            if b not in second.ancestors or b in second.leaves:
+                continue
+            array = next(search.substitutes(a, b), None)
+            if array is None:
+                continue
+            found = search.made(a, b, array, [], second.view.arrays)
+            if search.have_equal_operands(a, b):
+                return found
+            if (checked := search.next_agree(a, b)) is not None:
+                return checked
+            likely = likely or found
+    return likely
+
+
+class Search:
+    def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
+        self.one, self.other, self.slots = one, other, slots
+        self.tolerance = one.view.tolerance
+        self._known: dict[Any, Any] = {}
+
+    def once(self, question: Any, answer: Callable[[], T]) -> T:
+        """Answer a question that concerns no single divergence once, and remember the answer."""
+        if question not in self._known:
+            self._known[question] = answer()
+        return self._known[question]
+
+    def parts(self, *, far: bool = True) -> Iterator[Divergence]:
+        """Yield parts that end in a pair of values, the smallest first.
+
+        Args:
+          far: whether many pairs are tried, and all that follows.
+        """
+        pairs = list(self.pairs())
+        checks = [(self.next_agree, MAX_PAIRS if far else MAX_NEAR)]
+        checks += [(self.later_agree, MAX_REPLAYS)] if far else []
+        for check, count in checks:
+            for a, b in pairs[:count]:
+                if (found := check(a, b)) is not None:
+                    yield found
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of values of equal size, those that end the smallest parts first.
+
+        Parts of very different sizes are tried later: one layer of the first program may agree with
+        the next layer of the second.
+        """
+        sides = []
+        for side in (self.one, self.other):
+            values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
+            sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
+        pairs = [
+            (size + more + abs(size - more) / 2 + self.lonely(a, b), -a, -b, a, b)
+            for (a, size), (b, more) in itertools.product(*sides)
+            if size + more and self.fits(a, b)
+        ]
+        for *_, a, b in sorted(pairs):
+            yield a, b
+
+    def lonely(self, a: int, b: int) -> float:
+        """Penalize a part without a counterpart, more so one of many steps: half an activation.
+
+        A part that reads a parameter without a counterpart, such as a bias, is expected to be one.
+        """
+        parts = (self.one.ancestors.get(a, frozenset()), self.other.ancestors.get(b, frozenset()))
+        if all(parts) or parts[0] & self.one.leaves or parts[1] & self.other.leaves:
+            return 0.0
+        return 6.0 if max(map(len, parts)) > 3 else 1.5
+
+    def fits(self, a: int, b: int) -> bool:
+        one, other = self.one.view, self.other.view
+        if one.arrays[a].dtype.kind != other.arrays[b].dtype.kind:
+            return False
+        cores = one.core(a).array.size == other.core(b).array.size
+        if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
+            return False
+        return not one.core(a).same(other.core(b), self.tolerance)
+
+    def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
+        one, other = self.one.view, self.other.view
+        yield from in_place_of(one.core(a), np.asarray(one.arrays[a]), np.asarray(other.arrays[b]))
+
+    def have_equal_operands(self, a: int, b: int) -> bool:
+        """Return whether two values are computed by the same operation from equal ones."""
+        sides = []
+        for side, value in ((self.one, a), (self.other, b)):
+            if side.ancestors[value] != {value}:
+                return False
+            sides.append([side.view.core(source) for source in side.sources(value)])
+        steps = [side.tape.steps[side.tape.producers[value]]
+                 for side, value in ((self.one, a), (self.other, b))]  # fmt: skip
+        return steps[0].name == steps[1].name and all(
+            any(core.same(each, 0.0) for each in sides[1]) for core in sides[0]
+        )
+
+    def next_agree(self, a: int, b: int) -> Divergence | None:
+        """Check whether a step that reads the substituted value agrees with the first program."""
+        core, own = self.one.view.core, self.one.view.core(a)
+        results = [
+            value
+            for step in _readers(self.one.view, a)
+            for value in self.one.tape.steps[step].results
+            if not core(value).same(own, self.tolerance)
+        ]
+        reached = list(map(core, results))
+        wanted = [core(value) for value in results if value in self.one.ancestors]
+        ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
+        if not wanted and not ends:
+            return None
+        tape, view = self.other.tape, self.other.view
+        reading = [
+            step
+            for step in _readers(self.other.view, b)
+            if any(value in self.other.ancestors for value in tape.steps[step].results)
+        ]
+        spread = [
+            index
+            for index, step in enumerate(tape.steps)
+            if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
+        ]
+        for array in self.substitutes(a, b):
+            if not reading:
+                if ends and self.slot_agrees(a, array, b):
+                    return self.made(a, b, array, [], view.arrays)
+                continue
+            now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
+            found = {step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading}
+            if any(self.is_among(core, wanted) for cores in found.values() for core in cores):
+                agreeing = [
+                    step
+                    for step, cores in found.items()
+                    if any(self.is_among(core, reached) for core in cores)
+                ]
+                return self.made(a, b, array, agreeing, now)
+        return None
+
+    def later_agree(self, a: int, b: int) -> Divergence | None:
+        """Check whether any value that follows agrees with the first program.
+
+        All of it is evaluated again, so that a pair that several causes ask for is checked once.
+        """
+        return self.once(("later", a, b), lambda: self._later_agree(a, b))
+
+    def _later_agree(self, a: int, b: int) -> Divergence | None:
+        if b in self.other.boundary:
+            return None
+        tape, arrays = self.other.tape, self.other.view.arrays
+        wanted = [self.one.view.core(value) for value in _following(self.one, a)]
+        after = frozenset(_following(self.other, b))
+        steps = tape.needed(after)
+        found: list[int] = []
+
+        def agrees(value: int, array: Any) -> bool:
+            if value in after and self.is_among(Core.of(array), wanted):
+                found.append(value)
+            return bool(found)
+
+        for array in self.substitutes(a, b):
+            now = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
+            if found:
+                return self.made(a, b, array, [], now)
+        return None
+
+    def made(
+        self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
+    ) -> Divergence:
+        values: dict[int, Any] = {b: array}
+        operands: dict[tuple[int, int], Any] = {}
+        if b in self.other.boundary:  # which other steps may read too
+            tape = self.other.tape
+            for step in agreeing:
+                for position, value in enumerate(tape.steps[step].operands):
+                    if tape.roots[value] == b:
+                        operands[step, position] = now[value]
+            slots = () if agreeing else self.slots_of(self.other, b)
+            outputs = [tape.outputs[slot] for slot in slots]
+            arrays = self.other.view.arrays
+            values = {value: np.reshape(array, np.shape(arrays[value])) for value in outputs}
+        parts = RegionPart.ending_at(self.one, a), RegionPart.ending_at(self.other, b)
+        return Divergence(self, parts, values, operands, array)
+
+    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+        """Substitute a value in the arrangement in which two equal values, its arguments, agree.
+
+        Args:
+          a, b: the values of the first and of the second program.
+          first, second: the values of which they are elementwise functions.
+        """
+        wanted = np.asarray(self.other.view.arrays[second])
+        arguments = self.substitutes(first, second)
+        for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
+            if close(argument, wanted, self.tolerance):
+                return self.made(a, b, array, [], self.other.view.arrays)
+        return None
+
+    def is_among(self, core: Core, cores: list[Core]) -> bool:
+        """Return whether one of some values has the same numbers."""
+        return any(core.same(each, self.tolerance) for each in cores)
+
+    def slots_of(self, region: Region, value: int) -> list[int]:
+        roots = region.tape.roots
+        return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
+
+    def slot_agrees(self, a: int, array: np.ndarray, b: int) -> bool:
+        slot = self.slots_of(self.other, b)[0]
+        tape = self.other.tape
+        now = tape.replay({b: array}, arrays=self.other.view.arrays)
+        wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
+        return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
+
+
+def _readers(view: View, value: int) -> list[int]:
+    """Return the steps that read a value, with zeros around it, or less a mean of 0."""
+    tape, steps = view.tape, consumers(view.tape, value)
+    results = [
+        result
+        for step in steps
+        for result in tape.steps[step].results
+        if tape.steps[step].name == "pad" or view.core(result).same(view.core(value), 0.0)
+    ]
+    return [*steps, *(index for result in results for index in consumers(tape, result))]
+
+
+def _following(region: Region, value: int) -> list[int]:
+    own = region.view.core(value)
+    return [
+        later
+        for later in region.values
+        if later != value
+        and value in region.ancestors[later]
+        and not own.same(region.view.core(later), region.view.tolerance)
+    ]

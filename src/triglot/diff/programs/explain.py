@@ -1,0 +1,187 @@
+"""Explain why two traced programs give different results."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.types import PyTree
+from ..types import Cause, Difference, Side
+from . import divergence, places
+from .arithmetic import arithmetic_difference, mixes_types
+from .catalogue import Named, is_consequence, name_causes, windows
+from .catalogue.training import norm_momentum
+from .recording import record_both
+from .tape import Tape
+from .values import View
+
+MAX_CAUSES = 24
+UNEXPLAINED = ("operation_missing", "unknown", "unpaired_parameter")
+LARGE = 2**28  # numbers of all values of a program
+MAX_IN_LARGE = 8  # differences of such programs that are looked for
+MAX_STEPS = 64  # of a part whose parameters are read
+Tapes = tuple[Tape, Tape]
+Views = tuple[View, View]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What two traced programs say about a difference.
+
+    Attributes:
+      first_difference: None if all values agree up to rounding.
+      causes: none if no value differs by more than rounding.
+      views: both programs, the second one with the first one's results wherever a cause was found.
+      diverges: whether outputs differ in float64.
+      parameters: canonical names, of either program, that the parts in which they diverge read.
+      resized: whether a convolution or a pooling has results of another size.
+      most: how many differences were looked for, if there may be more; else 0.
+    """
+
+    first_difference: Difference | None
+    causes: tuple[Cause, ...]
+    views: Views
+    diverges: bool = False
+    parameters: frozenset[str] = frozenset()
+    resized: bool = False
+    most: int = 0
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether `free` was called."""
+        return not self.views[0].tape.arrays
+
+    def free(self) -> None:
+        """Forget the values of both programs, which fill the memory."""
+        for view in self.views:
+            view.free()
+            view.tape.arrays.clear()
+
+
+def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
+    """Find the first operations in which two networks differ, and the likely causes.
+
+    Args:
+      one, other: networks with a codec, and their weights.
+      inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
+      train: training mode or evaluation.
+      key: of the networks' random draws, which are replaced by constants.
+
+    Raises:
+      TriglotError: if a network has no codec or gives another number of outputs.
+    """
+    record = functools.partial(record_both, one, other, inputs, train=train, key=key)
+    labels = (one.label, other.label)
+    found = explain_tapes(record(wide=True), labels, record)
+    shared = one.names.keys() & other.names.keys()
+    names = {"": "", **{one.names[name]: other.names[name] for name in shared}}
+    resized = None
+    if found.diverges and not {cause.name for cause in found.causes}.isdisjoint(UNEXPLAINED):
+        resized = windows.other_sizes(found.views, names, labels)
+    if resized is None:
+        return found
+    known = {cause.name for cause in found.causes}
+    causes = found.causes if resized.name in known else (resized, *found.causes)
+    return replace(
+        found, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
+    )
+
+
+def explain_tapes(
+    tapes: Tapes,
+    labels: tuple[str, str],
+    native: Callable[[], Tapes] | None = None,
+    arrays: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    most: int = MAX_CAUSES,
+) -> Explanation:
+    """Find the first operations in which two recorded programs differ, and the likely causes.
+
+    The programs were evaluated operation by operation in float64, and their values are compared
+    whatever their layout. At each difference the second program is given the first one's result
+    and the comparison goes on, so that several differences are all found.
+
+    Args:
+      tapes: both programs, recorded in float64 at equal arguments.
+      labels: of both.
+      native: records them in the types in which they were traced, where these may differ; None to
+        compare no types.
+      arrays: values of both programs in place of the recorded ones.
+      most: differences that are looked for; fewer in large programs, of which much is evaluated
+        again after each.
+    """
+    if sum(np.size(array) for array in tapes[1].arrays) > LARGE:
+        most = min(most, MAX_IN_LARGE)
+    start = arrays or (tapes[0].arrays, tapes[1].arrays)
+    one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
+    own = (one, other)
+    first: Difference | None = None
+    named: list[Named] = []
+    values: dict[int, Any] = {}
+    operands: dict[tuple[int, int], Any] = {}
+    left = most
+    while left:
+        found = divergence.find(one, other)
+        if found is None:
+            break
+        left -= 1
+        if not is_consequence(found, [each.divergence for each in named]):
+            named.append(name_causes(found, labels))
+            found = named[-1].divergence
+        first = first or found.described()
+        if not found.values and not found.operands:
+            break
+        values.update(found.values)
+        operands.update(found.operands)
+        anew = {step for step, _ in found.operands}
+        kept = values.keys() - found.values.keys()
+        now = tapes[1].replay(found.values, operands, arrays=other.arrays, kept=kept, anew=anew)
+        before, other = other, View(tapes[1], now, before=other)
+        if before is not own[1]:
+            before.free()
+    views, causes = (one, other), joined(named, labels)
+    explained = [each.divergence for each in named]
+    if (momentum := norm_momentum(views, own, labels)) is not None:
+        causes.append(momentum)
+    if native is not None and any(map(mixes_types, tapes)):
+        arithmetic, located = arithmetic_difference(views, native(), labels)
+        causes, first = causes + arithmetic, first or located
+    read = frozenset(
+        places.parameter_of(part.tape, part.tape.steps[index])
+        for found in explained
+        for part in found.parts
+        for index in part.steps[:MAX_STEPS]
+    )
+    limit = 0 if left else most
+    return Explanation(first, merged(causes), views, bool(explained), read, most=limit)
+
+
+def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
+    """Return the causes; what one program computes earlier than the other is one cause."""
+    causes: list[Cause] = []
+    pending: list[Named] = []  # that have no counterpart yet
+    for each in named:
+        moved = ((before, each.moved_from(before, labels)) for before in pending[::-1])
+        before, cause = next((pair for pair in moved if pair[1] is not None), (None, None))
+        if before is None or cause is None:
+            pending.append(each)
+            causes.extend(each.causes)
+            continue
+        pending.remove(before)
+        causes[causes.index(before.causes[0])] = cause
+    return causes
+
+
+def merged(causes: list[Cause]) -> tuple[Cause, ...]:
+    """Join causes of one name and evidence, as in every layer, into one with its places."""
+    places_of: dict[tuple[str, str], list[str]] = {}
+    for cause in causes:
+        known = places_of.setdefault((cause.name, cause.evidence), [])
+        if cause.where not in known:
+            known.append(cause.where)
+    return tuple(
+        Cause(name, where[0] + (f", and {len(where) - 1} more" if where[1:] else ""), evidence)
+        for (name, evidence), where in places_of.items()
+    )

@@ -1,0 +1,208 @@
+"""Record a traced program as a tape, its calls and loops unrolled."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+
+from ...core.tracing.jaxprs import called_program, ends_of_scan, evaluate
+from ...core.types import PyTree
+from ..host import on_host
+from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
+from .wide import widen
+
+# Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
+# first of several gradient steps.
+MAX_UNROLLED = 1_000
+PER_ROW = 4  # equations that read one row of an array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A function of named parameters, with its arguments.
+
+    Attributes:
+      function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
+      params: parameters by canonical name.
+      state, inputs, key: its other arguments.
+      is_update: whether it is an agent's update, not a network. Its random draws are kept, since
+        they do not depend on the library; of a long loop the first iterations are recorded, and
+        lines of triglot's algorithms are shown.
+    """
+
+    function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
+    params: Mapping[str, Any]
+    state: PyTree = ()
+    inputs: PyTree = ()
+    key: jax.Array
+    is_update: bool = False
+
+
+def record(
+    program: Program, *, wide: bool = False, shared: Mapping[str, Any] | None = None
+) -> Tape:
+    """Trace a program and evaluate it operation by operation.
+
+    Random bits are replaced by a constant, and masks that keep a part of an array at random
+    (dropout) by one that keeps all: two libraries draw other numbers from equal keys. An update
+    keeps its draws.
+
+    Args:
+      program: the function and its arguments.
+      wide: evaluate in float64, whatever the traced types.
+      shared: parameters by name whose values in float64 are these, whatever the type of those that
+        are traced.
+    """
+    arguments = (dict(program.params), program.state, program.inputs, program.key)
+    closed, shapes = jax.make_jaxpr(program.function, return_shape=True)(*arguments)
+    recorder = _Recorder(Tape(wide, program.is_update))
+    tape, values = recorder.tape, []
+    for mask, part, argument in zip(
+        (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
+    ):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
+            shown = jax.tree_util.keystr(path, simple=True, separator="/")
+            known = shared.get(shown, leaf) if shared and not part else leaf
+            values.append(tape.add(widen(known) if wide else on_host(leaf), mask))
+            tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
+    with evaluation_types(wide):
+        results = [value.index for value in recorder.inline(closed, values)]
+    num_outputs = len(jax.tree.leaves(shapes[0]))
+    tape.outputs, tape.new_state = results[:num_outputs], results[num_outputs:]
+    return tape
+
+
+@dataclass
+class _Recorder:
+    tape: Tape
+    callers: tuple[Any, ...] = ()
+
+    def inline(self, closed: Any, operands: Sequence[Value], caller: Any = None) -> list[Value]:
+        """Record the equations of a jaxpr."""
+        jaxpr, constants = closed.jaxpr, map(self.constant, closed.consts)
+        known = dict(zip(jaxpr.constvars, constants, strict=True))
+        known.update(zip(jaxpr.invars, operands, strict=True))
+        outer = self.callers
+        self.callers = outer if caller is None else (*outer, caller)
+        read = evaluate(jaxpr.eqns, known, self.rule, self.constant)
+        self.callers = outer
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def constant(self, array: Any) -> Value:
+        return self.tape.add(widen(array) if self.tape.is_wide else on_host(array))
+
+    def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
+        name = equation.primitive.name
+        if (called := called_program(equation)) is not None:
+            return self.inline(called, operands, equation)
+        if name == "cond":
+            branch = equation.params["branches"][int(operands[0].array)]
+            return self.inline(branch, operands[1:], equation)
+        if name == "scan":
+            return self.unroll(equation, operands)
+        if name == "while" and self.tape.is_update:
+            return self.iterate(equation, operands)
+        is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
+        if is_random and not self.tape.is_update:
+            operands = [self.keeping(operands), *operands[1:]]
+        return self.step(equation, operands)
+
+    def step(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Evaluate and record one equation."""
+        tape, name = self.tape, equation.primitive.name
+        arrays = tape.bind(equation, [value.array for value in operands])
+        if name == "random_bits" and not tape.is_update:
+            # As uniform numbers these are 0.1, which keeps an element at most rates of dropout.
+            arrays = [
+                np.full_like(array, int(0.1 * 2.0 ** (8 * array.itemsize))) for array in arrays
+            ]
+        depends = 0
+        for value in operands:
+            depends |= tape.depends[value.index]
+        results = [tape.add(array, depends) for array in arrays]
+        indices = tuple(value.index for value in operands)
+        step = Step(equation, indices, tuple(value.index for value in results), self.callers)
+        for value in results:
+            tape.producers[value.index] = len(tape.steps)
+        if name in LAYOUT and _keeps_values(equation):
+            for value, source in zip(results, operands, strict=False):
+                tape.roots[value.index] = tape.roots[source.index]
+        tape.steps.append(step)
+        return results
+
+    def keeping(self, operands: Sequence[Value]) -> Value:
+        """Return a mask that selects the operand that is not 0 everywhere."""
+        kept = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
+        mask = self.tape.add(np.full_like(operands[0].array, kept), KEY)
+        self.tape.origins[mask.index] = operands[0].index
+        return mask
+
+    def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Record a scan, one iteration after the other.
+
+        Of a long loop in an update the first iterations are recorded; the others repeat the last.
+        """
+        params = equation.params
+        first, last = ends_of_scan(params)
+        constants, carry, scanned = operands[:first], list(operands[first:last]), operands[last:]
+        length = params["length"]
+        count = length
+        if self.tape.is_update:
+            size = num_equations(params["jaxpr"]) + PER_ROW * len(scanned)
+            count = min(length, max(1, MAX_UNROLLED // max(1, size)))
+        order = range(length)[::-1] if params["reverse"] else range(length)
+        rows: dict[int, list[Value]] = {}
+        for i in order[:count]:
+            row = [self.call(lambda xs, i=i: xs[i], value) for value in scanned]
+            results = self.inline(params["jaxpr"], [*constants, *carry, *row], equation)
+            carry, rows[i] = results[: len(carry)], results[len(carry) :]
+        if not length:
+            return self.step(equation, operands)
+        recorded = sorted(rows)
+        nearest = np.clip(np.arange(length), recorded[0], recorded[-1]) - recorded[0]
+
+        def stacked(*ys: Any) -> Any:
+            return jnp.stack(ys) if count == length else jnp.stack(ys)[nearest]
+
+        columns = zip(*(rows[i] for i in recorded), strict=True)
+        return [*carry, *(self.call(stacked, *column) for column in columns)]
+
+    def iterate(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Record the iterations of a while loop; what is left of a long one is one equation."""
+        params = equation.params
+        first = params["cond_nconsts"]
+        last = first + params["body_nconsts"]
+        tested, constants, carry = operands[:first], operands[first:last], list(operands[last:])
+        size = num_equations(params["cond_jaxpr"]) + num_equations(params["body_jaxpr"])
+        for _ in range(max(1, MAX_UNROLLED // max(1, size))):
+            (goes_on,) = self.inline(params["cond_jaxpr"], [*tested, *carry], equation)
+            if not goes_on.array:
+                return carry
+            carry = self.inline(params["body_jaxpr"], [*constants, *carry], equation)
+        return self.step(equation, [*tested, *constants, *carry])
+
+    def call(self, function: Callable[..., Any], *operands: Value) -> Value:
+        """Record the equations of a function."""
+        closed = jax.make_jaxpr(function)(*(value.array for value in operands))
+        return self.inline(closed, operands)[0]
+
+
+def num_equations(closed: Any) -> int:
+    """Count the equations that recording a jaxpr adds, about."""
+    count = 0
+    for equation in getattr(closed, "jaxpr", closed).eqns:
+        inner = [num_equations(jaxpr) for jaxpr in jex.jaxprs_in_params(equation.params)]
+        repeated = equation.params["length"] if equation.primitive.name == "scan" else 1
+        count += 1 + repeated * max(inner, default=0)
+    return count
+
+
+def _keeps_values(equation: Any) -> bool:
+    if equation.primitive.name != "convert_element_type":
+        return True
+    to_integer = jnp.issubdtype(equation.params["new_dtype"], jnp.integer)
+    return not to_integer or jnp.issubdtype(equation.invars[0].aval.dtype, jnp.integer)

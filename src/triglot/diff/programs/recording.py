@@ -1,0 +1,98 @@
+"""Record two networks at equal parameters and inputs."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.errors import TriglotError
+from ...core.network import Variables
+from ...core.types import PyTree
+from ..host import on_host
+from ..measures.weights import canonical
+from ..types import Side, codec_of
+from .recorder import Program, record
+from .tape import Tape
+from .wide import is_floating
+
+BATCH = 3  # examples that are evaluated
+
+
+def record_both(
+    one: Side,
+    other: Side,
+    inputs: PyTree,
+    *,
+    train: bool,
+    key: jax.Array,
+    wide: bool = False,
+    exact: bool = False,
+) -> tuple[Tape, Tape]:
+    """Record two networks.
+
+    Args:
+      one, other: networks with a codec.
+      inputs: a batch for both.
+      train, key: passed to both networks.
+      wide: evaluate in float64.
+      exact: evaluate all examples at exactly these parameters and inputs. Otherwise 3 examples, and
+        arrays that hold one number get others: at a bias of 0 or a scale of 1 a difference may have
+        no effect.
+
+    Raises:
+      TriglotError: if a network has no codec or gives another number of outputs.
+    """
+    named = [canonical(side.network, side.variables) for side in (one, other)]
+    shared: list[dict[str, np.ndarray]] = [{}, {}]
+    if not exact:
+        _share((one, other), named, shared)
+        inputs = jax.tree.map(_small, inputs)
+    tapes = [
+        record(forward_program(side, params, inputs, train, key), wide=wide, shared=values)
+        for side, params, values in zip((one, other), named, shared, strict=True)
+    ]
+    if len(tapes[0].outputs) != len(tapes[1].outputs):
+        raise TriglotError(
+            f"{one.label} gives {len(tapes[0].outputs)} outputs and {other.label} "
+            f"{len(tapes[1].outputs)}: compare networks with the same outputs."
+        )
+    return tapes[0], tapes[1]
+
+
+def forward_program(
+    side: Side, params: dict[str, Any], inputs: PyTree, train: bool, key: jax.Array
+) -> Program:
+    """Return a network's call as a function of its parameters by canonical name."""
+    network, codec = side.network, codec_of(side.network)
+
+    def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[PyTree, PyTree]:
+        variables = Variables(params=codec.decode(named), state=state)
+        return network.apply(variables, inputs, key=key, train=train)
+
+    state = side.variables.state
+    return Program(function=function, params=params, state=state, inputs=inputs, key=key)
+
+
+def _share(
+    sides: tuple[Side, Side], named: list[dict[str, Any]], shared: list[dict[str, np.ndarray]]
+) -> None:
+    """Give shared parameters the first network's values, in float64 and in their own types."""
+    for index, name in enumerate(sorted(sides[0].names.keys() & sides[1].names.keys())):
+        array = _generic(named[0][sides[0].names[name]], index)
+        whole = array.astype(np.float64)
+        for side, params, values in zip(sides, named, shared, strict=True):
+            own = params[side.names[name]]
+            params[side.names[name]] = np.asarray(array.reshape(own.shape), own.dtype)
+            values[side.names[name]] = whole.reshape(own.shape)
+
+
+def _small(array: Any) -> Any:
+    known = on_host(array)
+    return _generic(known[:BATCH] if known.ndim else known, 0)
+
+
+def _generic(known: Any, seed: int) -> Any:
+    if not is_floating(known.dtype) or not known.size or np.any(known != known.flat[0]):
+        return known
+    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, known.shape)
+    return (known.astype(np.float64) + noise).astype(known.dtype)

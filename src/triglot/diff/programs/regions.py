@@ -1,0 +1,178 @@
+"""Find which values of two programs have no counterpart, and which of them reach the results."""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..types import Operation
+from . import places
+from .tape import Tape
+from .values import View, close
+
+
+@dataclass(eq=False)
+class Region:
+    """The values of one program that have no counterpart and on which differing results depend.
+
+    Attributes:
+      view: the program.
+      values: computed ones, in order.
+      boundary: values with a counterpart, from which they are computed.
+      leaves: parameters, state or inputs without a counterpart.
+      ancestors: the values of the region on which a value depends, itself included.
+    """
+
+    view: View
+    values: list[int] = field(default_factory=list)
+    boundary: set[int] = field(default_factory=set)
+    leaves: set[int] = field(default_factory=set)
+    ancestors: dict[int, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def tape(self) -> Tape:
+        return self.view.tape
+
+    def sources(self, value: int) -> list[int]:
+        """Return the values computed from data that a value is computed from."""
+        if value not in self.tape.producers:
+            return []
+        step = self.tape.steps[self.tape.producers[value]]
+        roots = (self.tape.roots[operand] for operand in step.operands)
+        return [root for root in roots if not self.tape.is_constant(root)]
+
+    def steps(self, values: Iterable[int]) -> list[int]:
+        """Return the steps that compute some values, in order."""
+        producers = self.tape.producers
+        return sorted({producers[value] for value in values if value in producers})
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPart:
+    """The part of a region that computes one result.
+
+    Attributes:
+      region: of the program.
+      values: what is computed in the part, in order, and leaves without a counterpart.
+      end: its result; None if none was found that ends a part of the other program, too.
+    """
+
+    region: Region
+    values: list[int]
+    end: int | None = None
+
+    @classmethod
+    def ending_at(cls, region: Region, end: int) -> "RegionPart":
+        """Return the part that computes a value of the region."""
+        return cls(region, sorted(region.ancestors.get(end, ())), end)
+
+    @property
+    def view(self) -> View:
+        return self.region.view
+
+    @property
+    def tape(self) -> Tape:
+        return self.region.tape
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that compute its values, in order."""
+        return self.region.steps(self.values)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its operations."""
+        return {self.tape.steps[index].name for index in self.steps}
+
+    @property
+    def inputs(self) -> list[int]:
+        """The values with a counterpart from which it is computed."""
+        found = {source for value in self.values for source in self.region.sources(value)}
+        return sorted(found & self.region.boundary)
+
+    @property
+    def first(self) -> int | None:
+        """The first computed value, or the first leaf."""
+        computed = (value for value in self.values if value in self.tape.producers)
+        return next(computed, next(iter(self.values), None))
+
+    @property
+    def last(self) -> int | None:
+        """The first value with the numbers of its result; the first of all if it has no end."""
+        if self.end is None:
+            return self.first
+        # Adding a bias of 0 does not change the numbers: the product before it is the result.
+        core = self.view.core(self.end)
+        same = (value for value in self.values if self.view.core(value).same(core, 0.0))
+        return next(same, self.end)
+
+    def operation(self, *, last: bool = False) -> Operation | None:
+        """Describe its first operation, or the `last`; None if it is empty."""
+        value = self.last if last else self.first
+        return None if value is None else places.operation(self.tape, value)
+
+
+def consumers(tape: Tape, value: int) -> list[int]:
+    """Return the steps, other than rearrangements, that read a value or a rearrangement of it."""
+    return tape.readers.get(tape.roots[value], [])
+
+
+def differing(one: View, other: View, tolerance: float) -> list[int]:
+    """Return the positions of the outputs that differ."""
+    pairs = zip(one.tape.outputs, other.tape.outputs, strict=False)
+    found = []
+    for index, (first, second) in enumerate(pairs):
+        pair = one.arrays[first], other.arrays[second]
+        a, b = (np.asarray(array).astype(np.float64, copy=False) for array in pair)
+        if not close(a, b, tolerance):
+            found.append(index)
+    return found
+
+
+def _name(tape: Tape, value: int) -> str:
+    """Return the operation that computes a value."""
+    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
+
+
+def region(view: View, other: View, results: Sequence[int]) -> Region:
+    """Walk back from results that differ, over the values that the other program lacks."""
+    tape, found = view.tape, Region(view)
+    start = [tape.roots[value] for value in results]
+    reached: set[int] = set()
+
+    @functools.cache
+    def has_counterpart(value: int) -> bool:
+        array = view.arrays[value]
+        if not isinstance(array, np.ndarray):
+            return True
+        core, is_whole = view.core(value), array.dtype.kind in "iu" and value in tape.producers
+        if not is_whole or core.array.size > 1:
+            return other.has(core)
+        # One whole number, such as the same index of all examples, is easily found by chance.
+        equal = other.find_all(core)
+        return any(_name(other.tape, each) == _name(tape, value) for each in equal)
+
+    pending = [value for value in start if not has_counterpart(value)]
+    while pending:
+        value = pending.pop()
+        if value in reached:
+            continue
+        reached.add(value)
+        if value not in tape.producers:
+            found.leaves.add(value)
+            continue
+        for source in found.sources(value):
+            if has_counterpart(source):
+                found.boundary.add(source)
+            else:
+                pending.append(source)
+    found.boundary.update(value for value in start if has_counterpart(value))
+    found.values = sorted(reached - found.leaves)
+    found.ancestors.update((leaf, frozenset({leaf})) for leaf in found.leaves)
+    for value in found.values:
+        own = {value}
+        for source in found.sources(value):
+            own |= found.ancestors.get(source, frozenset())
+        found.ancestors[value] = frozenset(own)
+    return found

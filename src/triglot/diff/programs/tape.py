@@ -1,0 +1,205 @@
+"""The evaluated equations of a traced program, and their evaluation with other values."""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from ...core.tracing.jaxprs import context_of
+from .wide import bind_native, bind_wide
+
+# Bit mask of the dependencies of a value.
+PARAMS, STATE, INPUTS, KEY = 1, 2, 4, 8
+DATA = PARAMS | STATE | INPUTS
+
+# Equations that keep the values and change at most their arrangement.
+LAYOUT = {
+    "broadcast_in_dim",
+    "convert_element_type",
+    "copy",
+    "copy_p",
+    "device_put",
+    "expand_dims",
+    "name",
+    "optimization_barrier",
+    "pvary",
+    "reduce_precision",
+    "reshape",
+    "sharding_constraint",
+    "squeeze",
+    "stop_gradient",
+    "transpose",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One evaluated equation.
+
+    Attributes:
+      equation: has the primitive, its parameters and its context.
+      operands, results: indices of values.
+      callers: the equations of the calls that hold it, outermost first.
+    """
+
+    equation: Any
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    callers: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.equation.primitive.name
+
+
+@dataclass(eq=False)
+class Tape:
+    """The evaluated equations of a program, and all values.
+
+    Attributes:
+      steps: in order.
+      arrays: the values by index: leaves, constants and results.
+      depends: bit mask of each value's dependencies.
+      roots: for each value, the one that it rearranges; itself if it is computed.
+      producers: the step that computes a value; leaves and constants have none.
+      leaves: shown names of parameters, state and inputs by value.
+      origins: the random mask that a constant one replaces.
+      outputs, new_state: values of the flattened results.
+      is_wide: whether the values are float64, whatever the traced types.
+      is_update: whether it is an agent's update, see `Program`.
+    """
+
+    is_wide: bool
+    is_update: bool = False
+    steps: list[Step] = field(default_factory=list)
+    arrays: list[Any] = field(default_factory=list)
+    depends: list[int] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    producers: dict[int, int] = field(default_factory=dict)
+    leaves: dict[int, str] = field(default_factory=dict)
+    origins: dict[int, int] = field(default_factory=dict)
+    outputs: list[int] = field(default_factory=list)
+    new_state: list[int] = field(default_factory=list)
+
+    def is_constant(self, value: int) -> bool:
+        """Return whether a value depends neither on parameters nor on state nor on inputs."""
+        return not self.depends[value] & DATA
+
+    def is_layout(self, step: Step) -> bool:
+        """Return whether a step only rearranges its operands."""
+        return any(self.roots[value] != value for value in step.results)
+
+    @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The steps, other than rearrangements, that read a value or a rearrangement of it."""
+        found: dict[int, list[int]] = {}
+        for index, step in enumerate(self.steps):
+            if not self.is_layout(step):
+                for root in {self.roots[value] for value in step.operands}:
+                    found.setdefault(root, []).append(index)
+        return found
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The values on which an output or a new state depends."""
+        results = [*self.outputs, *self.new_state]
+        steps = (self.steps[index] for index in self.needed(results))
+        return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
+
+    def is_unused(self, value: int) -> bool:
+        """Return whether a value is computed, and no output or new state depends on it."""
+        return value in self.producers and value not in self.live
+
+    def needed(self, values: Iterable[int]) -> list[int]:
+        """Return the steps on which some values depend, in order."""
+        wanted, found = set(values), []
+        for index in range(len(self.steps))[::-1]:
+            if wanted.intersection(self.steps[index].results):
+                wanted.update(self.steps[index].operands)
+                found.append(index)
+        return found[::-1]
+
+    def bind(self, equation: Any, arrays: Sequence[Any]) -> list[Any]:
+        """Evaluate one equation."""
+        return (bind_wide if self.is_wide else bind_native)(equation, arrays)
+
+    def add(self, array: Any, depends: int = 0) -> "Value":
+        """Add a value."""
+        self.arrays.append(array)
+        self.depends.append(depends)
+        self.roots.append(len(self.roots))
+        return Value(len(self.arrays) - 1, array)
+
+    def replay(
+        self,
+        values: Mapping[int, Any],
+        operands: Mapping[tuple[int, int], Any] | None = None,
+        *,
+        arrays: Sequence[Any] | None = None,
+        steps: Sequence[int] | None = None,
+        computed: dict[int, Any] | None = None,
+        kept: Collection[int] = (),
+        anew: Collection[int] | None = None,
+        until: Callable[[int, Any], bool] | None = None,
+    ) -> list[Any]:
+        """Evaluate again with other values.
+
+        Args:
+          values: arrays in place of values.
+          operands: arrays in place of operands, by step and position.
+          arrays: the values to start from; the recorded ones by default.
+          steps: the steps to evaluate, in order; all by default.
+          computed: gets what the steps give where a value is replaced.
+          kept: values that stay what they are in `arrays`, whatever they are computed from.
+          anew: the steps of `operands` that are evaluated even if nothing that they read changes;
+            all by default.
+          until: called with each value that changes and its array; the first true answer ends the
+            evaluation.
+
+        Returns:
+          All values. What depends on no replaced one is not evaluated.
+        """
+        operands = operands or {}
+        now = list(self.arrays if arrays is None else arrays)
+        changed = set(values)
+        for value, array in values.items():
+            now[value] = array
+        replaced = {step for step, _ in operands} if anew is None else set(anew)
+        with evaluation_types(self.is_wide):
+            for index in range(len(self.steps)) if steps is None else steps:
+                step = self.steps[index]
+                if index not in replaced and changed.isdisjoint(step.operands):
+                    continue
+                given = [
+                    operands.get((index, position), now[value])
+                    for position, value in enumerate(step.operands)
+                ]
+                with context_of(step.equation):
+                    results = self.bind(step.equation, given)
+                for value, array in zip(step.results, results, strict=True):
+                    if value in kept:
+                        continue
+                    if value not in values:
+                        now[value] = array
+                        changed.add(value)
+                        if until is not None and until(value, array):
+                            return now
+                    elif computed is not None:
+                        computed[value] = array
+        return now
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of a tape, while it is recorded."""
+
+    index: int
+    array: Any
+
+
+def evaluation_types(wide: bool) -> Any:
+    """Return the context in which a tape is evaluated."""
+    return jax.enable_x64(True) if wide else contextlib.nullcontext()

@@ -1,0 +1,80 @@
+"""Evaluate equations in float64, whatever floating type they were traced with.
+
+In float64 two programs that compute the same function agree to about 1e-7, the rounding of their
+float32 constants, so that a difference of 1e-5 such as another epsilon stands out; and a lower
+precision on one side has no effect.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+
+from ...core.tracing.jaxprs import bind
+from .. import host
+
+DTYPES = ("new_dtype", "dtype", "preferred_element_type")
+BITS = ("bitcast_convert_type", "random_bits")
+
+
+def is_floating(dtype: Any) -> bool:
+    """Return whether a dtype is of real floating-point numbers, bfloat16 included."""
+    return jnp.issubdtype(dtype, jnp.floating)
+
+
+def widen(array: Any) -> Any:
+    """Convert an array to NumPy, and to float64 if it is floating. Keys are left alone.
+
+    A scalar becomes the shortest decimal number that rounds to it: 1e-05, not 9.99999975e-06.
+    """
+    known = host.on_host(array)
+    if not is_floating(known.dtype) or known.dtype == np.float64:
+        return known
+    if known.ndim == 0:
+        return np.asarray(float(str(known[()])))
+    return known.astype(np.float64)
+
+
+def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation as it was traced."""
+    typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
+    found = host.evaluate(equation.primitive.name, typed, equation.params, exact=True)
+    return [host.on_host(array) for array in bind(equation, typed)] if found is None else [found]
+
+
+def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation in float64; call it under `jax.enable_x64(True)`.
+
+    An equation that holds another program (a loop, a custom reduction) or reads the bits of a
+    number is evaluated with its own types.
+    """
+    name = equation.primitive.name
+    if name == "reduce_precision":
+        return list(arrays)
+    if name in BITS or any(True for _ in jex.jaxprs_in_params(equation.params)):
+        own = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
+        return [widen(array) for array in bind(equation, own)]
+    arrays = [
+        array if is_floating(atom.aval.dtype) else _typed(array, atom.aval.dtype)
+        for array, atom in zip(arrays, equation.invars, strict=True)
+    ]
+    changed: dict[str, Any] = {
+        key: np.dtype(np.float64)
+        for key in DTYPES
+        if equation.params.get(key) is not None and is_floating(equation.params[key])
+    }
+    if name in ("dot_general", "conv_general_dilated"):
+        changed["precision"] = None
+    params = {**equation.params, **changed}
+    found = host.evaluate(name, arrays, params, exact=False)
+    if found is not None:
+        return [found]
+    if changed:
+        equation = equation.replace(params=params)
+    return [widen(array) for array in bind(equation, arrays)]
+
+
+def _typed(array: Any, dtype: Any) -> Any:
+    return np.asarray(array, dtype) if isinstance(array, np.ndarray) else array

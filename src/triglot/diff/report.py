@@ -1,0 +1,248 @@
+"""The result of comparing two networks, as text and as JSON."""
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .measures.distributions import InitializerRow
+from .measures.numbers import LONG, Measurement
+from .modules import Section
+from .pairing.parameters import Pairing
+from .types import Cause, Difference, Operation
+
+FORMAT = 1  # of the JSON; docs/reference/diff-json.md describes it
+WIDTH = 80
+MAX_ROWS = 12
+
+IDENTICAL, EQUIVALENT, DIFFERENT = "identical", "equivalent", "different"
+UNFINISHED = "unfinished"
+MEANING = {
+    IDENTICAL: "at equal weights all bits are equal in native arithmetic",
+    EQUIVALENT: "at equal weights they compute the same function up to rounding",
+    DIFFERENT: "at equal weights they do not compute the same function, or do not learn alike",
+    UNFINISHED: "the comparison was stopped before it could tell",
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A recorded value, and whether the port computes it.
+
+    Attributes:
+      name: of the module, or the modules between which it was computed.
+      kind: its class.
+      source: `file:line` in the recorded model.
+      state: `equal`, `different`, or why it was not compared.
+      max_rel: the largest difference relative to the largest number, from equal inputs.
+    """
+
+    name: str
+    kind: str
+    source: str
+    state: str
+    max_rel: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What two networks have in common and where they differ; `str` formats it in 80 columns.
+
+    Attributes:
+      labels: of the two networks.
+      verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
+        rounding; `different`; `unfinished` if the comparison was stopped.
+      first_difference: the first operation that differs by more than rounding; None if none does.
+      first_rounding: the first operation whose results differ in bits, if the networks are
+        equivalent and their outputs are not identical.
+      causes: likely causes. `initializer` is reported, but changes no verdict; so is `precision`
+        where it has no effect on this machine.
+      pairing: the parameters and their pairs.
+      num_params: of both networks.
+      measurements: outputs, gradients and steps, at equal weights.
+      initializers: what both initializers draw; empty if a network has its weights already.
+      num_keys: over which initializers were compared.
+      modules: of a recording, in the order of the calls; empty for two networks.
+      parts: the modules of both networks; empty unless they were asked for.
+      notes: what was not measured, and why.
+    """
+
+    labels: tuple[str, str]
+    verdict: str = UNFINISHED
+    first_difference: Difference | None = None
+    first_rounding: Difference | None = None
+    causes: tuple[Cause, ...] = ()
+    pairing: Pairing = Pairing({}, {}, (), "not yet")
+    num_params: tuple[int, int] = (0, 0)
+    measurements: tuple[Measurement, ...] = ()
+    initializers: tuple[InitializerRow, ...] = ()
+    num_keys: int = 0
+    modules: tuple[Module, ...] = ()
+    parts: tuple[tuple[Section, ...], tuple[Section, ...]] = ((), ())
+    notes: tuple[str, ...] = ()
+
+    @property
+    def max_abs_difference(self) -> float:
+        """The largest difference of outputs, gradients and parameters after one step, native."""
+        short = [each for each in self.measurements if each.quantity.name not in LONG]
+        return max((each.native.max_abs for each in short), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an object for JSON; infinite differences become null."""
+        pairing = self.pairing
+        content = {
+            "format": FORMAT,
+            "networks": self.labels,
+            "verdict": self.verdict,
+            "meaning": MEANING[self.verdict],
+            "max_abs_difference": self.max_abs_difference,
+            "first_difference": self.first_difference and asdict(self.first_difference),
+            "first_rounding": self.first_rounding and asdict(self.first_rounding),
+            "causes": [asdict(cause) for cause in self.causes],
+            "parameters": {
+                "counts": self.num_params,
+                "mapping": pairing.source,
+                "pairs": [
+                    {**asdict(pair), "shape": pairing.one[pair.one].shape} for pair in pairing.pairs
+                ],
+                "only_one": {each.name: each.shape for each in pairing.only_one},
+                "only_other": {each.name: each.shape for each in pairing.only_other},
+            },
+            "measurements": [_measurement(each) for each in self.measurements],
+            "initializers": [asdict(row) for row in self.initializers],
+            "initializer_keys": self.num_keys,
+            "modules": [asdict(module) for module in self.modules],
+            "parts": {
+                name: [asdict(part) for part in own]
+                for name, own in zip(("one", "other"), self.parts, strict=True)
+            },
+            "notes": self.notes,
+        }
+        return _finite(content)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from .page import fragment  # jinja2, pygments and charts take 0.13 s
+
+        return fragment(self.to_json())
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from _wrapped(f"{self.verdict}: {MEANING[self.verdict]}", "")
+        yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
+        yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
+        located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
+        for what, found in located.items():
+            if found is not None:
+                yield from ("", *self._located(what, found))
+        if self.causes:
+            yield from ("", "likely causes")
+        for cause in self.causes:
+            yield from _wrapped(f"  {cause.name}: {cause.evidence}", " " * 4)
+            yield from _wrapped(f"    at {cause.where}", " " * 7)
+        yield from ("", *self._parameters(), "")
+        yield from self._modules() if self.modules else self._measurements()
+        if self.initializers:
+            yield from ("", *self._initializers())
+        for note in self.notes:
+            yield from _wrapped(f"note: {note}", "  ")
+
+    def _located(self, what: str, found: Difference) -> Iterator[str]:
+        compiled = ", only when compiled" if found.compiled_only else ""
+        yield from _wrapped(
+            f"{what}: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
+        )
+        for label, operation in zip(("one", "other"), (found.one, found.other), strict=True):
+            yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)
+
+    def _parameters(self) -> Iterator[str]:
+        count = len(self.pairing.pairs)
+        yield f"parameters: {count} pairs, {self.pairing.source}"
+        renamed = [pair for pair in self.pairing.pairs if pair.one != pair.other]
+        for pair in renamed[:MAX_ROWS]:
+            turned = ", transposed" if pair.transposed else ""
+            shape = list(self.pairing.one[pair.one].shape)
+            yield from _wrapped(f"  {pair.one} = {pair.other} {shape}{turned}", " " * 4)
+        if len(renamed) > MAX_ROWS:
+            yield f"  and {len(renamed) - MAX_ROWS} more with different names"
+        for name, left in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
+            if left:
+                yield from _wrapped(f"  only {name}: {', '.join(map(str, left))}", " " * 4)
+
+    def _measurements(self) -> Iterator[str]:
+        yield "largest relative difference at equal weights"
+        yield f"  {'':<29}{'mode':<11}{'batch':>5}  {'native':>9}{'canonical':>11}{'float64':>10}"
+        for each in self.measurements:
+            name, mode, batch = each.quantity
+            cells = [_cell(side) for side in (each.native, each.canonical, each.double)]
+            mark = " " if each.agrees else "*"
+            yield (
+                f"{mark} {name:<29}{mode:<11}{batch:>5}  {cells[0]:>9}{cells[1]:>11}{cells[2]:>10}"
+            )
+        if not all(each.agrees for each in self.measurements):
+            yield "* more than rounding"
+
+    def _modules(self) -> Iterator[str]:
+        counts = Counter(module.state for module in self.modules)
+        counted = ", ".join(f"{count} {state}" for state, count in counts.items())
+        yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
+        apart = [module for module in self.modules if module.state != "equal"]
+        for module in apart[:MAX_ROWS]:
+            place = f" ({module.source})" if module.source else ""
+            line = f"  {module.name}: {module.kind}{place}, {module.state}"
+            yield from _wrapped(line, " " * 4)
+        if len(apart) > MAX_ROWS:
+            yield f"  and {len(apart) - MAX_ROWS} more"
+
+    def _initializers(self) -> Iterator[str]:
+        yield f"initializers, over {self.num_keys:,} keys"
+        apart = [row for row in self.initializers if row.differs]
+        if len(apart) < len(self.initializers):
+            yield f"  {len(self.initializers) - len(apart)} of {len(self.initializers)} agree"
+        for row in apart[:MAX_ROWS]:
+            yield from _wrapped(f"  {row.name}: {row.one}; other: {row.other}", " " * 4)
+        if len(apart) > MAX_ROWS:
+            yield f"  and {len(apart) - MAX_ROWS} more that differ"
+
+
+def _wrapped(text: str, indent: str) -> Sequence[str]:
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    leading = text[: len(text) - len(text.lstrip())]
+    return [leading + line.lstrip() if not number else line for number, line in enumerate(lines)]
+
+
+def _cell(side: Any) -> str:
+    if side is None:
+        return "-"
+    return "bits" if side.identical else f"{side.max_rel:.1e}"
+
+
+def _operation(operation: Operation | None) -> str:
+    if operation is None:
+        return "no counterpart"
+    scope = f" in {operation.scope}" if operation.scope else ""
+    source = f" ({operation.source})" if operation.source else ""
+    return f"{operation.name}{scope}{source}"
+
+
+def _finite(value: Any) -> Any:
+    """Replace infinite numbers by None and tuples by lists, in all of an object."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _measurement(each: Measurement) -> dict[str, Any]:
+    sides = {"native": each.native, "canonical": each.canonical, "float64": each.double}
+    return {
+        **each.quantity._asdict(),
+        **{name: side and side._asdict() for name, side in sides.items()},
+        "single_tolerance": each.single_tolerance,
+        "agrees": each.agrees,
+    }

@@ -1,0 +1,106 @@
+"""What a comparison of two networks is made of, what it finds, and words for it."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..core.errors import describe
+from ..core.network import Codec, Network, Variables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two networks, with the weights at which they are compared.
+
+    Attributes:
+      label: shown in the report, such as `my_haiku:net (Haiku)`.
+      network: in native arithmetic.
+      variables: its weights; those of both sides are equal in canonical form where `names` pairs
+        them.
+      names: canonical names of this side's parameters by the names that both sides share. A
+        parameter that only one side has is missing here.
+    """
+
+    label: str
+    network: Network
+    variables: Variables
+    names: dict[str, str]
+
+
+def codec_of(network: Network) -> Codec:
+    """Return a network's codec, which names its parameters.
+
+    Raises:
+      TriglotError: if it has none.
+    """
+    return network.require_codec("parameters have no names to compare by")
+
+
+@contextmanager
+def noted(notes: list[str], what: str) -> Iterator[None]:
+    """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
+
+    Args:
+      notes: of the report.
+      what: was not measured or located.
+    """
+    try:
+        yield
+    except Exception as error:
+        notes.append(f"{what}: {describe(error)}")
+
+
+def listed(items: Iterable[object], most: int = 3) -> str:
+    """Write the first few of some names, and how many more there are."""
+    shown = list(map(str, items))
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a traced program.
+
+    Attributes:
+      name: the primitive or the layer, such as `dot_general` or `layer norm`.
+      source: `file:line` in the module that the user gave, or in the library's layer.
+      scope: the names of the enclosing modules and functions, as far as known.
+    """
+
+    name: str
+    source: str
+    scope: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The first operation of each side whose inputs agree and whose results do not.
+
+    Attributes:
+      one, other: the operation of each side; None if this side has no counterpart.
+      max_abs, max_rel: the largest absolute and relative difference of their results.
+      compiled_only: whether the results are equal operation by operation and differ when compiled.
+    """
+
+    one: Operation | None
+    other: Operation | None
+    max_abs: float
+    max_rel: float
+    compiled_only: bool = False
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A likely cause of a difference.
+
+    Attributes:
+      name: an entry of the catalogue, such as `norm_epsilon`; docs/guide/port.md lists all.
+      where: the place in both modules.
+      evidence: the numbers that support it.
+      parameters: canonical names of those that it is about, of each network.
+    """
+
+    name: str
+    where: str
+    evidence: str
+    parameters: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())

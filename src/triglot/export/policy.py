@@ -1,0 +1,224 @@
+"""A trained policy as a function of observations."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..core.agent import PolicyInput
+from ..core.errors import TriglotError, prefixed, shown
+from ..core.host_environment import to_dtype
+from ..core.hyper import check_count
+from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
+from ..runs.acting import Acting
+from ..runs.load import load_run
+from ..runs.population import chosen_seed_index
+
+
+class Policy:
+    """The policy of one seed of a run: `policy(obs) -> action`; make it with `load_policy`.
+
+    Everything that the agent does to observations and actions is inside: normalization by the
+    statistics of the training, and scaling to the action's bounds.
+
+    A recurrent policy keeps its carry from call to call. Call `reset()` where an episode starts.
+
+    Attributes:
+      obs_spec: one observation.
+      action_spec: one action.
+      masked: whether the environment gives masks of allowed actions, which a call then needs.
+      recurrent: whether the policy keeps a carry.
+      num_updates: of the training, at the checkpoint.
+    """
+
+    def __init__(self, acting: Acting, num_updates: int, *, seed: int = 0) -> None:
+        self.obs_spec = acting.agent.obs_spec
+        self.action_spec = acting.agent.action_spec
+        self.masked = acting.num_actions is not None
+        self.recurrent = acting.recurrent
+        self.num_updates = num_updates
+        self._acting = acting
+        self._act = jax.jit(acting.act)
+        self._key = jax.random.key(seed)
+        self._num_calls = 0
+        self._carry: Any = None
+        self._first: np.ndarray | None = None
+
+    def __call__(self, obs: Any, action_mask: Any = None) -> Any:
+        """Choose an action for one observation, or one for each of a batch.
+
+        Args:
+          obs: one observation of `obs_spec`, or a batch `[N, ...]`; NumPy or JAX arrays, and
+            dictionaries of them for a `Dict`.
+          action_mask: bool `[num_actions]`, or `[N, num_actions]`, True where an action is allowed;
+            for environments that give masks.
+
+        Returns:
+          The action, or `[N, ...]`: a JAX array for JAX observations, else a NumPy array.
+
+        Raises:
+          TriglotError: if the shape or the dtype of the observation does not fit, a mask is missing
+            or of another shape, or a recurrent policy gets another number of observations than
+            since its last `reset`.
+        """
+        own = jax.tree.leaves(obs)
+        as_jax = bool(own) and all(isinstance(leaf, jax.Array) for leaf in own)
+        batch = _batch(self.obs_spec, obs)
+        size = 1 if batch is None else batch
+        obs = _converted(self.obs_spec, obs, batch)
+        mask = self._mask(action_mask, batch)
+        carry, first = self._before(size)
+        key = self._key
+        if self._acting.explore:
+            key = jax.random.fold_in(key, self._num_calls)
+            self._num_calls += 1
+        inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
+        action, carry = self._act(self._acting.arrays, carry, inputs, key)
+        if self.recurrent:
+            self._carry, self._first = carry, np.zeros(size, bool)
+        if batch is None:
+            action = jax.tree.map(lambda leaf: leaf[0], action)
+        return action if as_jax else jax.tree.map(np.asarray, action)
+
+    def reset(self, where: Any = None) -> None:
+        """Start new episodes, which matters to a recurrent policy only.
+
+        Args:
+          where: bool `[N]`, the environments of the batch whose episodes start; None: all, and the
+            next call may have another number of observations.
+
+        Raises:
+          TriglotError: if `where` is not one truth value for each observation of the last batch.
+        """
+        if where is None:
+            self._carry = self._first = None
+        elif self._first is not None:
+            starts = np.asarray(where)
+            if starts.dtype != bool or starts.shape != self._first.shape:
+                raise TriglotError(
+                    f"reset takes bool {list(self._first.shape)}, True where an episode of the "
+                    f"last batch starts; got {starts.dtype} {list(starts.shape)}."
+                )
+            self._first = self._first | starts
+
+    def _before(self, size: int) -> tuple[Any, Any]:
+        """Return the carry, and where episodes start."""
+        if self._first is None:
+            carry = jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._acting.carry(size)
+            )
+            return carry, np.ones(size, bool)
+        if len(self._first) != size:
+            raise TriglotError(
+                f"the recurrent policy has the carry of {len(self._first)} observations and got "
+                f"{size}: call reset() to start new episodes."
+            )
+        return self._carry, self._first
+
+    def _mask(self, mask: Any, batch: int | None) -> Any:
+        if not self.masked:
+            if mask is not None:
+                raise TriglotError(
+                    "this policy was trained without action masks, and got one: leave it out."
+                )
+            return None
+        shape = (self._acting.num_actions,) if batch is None else (batch, self._acting.num_actions)
+        array = mask if isinstance(mask, jax.Array) else np.asarray(mask)
+        if array.shape != shape or array.dtype != bool:
+            got = "none" if mask is None else f"{array.dtype} {list(array.shape)}"
+            raise TriglotError(
+                f"give action_mask, bool {list(shape)}, True where the environment allows an "
+                f"action; got {got}."
+            )
+        return array[None] if batch is None else array
+
+
+def load_policy(
+    folder: str | Path,
+    seed_index: int | None = None,
+    sampled: bool = False,
+    *,
+    seed: int = 0,
+    previous: bool = False,
+    trust: bool = False,
+) -> Policy:
+    """Load the policy of one seed from a folder of `triglot train`.
+
+    Args:
+      folder: the run directory.
+      seed_index: which of the run's seeds acts, counted from 0; None for the first, and for the
+        best member of a population.
+      sampled: sample actions as in training instead of acting greedily.
+      seed: random seed of the samples.
+      previous: if the last checkpoint is damaged, use the one before it.
+      trust: import the custom code that the run names, although this user did not begin it here.
+
+    Raises:
+      TriglotError: if the run has no such seed, and as `load_run`.
+    """
+    check_count("seed", seed, 0, 2**32 - 1)
+    run = load_run(folder, previous=previous, trust=trust)
+    num_seeds = jax.tree.leaves(run.agent_states)[0].shape[0]
+    index = chosen_seed_index(Path(folder), seed_index, num_seeds)
+    return Policy(Acting.of(run, index, explore=sampled), run.num_updates, seed=seed)
+
+
+def _batch(spec: Spec, obs: Any) -> int | None:
+    """Return the size of a batch of observations; None for a single one.
+
+    Raises:
+      TriglotError: if the structure or a shape does not fit.
+    """
+    if isinstance(spec, Dict):
+        names = [name for name, _ in spec.items]
+        if not isinstance(obs, dict) or sorted(obs) != names:
+            given = sorted(map(str, obs)) if isinstance(obs, dict) else shown(obs)
+            raise TriglotError(f"the policy reads a dictionary with {names}, got {given}.")
+        sizes = {_batch(child, obs[name]) for name, child in spec.items}
+        if len(sizes) > 1:
+            raise TriglotError(f"the parts of the observation are batches of {sizes}.")
+        return sizes.pop()
+    shape = np.shape(obs)
+    if shape == spec.shape:
+        return None
+    if shape[1:] == spec.shape and len(shape) == len(spec.shape) + 1 and shape[0] > 0:
+        return shape[0]
+    batch = ["N", *spec.shape]
+    raise TriglotError(
+        f"the policy reads one observation {list(spec.shape)} or a batch "
+        f"[{', '.join(map(str, batch))}] of {spec.dtype}; got the shape {list(shape)}."
+    )
+
+
+def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
+    """Convert observations `[N, ...]` to their dtype.
+
+    Raises:
+      TriglotError: if that would lose more than precision, or an integer is out of range.
+    """
+    if isinstance(spec, Dict):
+        return {name: _converted(child, obs[name], batch) for name, child in spec.items}
+    array = obs if isinstance(obs, jax.Array) else np.asarray(obs)
+    # A Python integer is int64 although its value may fit.
+    exact = np.issubdtype(array.dtype, np.integer) and np.issubdtype(spec.dtype, np.integer)
+    if not exact and not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        raise TriglotError(f"the policy reads {spec.dtype} observations, got {array.dtype}.")
+    if exact and not isinstance(array, Tracer):
+        _check_range(spec, np.asarray(array))
+    if isinstance(array, np.ndarray):
+        with prefixed("the policy cannot read this observation: "):
+            array = to_dtype(array, spec.dtype)
+    array = array.astype(spec.dtype)
+    return array[None] if batch is None else array
+
+
+def _check_range(spec: Box | Discrete | MultiDiscrete, array: np.ndarray) -> None:
+    low, high = spec.bounds()
+    if not np.all((array >= low) & (array <= high)):
+        raise TriglotError(
+            f"the policy reads integers from {np.min(low)} to {np.max(high)}; got "
+            f"{array.min()} to {array.max()}."
+        )

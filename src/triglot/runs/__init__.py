@@ -1,0 +1,1 @@
+"""Training runs: train, resume, evaluate, render and plot them."""

@@ -1,0 +1,84 @@
+"""Refuse options that cannot have an effect in the training that they are given for.
+
+`registry.effects` finds them; nothing is refused unless it is certain.
+"""
+
+from dataclasses import Field, fields
+from typing import Any
+
+from ..core.errors import TriglotError
+from .options import TrainOptions
+from .registry.arg import flag
+from .registry.effects import chosen, why_not
+from .registry.options import SharedOptions
+
+
+def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> None:
+    """Refuse fields of `Config` and `Hyperparams` that were chosen and cannot have an effect.
+
+    Args:
+      options: what was chosen.
+      algorithm: the algorithm's class.
+      env: the environment.
+      config: the complete `Config`.
+
+    Raises:
+      TriglotError: naming the option and where it would act.
+    """
+    custom = _custom(options)
+    if isinstance(options, TrainOptions) and custom and options.backend != TrainOptions.backend:
+        raise TriglotError(
+            f"--backend {options.backend} has no effect: {_source(custom)}; leave it out."
+        )
+    for one, value in (
+        *chosen(algorithm.Config, options.config),
+        *chosen(algorithm.Hyperparams, options.hyper),
+    ):
+        why = _why_not(one, options, algorithm, env, config)
+        if why is not None:
+            raise TriglotError(
+                f"{flag(one.name)} {_words(value)} has no effect: {why}; leave it out."
+            )
+
+
+def with_effect(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> set[str]:
+    """Name the fields of `Config` and `Hyperparams` that can have an effect.
+
+    Args:
+      options, algorithm, env, config: as in `check_effects`.
+    """
+    owners = (algorithm.Config, algorithm.Hyperparams)
+    return {
+        one.name
+        for owner in owners
+        for one in fields(owner)
+        if _why_not(one, options, algorithm, env, config) is None
+    }
+
+
+def _why_not(
+    one: "Field[Any]", options: SharedOptions, algorithm: Any, env: Any, config: Any
+) -> str | None:
+    custom = _custom(options)
+    return why_not(
+        one,
+        algorithm,
+        options.algorithm,
+        env,
+        config,
+        optimizer=options.optimizer,
+        custom=_source(custom) if custom else None,
+        named=flag,
+    )
+
+
+def _custom(options: SharedOptions) -> tuple[str, ...]:
+    return getattr(options, "network", ())
+
+
+def _source(custom: tuple[str, ...]) -> str:
+    return f"the networks come from --network {' '.join(custom)}"
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,1 @@
+"""Evaluations during a training, its best checkpoint, early stop, `triglot runs` and `watch`."""

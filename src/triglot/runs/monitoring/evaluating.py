@@ -1,0 +1,200 @@
+"""Play greedy episodes with the agents of a training, during and after it; keep the best state."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.loop.checkpoint import Checkpoints
+from ...core.loop.episode import Episodes
+from ...core.loop.sharding import gathered
+from ...core.loop.state import RunnerState
+from ...core.trainers import compile_evaluation
+from ...core.wrappers.levels import held_out
+from ...shared.machine.files import write_json
+from ...shared.statistics.curves import finite_mean
+from ..plan import Plan
+from ..resume.binding import binding
+from ..storage.records import BEST, recorded
+from .schedule import evaluation_period, measure
+
+# The return on the levels of the training, and on others if it has levels.
+METRIC, UNSEEN = "eval_return", "eval_return_unseen"
+MAX_STEPS = 100_000  # of an episode
+# Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
+# the numbers below it, those of `triglot evaluate` and `render` from the next two.
+AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
+
+
+def play(
+    plan: Plan,
+    agent_states: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int = MAX_STEPS,
+    explore: bool = False,
+) -> Episodes:
+    """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
+    keys = jax.random.split(key, plan.options.num_seeds)
+    return plan.trainer.evaluate_seeds(
+        agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
+    )
+
+
+def plans_by_levels(plan: Plan) -> list[Plan]:
+    """List where to evaluate a run: as it is trained; and on levels held out, if it has levels."""
+    unseen = held_out(plan.env)
+    return [plan] if unseen is None else [plan, plan.in_env(unseen)]
+
+
+def compile_play(plan: Plan, runner_states: RunnerState) -> None:
+    """Compile the evaluations of a training before they begin; shapes of the states suffice."""
+    key = evaluation_key(plan, AFTER_TRAINING)
+    keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
+    how = {"num_episodes": plan.options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
+    for one in plans_by_levels(plan):
+        compile_evaluation(one.trainer, runner_states, keys, **how)
+
+
+def play_after_training(plan: Plan, agent_states: Any) -> list[Episodes]:
+    """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
+    key, count = evaluation_key(plan, AFTER_TRAINING), plan.options.eval_episodes
+    return [play(one, agent_states, key, num_episodes=count) for one in plans_by_levels(plan)]
+
+
+def evaluation_key(plan: Plan, number: int) -> jax.Array:
+    """Make a key that the training does not use; `number` is one of the constants above."""
+    key = jax.random.key(plan.options.seed)
+    return jax.random.fold_in(key, plan.options.num_seeds + number)
+
+
+def best_checkpoints(folder: Path) -> Checkpoints:
+    """Give the place of a run's best checkpoint.
+
+    Args:
+      folder: the run directory.
+    """
+    return Checkpoints(folder / "best", keep=1)
+
+
+class Best:
+    """The best checkpoint of a run, by the mean over seeds of the evaluated return.
+
+    Args:
+      folder: the run directory, whose best return so far is read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        found = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
+        self.return_mean: float | None = None if found is None else float(found["return_mean"])
+
+    def offer(
+        self, num_updates: int, returns: np.ndarray, state: Any, of: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Keep a state if its return is higher than all before; equal ones keep the earlier.
+
+        Args:
+          num_updates: updates done.
+          returns: mean evaluated return of each seed, `[S]`.
+          state: the runner states `[S, ...]`.
+          of: what they belong to, see `resume.binding`.
+
+        Returns:
+          Whether it was kept.
+
+        Raises:
+          CannotWrite: if it cannot be written; the one before is kept.
+        """
+        mean = float(returns.mean())
+        if not mean > (-np.inf if self.return_mean is None else self.return_mean):
+            return False
+        checkpoints = best_checkpoints(self._folder)
+        # After a kill between the two writes below, or of an interrupted run that was continued.
+        for number in checkpoints.numbers():
+            if number >= num_updates:
+                shutil.rmtree(checkpoints.path(number))
+        checkpoints.save(num_updates, state, of)
+        content = {"num_updates": num_updates, "return_mean": mean, "return_per_seed": returns}
+        write_json(self._folder / BEST, content)
+        self.return_mean = mean
+        return True
+
+
+class Evaluator:
+    """Evaluates a training at fixed updates, keeps the best state and says when to stop.
+
+    Its random keys are folded from the run's seed and the update, so that evaluations change no
+    number of the training, and a resumed training repeats them.
+
+    Args:
+      plan: the training.
+      evaluated: called after each evaluation, with the updates done and the states `[S, ...]`.
+
+    Attributes:
+      period: updates between two evaluations; None without `--eval-every`.
+      seconds: time of the evaluations so far.
+      last_return: mean over seeds in the last evaluation; None before the first.
+      reached: where the return has reached `--stop-at`: `return`, `measure` (which return it is)
+        and `stop_at`; None before.
+    """
+
+    def __init__(self, plan: Plan, evaluated: Callable[[int, RunnerState], None]) -> None:
+        self.period = evaluation_period(plan.options, plan.trainer.steps_per_update)
+        self.seconds = 0.0
+        self.last_return: float | None = None
+        self.reached: dict[str, Any] | None = None
+        self._plan, self._evaluated = plan, evaluated
+        self._plans = dict(zip((METRIC, UNSEEN), plans_by_levels(plan), strict=False))
+        self._best = Best(plan.out)
+
+    def measured(
+        self, metrics: dict[str, np.ndarray], num_updates: int, state: RunnerState | None
+    ) -> dict[str, np.ndarray]:
+        """Evaluate if it is due, and keep the state if it is the best.
+
+        Args:
+          metrics: of a chunk, `[S, updates]` by name.
+          num_updates: updates done at its end.
+          state: `[S, ...]`, then; None evaluates nothing, such as a training that failed.
+
+        Returns:
+          The metrics; with `--eval-every` also `eval_return`, and `eval_return_unseen` if there are
+          levels, NaN where nothing was evaluated.
+        """
+        if self.period is None:
+            self._stop_at(finite_mean(metrics["episode_return"]))
+            return metrics
+        nothing = np.full_like(metrics["episode_return"], np.nan)
+        evaluated = {name: nothing.copy() for name in self._plans}
+        if state is not None and num_updates % self.period == 0:
+            start = time.perf_counter()
+            for name, returns in self._evaluate(num_updates, state).items():
+                evaluated[name][:, -1] = returns
+            self.last_return = float(evaluated[METRIC][:, -1].mean())
+            self._stop_at(evaluated[METRIC][:, -1])
+            self.seconds += time.perf_counter() - start
+        return {**metrics, **evaluated}
+
+    def _evaluate(self, num_updates: int, state: RunnerState) -> dict[str, np.ndarray]:
+        key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
+        count = self._plan.options.eval_episodes
+        returns = {}
+        for name, plan in self._plans.items():
+            episodes = play(plan, state.agent, key, num_episodes=count)
+            returns[name] = np.asarray(episodes.returns).mean(axis=1)
+        state = gathered(state, self._plan.options.num_seeds)
+        self._best.offer(num_updates, returns[METRIC], state, binding(self._plan))
+        self._evaluated(num_updates, state)
+        return returns
+
+    def _stop_at(self, returns: np.ndarray) -> None:
+        mean, options = float(returns.mean()), self._plan.options
+        if options.stop_at is not None and mean >= options.stop_at:
+            name = measure(options)
+            self.reached = {"return": mean, "measure": name, "stop_at": options.stop_at}

@@ -1,0 +1,228 @@
+"""The options of the commands that write, continue, play and list runs."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from .registry.arg import Arg, Count, Devices, Name, RunFolder
+from .registry.options import MachineOptions, SharedOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """Options of `triglot runs`.
+
+    Attributes:
+      folder: where to look for runs, also in folders inside it.
+      where: show only runs with these options, such as algorithm=ppo or state=finished.
+      sort: order the rows by a column: age (newest first), return, steps (largest first), run,
+        state, seeds, algorithm, networks or env.
+    """
+
+    folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
+    where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
+    sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Options of `triglot watch`.
+
+    Attributes:
+      run: a folder written by `triglot train`, which another program may be training.
+      metric: a name in metrics.jsonl, of which the curve is shown.
+      seconds: seconds between two looks at the files.
+    """
+
+    run: RunFolder
+    metric: Name = "episode_return"
+    seconds: Annotated[float, Arg("SECONDS")] = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(SharedOptions, MachineOptions):
+    """Options of `triglot train`.
+
+    Attributes:
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
+      arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
+        canonical, all libraries agree bit for bit.
+      network: a custom network: package.module:object, a Network or a function of obs_spec and
+        action_spec that returns one. Or several, each as NAME=package.module:object.
+      devices: devices that the training is divided among; on a CPU they share its cores. 1 trains
+        all seeds in one program.
+      shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
+        the environments of every seed and learns from a part of each batch.
+      out: a new folder for the results.
+      eval_every: evaluate during the training too, at multiples of N environment steps per seed;
+        the best checkpoint is kept.
+      stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
+        without it, that of the training episodes in about a second.
+      checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
+      keep_every: keep a checkpoint at multiples of N environment steps per seed, which `triglot
+        rate` lets play.
+      metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
+      log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
+        They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      init_from: a run whose weights the training starts from, of any library.
+      init_names: take only the parameters with these canonical names, with * for any text.
+      init_seed_index: which of that run's seeds starts all seeds, counted from 0.
+      population: members of population-based training. They are the seeds; from time to time the
+        worst copy the best and change their hyperparameters.
+      exploit_every: updates between two generations of the population.
+      perturb: hyperparameters that the population changes: NAME, or NAME=log:LOW..HIGH or
+        NAME=LOW..HIGH, from which each member draws its first value; separated by commas.
+      exploit_fraction: share of the members that copy another one in a generation, at most 0.5.
+      selection: truncation, each of the worst copies one of the best, drawn at random; or rank, the
+        worst copies the best, the second worst the second best.
+      print_config: print all options as TOML, which --config reads, and do nothing else.
+      debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
+        work everywhere; it is about a thousand times slower. acting compares first, with parameters
+        unchanged, what the losses read with what the agent acted on.
+      profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
+    """
+
+    backend: Name = "linen"
+    arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
+    network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
+    devices: Devices = None
+    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if there are N; else envs")] = None
+    out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
+    eval_every: Annotated[int | None, Arg("N", "after training only")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
+    checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
+    keep_every: Annotated[int | None, Arg("N", "the last two")] = None
+    metrics_every: Annotated[int, Arg("K")] = 1
+    log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
+    debug: Annotated[tuple[str, ...], Arg("nans|no-jit|acting ...", "none")] = ()
+    init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
+    init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()
+    init_seed_index: Annotated[
+        int | None, Arg("N", "seed by seed, if both have as many; the only one")
+    ] = None
+    population: Annotated[int | None, Arg("N", "none: independent seeds")] = None
+    exploit_every: Annotated[int, Arg("N")] = 20
+    perturb: Annotated[tuple[str, ...], Arg("NAME,NAME ...", "none")] = ()
+    exploit_fraction: Annotated[float, Arg("SHARE")] = 0.2
+    selection: Annotated[str, Arg("truncation|rank")] = "truncation"
+    print_config: bool = False
+    profile: bool = False
+
+
+# Not written for later runs: the folder is given again, and settings of a machine never come from
+# a run.
+MACHINE = tuple(field.name for field in fields(MachineOptions))
+LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(MachineOptions):
+    """Options of the commands that continue or play a run.
+
+    Attributes:
+      run: a folder written by `triglot train`.
+      previous: if the last checkpoint is damaged, use the one before it.
+      trust: import the custom code that the run names, although you did not begin it here.
+    """
+
+    run: RunFolder
+    previous: bool = False
+    trust: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(RunOptions):
+    """Options of `triglot resume`.
+
+    Attributes:
+      backend: continue on this network library: weights and the optimizer's moments are translated.
+      total_steps: environment steps per seed, counted from the run's start; more extend the run.
+      decay_updates: updates, counted from the run's start, over which the learning rate of an
+        extended run falls to 0; inf for a constant one.
+      profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
+      devices: divide the training among this many devices.
+      shard: what is divided, seeds or envs.
+      stop_at: stop when the mean return over seeds reaches this. A run that stopped at its return
+        continues with a higher one, or to --total-steps.
+    """
+
+    backend: Annotated[str | None, Arg("NAME", "the run's")] = None
+    total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "the run's")] = None
+    decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
+    profile: bool = False
+    devices: Annotated[int | None, Arg("N", "the run's")] = None
+    shard: Annotated[str | None, Arg("seeds|envs", "the run's, if N divides it")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayOptions(RunOptions):
+    """Options of the commands that play a run.
+
+    Attributes:
+      checkpoint: last, or best: the one with the highest return at --eval-every.
+    """
+
+    checkpoint: Annotated[str, Arg("best|last")] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(PlayOptions):
+    """Options of `triglot evaluate`.
+
+    Attributes:
+      env: play in another environment with the same observations and actions, such as whole Atari
+        games after a training on single lives.
+      episodes: whole episodes per seed.
+      sampled: sample actions instead of taking the argmax.
+      seed: random seed of the episodes.
+      max_steps: maximum number of steps per episode.
+      devices: devices that the seeds are divided among.
+    """
+
+    env: Annotated[str | None, Arg("ENVIRONMENT", "the run's")] = None
+    episodes: Count = 128
+    sampled: bool = False
+    seed: Count = 0
+    max_steps: Count = 100_000
+    devices: Devices = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderOptions(PlayOptions):
+    """Options of `triglot render`.
+
+    Attributes:
+      out: the file to write; an existing file is replaced.
+      episodes: number of episodes, one after the other in the same file.
+      seed_index: which of the run's seeds acts, counted from 0.
+      sampled: sample actions instead of taking the argmax.
+      seed: random seed of the episodes.
+      max_steps: maximum number of steps per episode.
+    """
+
+    out: Annotated[Path | None, Arg("FILE", "episode.gif or .html in the run's folder")] = None
+    episodes: Count = 1
+    seed_index: Annotated[Count | None, Arg("N", "0, and the best member of a population")] = None
+    sampled: bool = False
+    seed: Count = 0
+    max_steps: Count = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesOptions:
+    """Options of `triglot curves`.
+
+    Attributes:
+      runs: folders written by `triglot train`.
+      out: the PNG to write; an existing file is replaced.
+      metric: a name in metrics.jsonl.
+      smooth: number of updates averaged to one point.
+      labels: labels of the runs, in the same order.
+    """
+
+    runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)]
+    out: Annotated[Path, Arg("FILE")] = Path("curves.png")
+    metric: Name = "episode_return"
+    smooth: Annotated[int | None, Arg("N", "chosen to give 80 points")] = None
+    labels: Annotated[tuple[str, ...], Arg("TEXT ...", "what differs between the runs")] = ()

@@ -1,0 +1,347 @@
+"""Prepare a training: check every option and build the trainer, without compiling."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from ..core.agent import Agent
+from ..core.errors import TriglotError, check_known, user_error_context
+from ..core.hyper import check_count, fill_schedule_horizon
+from ..core.loop.population import Population
+from ..core.loop.sharding import make_sharding
+from ..core.loop.trainer import TrainerLike, updates_for
+from ..core.trainers import divide_seeds, make_trainer
+from ..shared.machine import memory, version
+from ..shared.machine.files import check_free, make_folder, make_new_folder
+from .devices import most_devices
+from .effects import check_effects
+from .monitoring.schedule import check_schedule, describe_schedule
+from .options import TrainOptions
+from .registry.agents import build_agent, describe_images
+from .registry.algorithms import ALGORITHMS
+from .registry.environments import SUITES, make_env, with_resolved_runs
+from .registry.loading import load_networks
+from .storage import logs
+from .storage.config import write_config
+
+DEBUG = ("nans", "no-jit", "acting")
+NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
+MAX_WORD = 60  # characters of each word in the name of a default folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training that is ready to start.
+
+    Attributes:
+      options: what was chosen.
+      trainer: the agent in its environments.
+      hyper: the initial hyperparameters.
+      num_updates: updates per seed.
+      out: the run directory.
+    """
+
+    options: TrainOptions
+    trainer: TrainerLike
+    hyper: Any
+    num_updates: int
+    out: Path
+
+    @property
+    def env(self) -> Any:
+        """The single environment, of either kind."""
+        return self.trainer.single_env
+
+    @property
+    def population(self) -> Population | None:
+        """How the seeds learn from each other; None for independent ones."""
+        return getattr(self.trainer, "population", None)
+
+    @property
+    def num_steps(self) -> int:
+        """Environment steps per seed."""
+        return self.num_updates * self.trainer.steps_per_update
+
+    @property
+    def title(self) -> str:
+        """Title of the training, for plots and messages."""
+        options = self.options
+        networks = " ".join(options.network) or options.backend
+        return f"{options.algorithm} on {options.env}, {networks}"
+
+    def in_env(self, env: Any) -> "Plan":
+        """Put the agent into another environment, with the same observations and actions."""
+        trainer = make_trainer(
+            self.trainer.agent, env, sharding=self.trainer.sharding, population=self.population
+        )
+        return replace(self, trainer=trainer)
+
+    def announcement(self) -> str:
+        """Describe the training, with a line for each surprise, such as a rounded total."""
+        options, per_update = self.options, self.trainer.steps_per_update
+        lines = [
+            f"{self.title}: {options.num_seeds} x {self.num_steps:,} steps, "
+            f"{self.num_updates:,} updates of {per_update:,} steps"
+        ]
+        if self.num_steps != options.total_steps:
+            lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        if not options.network:
+            agent = self.trainer.agent
+            lines += describe_images(type(agent), self.env, agent.config)
+        lines += describe_schedule(options, per_update)
+        if self.population is not None:
+            lines.append(self.population.describe())
+        starts = self.trainer.agent.learning_starts
+        if starts > self.num_steps:
+            lines.append(
+                f"warning: nothing will be learned, because learning starts after {starts:,} steps "
+                f"(--learning-starts) and the run has {self.num_steps:,}"
+            )
+        if self.trainer.sharding is not None:
+            lines.append(self.trainer.sharding.describe(options.num_seeds, self.trainer.agent))
+        if "no-jit" in options.debug:
+            lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
+        return "\n".join(lines)
+
+    def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Write `config.json` and return its contents."""
+        facts = {
+            "num_updates": self.num_updates,
+            "steps_per_update": self.trainer.steps_per_update,
+            "num_steps": self.num_steps,
+            "versions": version.versions(),
+            "device": version.device(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+        complete = replace(self.options, config=self.trainer.agent.config, hyper=self.hyper)
+        return write_config(self.out, complete, arguments, facts)
+
+
+def prepare(
+    options: TrainOptions,
+    *,
+    folder: Path | None = None,
+    training: bool = True,
+    divide: bool | None = None,
+    check: Callable[[Agent], None] | None = None,
+) -> Plan:
+    """Check all options, build the agent and the trainer, and make the folder.
+
+    Args:
+      options: what was chosen.
+      folder: the run directory of a resumed training; None for a new one.
+      training: whether the plan will be trained, and not only its state be read.
+      divide: whether to divide the seeds or environments among devices; None if it is trained.
+      check: a further check of the agent, before the folder is made.
+
+    Raises:
+      TriglotError: if an option is invalid, the components do not fit each other, or more memory
+        is needed than is free.
+    """
+    for mode in options.debug:
+        check_known("debug mode", mode, DEBUG)
+    if options.profile and "no-jit" in options.debug:
+        raise TriglotError(
+            "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
+        )
+    logs.check(options.log)
+    options = with_members(options)
+    if folder is None:  # the run may be continued from another folder
+        options = replace(options, env=with_resolved_runs(options.env))
+    check_minimums(options, num_seeds=1, eval_episodes=0, metrics_every=1)
+    if not 0 <= options.checkpoint_seconds < math.inf:
+        raise TriglotError(
+            "checkpoint_seconds must be finite and at least 0, got "
+            f"{options.checkpoint_seconds}; 0 writes a checkpoint at the end only."
+        )
+    divide = training if divide is None else divide
+    networks = "custom" if options.network else options.backend
+    out = folder or options.out
+    if folder is None and out is not None:
+        check_free(out)
+    built = build(options, effects=folder is None, divide=divide)
+    trainer, hyper, num_updates = built
+    check_schedule(options, trainer.steps_per_update, num_updates)
+    sharding = trainer.sharding
+    if divide:
+        devices, shard = (1, None) if sharding is None else (sharding.num_devices, sharding.shard)
+        options = replace(options, devices=devices, shard=shard)
+    if check is not None:
+        check(trainer.agent)
+    with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+        if not training:
+            needed = memory.of_state(trainer, hyper, options.num_seeds)
+        else:
+            needed = memory.of_training(
+                trainer,
+                hyper,
+                num_seeds=options.num_seeds,
+                num_lines=num_updates // options.metrics_every,
+                eval_episodes=options.eval_episodes,
+            )
+    needed = memory.among_devices(needed, sharding, options.num_seeds)
+    memory.check(needed, num_seeds=options.num_seeds)
+    if out is None:
+        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
+    elif folder is None:
+        make_folder(out)
+    return Plan(options=options, out=out, **built._asdict())
+
+
+class Built(NamedTuple):
+    """The agent in its environments, its initial hyperparameters, and updates per seed."""
+
+    trainer: TrainerLike
+    hyper: Any
+    num_updates: int
+
+
+def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Built:
+    """Build the agent and the trainer.
+
+    Args:
+      options: what was chosen.
+      effects: whether to refuse options that have no effect.
+      divide: whether to divide the training among the devices of the options; without their
+        number, among those of a CPU, as far as there are seeds.
+
+    Raises:
+      TriglotError: if the components do not exist or do not fit each other, or the devices do not
+        exist or do not divide the training.
+    """
+    env = make_env(options.env)
+    agent = agent_of(options, env)
+    if effects:
+        check_effects(options, type(agent), env, agent.config)
+    sharding = None
+    devices = options.devices
+    if divide and devices is not None and devices > 1:
+        if "no-jit" in options.debug:
+            raise TriglotError(
+                "--debug no-jit runs each operation by itself, on one device: leave --devices "
+                f"{devices} out."
+            )
+        sharding = make_sharding(
+            devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
+        )
+    trainer = make_trainer(agent, env, sharding=sharding)
+    hyper = fill_schedule_horizon(agent.hyper, updates_for(trainer, options.total_steps))
+    population = population_of(options, trainer, hyper)
+    if population is not None:
+        trainer = make_trainer(agent, env, sharding=sharding, population=population)
+    if divide and devices is None and not options.debug:
+        trainer = divide_seeds(trainer, options.num_seeds, most_devices())
+    if trainer.steps_on_host:
+        # Otherwise each small program runs on another thread, which takes longer than the program.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+    num_updates = updates_for(trainer, options.total_steps)
+    if _has_custom_components(options):
+        with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+            trainer.check()
+    return Built(trainer, hyper, num_updates)
+
+
+def with_members(options: TrainOptions) -> TrainOptions:
+    """Make the members of a population the seeds.
+
+    Raises:
+      TriglotError: if there are other seeds, or options of a population without one.
+    """
+    if options.population is None:
+        if options.perturb:
+            raise TriglotError("--perturb needs a population: give --population, such as 32.")
+        return options
+    if options.num_seeds not in (1, options.population):
+        raise TriglotError(
+            f"the seeds of a population are its members: leave --num-seeds out, or give "
+            f"{options.population}; got {options.num_seeds}."
+        )
+    if options.exploit_every % options.metrics_every:
+        raise TriglotError(
+            f"--metrics-every must divide --exploit-every, {options.exploit_every}, so that each "
+            f"generation is written; got {options.metrics_every}."
+        )
+    return replace(options, num_seeds=options.population)
+
+
+def population_of(options: TrainOptions, trainer: TrainerLike, hyper: Any) -> Population | None:
+    """Build the population of a training and check it; None without."""
+    if options.population is None:
+        return None
+    population = Population(
+        size=options.population,
+        exploit_every=options.exploit_every,
+        perturb=[name for text in options.perturb for name in text.split(",")],
+        fraction=options.exploit_fraction,
+        selection=options.selection,
+    )
+    return population.for_agent(trainer.agent, hyper, updates_for(trainer, options.total_steps))
+
+
+def agent_of(options: TrainOptions, env: Any) -> Agent:
+    """Build the agent of a training.
+
+    Raises:
+      TriglotError: as `make_agent`.
+    """
+    return build_agent(
+        options.algorithm,
+        env,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        networks=load_networks(options.network, env),
+        optimizer=options.optimizer,
+    )
+
+
+def with_defaults(options: TrainOptions) -> TrainOptions:
+    """Fill in the numbers that depend on the environment, which is built for that.
+
+    Args:
+      options: with a complete `Config` and `Hyperparams`.
+    """
+    given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
+    declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
+    if not any("by_environment" in one.metadata for one in declared):
+        return options
+    agent: Any = agent_of(options, make_env(options.env))
+    return replace(options, config=agent.config, hyper=agent.hyper)
+
+
+def _has_custom_components(options: TrainOptions) -> bool:
+    suite = options.env.partition(":")[0]
+    built_in = options.algorithm in ALGORITHMS and suite in SUITES
+    return not built_in or bool(options.network)
+
+
+def check_minimums(options: Any, **minimums: int) -> None:
+    """Reject invalid seeds, and counts below the given minimum of each option or above 2^31 - 1.
+
+    Raises:
+      TriglotError: with the option and what it allows.
+    """
+    check_count("seed", options.seed, 0, NUM_SEED_VALUES - 1)
+    for name, minimum in minimums.items():
+        check_count(name, getattr(options, name), minimum)
+
+
+def rounded_up(total_steps: int, steps_per_update: int, num_steps: int) -> str:
+    """Describe how a number of steps was rounded up."""
+    return (
+        f"{total_steps:,} steps are not a multiple of the rollout size ({steps_per_update:,}): "
+        f"rounded up to {num_steps:,}"
+    )
+
+
+def default_folder(*names: str) -> Path:
+    """Name a folder under `runs` by its contents and the time."""
+    words = [re.sub(r"[^\w.]+", "_", name)[:MAX_WORD] for name in names]
+    return Path("runs") / "-".join([*words, time.strftime("%Y%m%d-%H%M%S")])

@@ -1,0 +1,1 @@
+"""Plots by matplotlib: learning curves and values of the grid world."""

@@ -1,0 +1,1 @@
+"""`triglot rate`: plays the policies of runs against each other, and rates them."""

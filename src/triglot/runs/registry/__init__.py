@@ -1,0 +1,1 @@
+"""Algorithms, environments, networks and presets by name."""

@@ -1,0 +1,150 @@
+"""Find values of `Config` and `Hyperparams` that cannot have an effect where they are given.
+
+A field says by `core.hyper.only_for` where it acts. Nothing is found unless it is certain.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass, replace
+from typing import Any
+
+from ...core.errors import TriglotError
+from ...core.hyper import for_environment
+from ...core.network import Network
+from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
+from ...core.specs import Box, Spec
+
+# One configuration often serves several environments and networks, of which some have these layers.
+SHARED = ("hidden_sizes", "cell_size")
+
+
+def check_values(
+    algorithm: Any, called: str, env: Any, config: Any, given: Any, hyper: Any, **how: Any
+) -> None:
+    """Refuse values that were given by name in Python and cannot have an effect.
+
+    Those in `SHARED` are not checked, as they are on the command line.
+
+    Args:
+      algorithm, called, env, config: as in `why_not`.
+      given: the argument `config` of `make_agent`; only a mapping is checked.
+      hyper: the argument `hyper`, likewise.
+      how: further arguments of `why_not`.
+
+    Raises:
+      TriglotError: naming the field and where it would act.
+    """
+    pairs = (algorithm.Config, given), (algorithm.Hyperparams, hyper)
+    for owner, values in pairs:
+        for one, value in chosen(owner, values) if isinstance(values, Mapping) else ():
+            if one.name in SHARED:
+                continue
+            why = why_not(one, algorithm, called, env, config, **how)
+            if why is not None:
+                raise TriglotError(
+                    f"{called}'s {one.name}={value!r} has no effect: {why}; leave it out."
+                )
+
+
+def why_not(
+    one: "Field[Any]",
+    algorithm: Any,
+    called: str,
+    env: Any,
+    config: Any,
+    *,
+    optimizer: Any = None,
+    custom: str | None = None,
+    named: Callable[[str], str] = str,
+) -> str | None:
+    """Say why a field cannot have an effect; None if it can.
+
+    Args:
+      one: a field of the algorithm's `Config` or `Hyperparams`.
+      algorithm: the algorithm's class.
+      called: how messages call it.
+      env: the environment.
+      config: the complete `Config`.
+      optimizer: as it was chosen, a name or a function; None for the algorithm's own.
+      custom: where the networks come from, if not from the algorithm's description.
+      named: how messages call another field.
+    """
+    reader = one.metadata.get("only_for")
+    if reader == "networks":
+        specs = algorithm.networks(env.obs_spec, env.action_spec, config)
+        if custom and not any(isinstance(spec, Network) for spec in specs.values()):
+            return custom  # they replace all that the algorithm describes
+        if not _is_read_by_networks(algorithm, env, config, one.name, specs):
+            return (
+                f"the networks that {called} has by default for {env.name}, with "
+                f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
+                "use it"
+            )
+    if reader == "optimizer":
+        function = _optimizer(optimizer, algorithm)
+        known = function in OPTIMIZERS.values()
+        hyper = for_environment(algorithm.Hyperparams(), ())  # which has all numbers
+        if known and not _is_read_by_optimizer(function, hyper, one.name):
+            return f"the optimizer {function.__name__} does not use it"
+    if reader == "continuous" and not isinstance(env.action_spec, Box):
+        return f"the actions of {env.name} are no Box of floats"
+    if reader not in (None, "networks", "optimizer", "continuous") and not getattr(config, reader):
+        return f"it needs {named(reader)}"
+    return None
+
+
+def _optimizer(optimizer: Any, algorithm: Any) -> Any:
+    """Return the optimizer that was chosen, or the algorithm's own; None if it is unknown here."""
+    if optimizer is not None:
+        return OPTIMIZERS.get(optimizer) if isinstance(optimizer, str) else optimizer
+    own = fields(algorithm) if is_dataclass(algorithm) else ()
+    return next((one.default for one in own if one.name == "optimizer"), None)
+
+
+def chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
+    """Yield the fields that differ from their defaults, with their values."""
+    for one in fields(owner):
+        values = given if isinstance(given, Mapping) else vars(given)
+        value = values.get(one.name, one.default)
+        value = tuple(value) if isinstance(value, list) else value
+        if value != one.default:
+            yield one, value
+
+
+def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs: Any) -> bool:
+    """Return whether another value of a field changes the description of the default networks."""
+    try:
+        changed = replace(config, **{name: _another(config, name)})
+        return specs != algorithm.networks(env.obs_spec, env.action_spec, changed)
+    except Exception:  # the other value is refused, so something reads it
+        return True
+
+
+def _another(config: Any, name: str) -> Any:
+    """Choose a value that differs from the field's."""
+    value = getattr(config, name)
+    allowed = next(one for one in fields(config) if one.name == name).metadata.get("allowed")
+    if isinstance(allowed, tuple):
+        return next(other for other in allowed if other != value)
+    if isinstance(value, bool):
+        return not value
+    if value is None:  # a size for each layer, or one for all
+        return (2,)
+    return (*value, 2) if isinstance(value, tuple) else value + 1
+
+
+def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
+    """Return whether a built-in optimizer reads a hyperparameter."""
+    read = set()
+
+    class Recorder:
+        def __getattr__(self, name: str) -> Any:
+            read.add(name)
+            return getattr(hyper, name)
+
+    optimizer(Recorder())
+    return name in read
+
+
+def _kind(spec: Spec) -> str:
+    shape = f" {list(spec.shape)}" if isinstance(spec, Box) else ""
+    return f"{type(spec).__name__}{shape}"

@@ -1,0 +1,316 @@
+"""Load custom algorithms, environments and networks: `package.module:object`, or installed.
+
+An exception in custom code becomes a one-line error with the file and line.
+"""
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...backends import libraries
+from ...backends.keras.importing import KERAS_BACKEND, wrong_backend
+from ...core import plugins
+from ...core.errors import (
+    TriglotError,
+    UnknownOption,
+    describe,
+    kind_of,
+    shown,
+    unknown,
+    user_error_context,
+)
+
+if TYPE_CHECKING:
+    from ...core.environment import Environment
+    from ...core.network import Network
+
+
+def load(kind: str, text: str) -> Any:
+    """Import `package.module:object`, or a name registered by an installed package.
+
+    The current folder is searched too.
+
+    Args:
+      kind: the kind of component, e.g. `"algorithm"`.
+      text: `package.module:object`, or a name.
+
+    Raises:
+      TriglotError: if the text has another form, the module or object does not exist, or importing
+        it fails.
+    """
+    plugin = plugins.find(kind, text)
+    if plugin is not None:
+        return plugin.load()
+    if not is_path(text):
+        there = ", ".join(plugins.names(kind))
+        raise TriglotError(
+            f"{kind} {shown(text)} must have the form package.module:object, such as "
+            "my_file:MyObject"
+            + (f", or be a name of an installed package: {there}." if there else ".")
+        )
+    module_name, _, name = text.partition(":")
+    if _is_pythons_own(module_name):
+        raise TriglotError(
+            f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
+        )
+    search_here()
+    os.environ.setdefault(KERAS_BACKEND, "jax")  # the file may import Keras itself
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise TriglotError(f"{kind} {shown(text)}: {_why_not(module_name, error)}") from None
+    with user_error_context(f"{kind} {text!r} failed when it was looked up"):
+        if not hasattr(module, name):
+            public = [name for name in vars(module) if not name.startswith("_")]
+            raise unknown(f"name in {module_name}", name, public)
+        return probed(getattr(module, name))
+
+
+def probed(made: Any) -> Any:
+    """Return an object after looking up an attribute that it does not have.
+
+    Protocols and optional members are looked up in many places, so a `__getattr__` that raises
+    anything but AttributeError fails here instead, in the caller's `user_error_context`.
+    """
+    hasattr(made, "attribute_that_does_not_exist")
+    return made
+
+
+def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
+    """Load an `Environment`, or a function that returns one when called with `options`.
+
+    Raises:
+      TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
+    """
+    from ...core.arguments import check_env
+
+    with user_error_context(f"environment {text!r} failed when it was inspected"):
+        made = probed(call_env(text, load("environment", text), options))
+        check_env(made, f"environment {text!r}")
+    return made  # pyright: ignore[reportReturnType] (of either kind)
+
+
+def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
+    """Call a function or class that makes an environment; return an environment unchanged.
+
+    Raises:
+      UnknownOption: if there are options, and no function to take them.
+    """
+    # An environment class also has these attributes.
+    is_made = not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step")
+    if isinstance(made, type) and not (hasattr(made, "reset") and hasattr(made, "step")):
+        raise TriglotError(
+            f"environment {text!r} is a class without reset and step: give an Environment, or a "
+            "function that returns one."
+        )
+    if not is_made and callable(made):
+        return _call("environment", text, made, **options)
+    for option in options:
+        raise UnknownOption(f"environment {text!r}", option, ())
+    return made
+
+
+def load_networks(texts: Sequence[str], env: "Environment") -> Any:
+    """Load one network, or several as `NAME=package.module:object`.
+
+    Each object is a `Network`, functions that `make_agent` lifts (`from_functions`), or a function
+    of `env`'s obs_spec and action_spec that returns one of these.
+
+    Returns:
+      The argument `networks` of `make_agent`; None if `texts` is empty.
+
+    Raises:
+      TriglotError: if an object is not a network, or the forms are mixed.
+    """
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        return _make(texts[0], load("network", texts[0]), env)
+    pairs = [text.partition("=") for text in texts]
+    if any(not equals for _, equals, _ in pairs):
+        raise TriglotError(
+            f"give several networks as NAME=package.module:object each, got {' '.join(texts)}."
+        )
+    return {name: _make(text, load("network", text), env) for name, _, text in pairs}
+
+
+def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[str, Any]:
+    """Load the custom networks of a comparison.
+
+    Args:
+      texts: one object, a dictionary from library to network or a function of `env`'s obs_spec and
+        action_spec that returns one; or several objects as `LIBRARY=package.module:object`. A
+        network may be a dictionary of networks by the names that the algorithm gives them.
+      env: the environment.
+
+    Returns:
+      The argument `networks` of `make_agent`, by library.
+
+    Raises:
+      TriglotError: if an object is not such a dictionary or a network, or a name is no library.
+    """
+    from ...backends.jax.signatures import is_functions
+    from ...core.network import Network
+
+    if all("=" in text for text in texts):
+        made: Any = {}
+        for text in texts:
+            library, _, path = text.partition("=")
+            made[library] = _make(text, load("network", path), env)
+    elif len(texts) == 1:
+        made = load("network", texts[0])
+        if callable(made) and not isinstance(made, Network):
+            made = _call("network", texts[0], made, env.obs_spec, env.action_spec)
+    else:
+        raise TriglotError(
+            "give one dictionary of networks, or several as LIBRARY=package.module:object each; "
+            f"got {' '.join(texts)}."
+        )
+    if not isinstance(made, Mapping) or not made:
+        raise TriglotError(
+            f"network {texts[0]!r} must be a dictionary from library to network, or a function of "
+            f"obs_spec and action_spec that returns one; got a {type(made).__name__}."
+        )
+    for library, networks in made.items():
+        libraries.find(library)
+        parts = networks.values() if isinstance(networks, Mapping) else [networks]
+        for part in parts:
+            if not isinstance(part, Network) and not is_functions(part):
+                raise TriglotError(
+                    f"network {texts[0]!r}: {library} must be a Network or a dictionary of them "
+                    f"(see triglot.from_{library}); got a {type(part).__name__}."
+                )
+    return dict(made)
+
+
+def make_network(text: str, made: Any, env: "Environment") -> "Network":
+    """Return the object loaded as `text` if it is a `Network`, call it to make one, or lift it.
+
+    Raises:
+      TriglotError: if it is neither a network nor a function that returns one, or it fails.
+    """
+    from ...backends.jax.functions import lift_if_functions
+
+    return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
+
+
+def _make(text: str, made: Any, env: "Environment") -> Any:
+    """Return a `Network`, or functions that `from_functions` lifts."""
+    from ...backends.calling import parameters
+    from ...backends.jax.signatures import is_functions
+    from ...core.network import Network
+
+    if isinstance(made, Network):
+        return made
+    if adapter := adapter_of(made):
+        raise TriglotError(
+            f"network {text!r} is a module of its library: give a function of obs_spec and "
+            f"action_spec that returns {adapter}(...) of it."
+        )
+    if callable(made) and (not is_functions(made) or "obs_spec" in parameters(made)):
+        made = _call("network", text, made, env.obs_spec, env.action_spec)
+    if not isinstance(made, Network) and not is_functions(made):
+        raise TriglotError(
+            f"network {text!r} must be a Network or a function of obs_spec and action_spec that "
+            f"returns one (see triglot.from_haiku, for example); got a {type(made).__name__}."
+        )
+    return made
+
+
+def require_liftable(what: str, made: Any) -> None:
+    """Refuse what is neither a `Network` nor functions (init, apply) that are lifted.
+
+    Args:
+      what: how messages call it.
+      made: what was given.
+
+    Raises:
+      TriglotError: saying what was given and how a network is made of it.
+    """
+    from ...backends.jax.signatures import is_functions
+    from ...core.network import Network
+
+    if isinstance(made, Network):
+        return
+    if adapter := adapter_of(made):
+        raise TriglotError(
+            f"{what} must be a triglot Network, got {kind_of(made)}, a module of its library: "
+            f"give {adapter}(...) of it."
+        )
+    if not is_functions(made):
+        raise TriglotError(
+            f"{what} must be a Network, such as triglot.from_haiku returns, functions (init, "
+            f"apply), or one of these by each name of the algorithm's; got {kind_of(made)}."
+        )
+
+
+def adapter_of(made: Any) -> str | None:
+    """Name the adapter for a module of a network library, or for its class."""
+    library = libraries.find_by_class(made if isinstance(made, type) else type(made))
+    return library and library.lift_path
+
+
+def is_path(text: str) -> bool:
+    """Whether a text has the form `package.module:object`."""
+    module_name, _, name = text.partition(":")
+    return all(part.isidentifier() for part in (*module_name.split("."), name))
+
+
+def is_module(name: str) -> bool:
+    """Whether a module exists; only its parent packages are imported."""
+    search_here()
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+    except Exception:  # a parent package fails on import, which `load` reports
+        return True
+
+
+def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a custom function after checking what it is and that it accepts the arguments."""
+    called = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    module_name = getattr(called, "__module__", None)
+    if isinstance(called, types.BuiltinFunctionType) or _is_pythons_own(module_name or ""):
+        raise TriglotError(
+            f"{kind} {text!r} is {function!r}, a function of Python itself: give the {kind}, or a "
+            "function that returns one."
+        )
+    try:
+        inspect.signature(function).bind(*args, **options)
+    except TypeError as error:
+        given = ", ".join(["obs_spec", "action_spec"][: len(args)] + list(options)) or "nothing"
+        raise TriglotError(f"{kind} {text!r} is called with {given}: {error}.") from None
+    with user_error_context(f"{kind} {text!r} failed when it was called"):
+        return function(*args, **options)
+
+
+def _is_pythons_own(module_name: str) -> bool:
+    return module_name.partition(".")[0] in sys.stdlib_module_names
+
+
+def _why_not(module_name: str, error: BaseException) -> str:
+    # Distinguish a missing module from an existing one whose own import fails.
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if absent and f"{module_name}.".startswith(f"{absent}."):
+        return (
+            f"no module {shown(absent)} is installed or in {os.getcwd()}: run the command in the "
+            "folder of its file."
+        )
+    if absent and absent == os.environ.get(KERAS_BACKEND):
+        return f"importing {module_name} failed: {wrong_backend(f'{KERAS_BACKEND} is', absent)}"
+    return f"importing {module_name} failed: {describe(error)}"
+
+
+def search_here() -> None:
+    """Add the current folder to the module search path."""
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())

@@ -1,0 +1,163 @@
+"""Build an algorithm's `Config` and `Hyperparams` from the fields that differ from the defaults."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ...core.errors import TriglotError, check_known, kind_of, user_error_context
+
+Options = TypeVar("Options")
+
+
+def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
+    """Build a dataclass from the fields that differ from its defaults; they may come from JSON.
+
+    Args:
+      options: a dataclass, such as an algorithm's `Config`.
+      overrides: values by field name. Lists become tuples; "inf" and "-inf", which strict JSON
+        needs in place of infinities, become floats.
+
+    Raises:
+      TriglotError: if a field does not exist, or the class rejects the values.
+    """
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise TriglotError(
+            f"give a {options.__name__}, or values by name such as a dictionary; got "
+            f"{kind_of(overrides)}."
+        )
+    names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
+    for name in overrides or {}:
+        check_known(f"field of {options.__name__}", name, names)
+    hints = type_hints(options)
+    values = {}
+    for name, value in (overrides or {}).items():
+        try:
+            values[name] = _decode(hints.get(name), value)
+        except TriglotError as error:
+            raise TriglotError(f"{name} of {options.__name__}: {error}") from None
+    for name, value in values.items():
+        if not _fits(hints.get(name), value):
+            raise TriglotError(
+                f"{name} of {options.__name__} must be {_shown(hints[name])}, got {value!r}."
+            )
+    with user_error_context(f"{options.__name__} failed when it was created"):
+        return options(**values)
+
+
+def overrides_of(options: Any) -> dict[str, Any]:
+    """List the fields of a dataclass that differ from their defaults; a mapping is copied.
+
+    A schedule is written as its text, which `from_overrides` reads.
+    """
+    if isinstance(options, Mapping):
+        return _as_text(options)
+    default = type(options)()
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return _as_text(
+        {name: value for name, value in values.items() if value != getattr(default, name)}
+    )
+
+
+def fields_as_text(options: Any) -> dict[str, Any]:
+    """Convert a dataclass to nested dictionaries, as `asdict`, with schedules as their text."""
+    return _as_text(asdict(options))
+
+
+def _as_text(value: Any) -> Any:
+    """Replace schedules by their text, also within dictionaries; functions have none."""
+    if isinstance(value, Mapping):
+        return {name: _as_text(child) for name, child in value.items()}
+    if value is None or isinstance(value, str | int | float | tuple | list | Path | Enum):
+        return value
+    from ...core.rl.schedules import Schedule  # imports JAX
+
+    return str(value) if isinstance(value, Schedule) and value.function is None else value
+
+
+def type_hints(options: type) -> dict[str, Any]:
+    """Look up the types of a dataclass's fields; empty if they cannot be resolved."""
+    try:
+        return get_type_hints(options, include_extras=True)
+    except Exception:  # a custom class may name types that are imported for checkers only
+        return {}
+
+
+def _decode(hint: Any, value: Any) -> Any:
+    """Convert a JSON value to the type of its field."""
+    if isinstance(value, list | tuple):
+        return tuple(_decode(None, child) for child in value)
+    kinds = [kind for kind in type_members(hint) if isinstance(kind, type) and kind is not Any]
+    if any(isinstance(value, kind) for kind in kinds):
+        return value
+    for kind in kinds:
+        if is_dataclass(kind) and isinstance(value, Mapping):
+            return from_overrides(kind, value)
+        if not isinstance(value, str):
+            continue
+        if issubclass(kind, Path):
+            return Path(value)
+        if issubclass(kind, Enum):
+            check_known(kind.__name__, value, kind.__members__)
+            return kind[value]
+        if issubclass(kind, float) and value in ("inf", "-inf"):
+            return float(value)
+        if issubclass(kind, float) and "(" in value:  # a schedule, such as linear(3e-4, 0)
+            from ...core.rl.schedules import schedule  # imports JAX
+
+            return schedule(value)
+    return value
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value that JSON can hold has the type of its field; other values pass."""
+    members = type_members(hint)
+    kinds = {get_origin(member) or member for member in members}
+    if kinds & {None, Any} or not all(isinstance(kind, type) for kind in kinds):
+        return True  # no type that could be checked
+    if isinstance(value, bool):
+        return bool in kinds
+    if isinstance(value, tuple):
+        parts = [get_args(member)[:1] for member in members if get_origin(member) is tuple]
+        return tuple in kinds and all(_fits(part, each) for (part,) in parts for each in value)
+    if isinstance(value, int):
+        return bool(kinds & {int, float})
+    known = value is None or isinstance(value, float | str | Mapping)
+    return not known or isinstance(value, tuple(kinds))
+
+
+def check_type(what: str, hint: Any, value: Any) -> None:
+    """Reject a value that was read from a file and is not of an option's type.
+
+    A text is accepted, since it may be the text of a number, as on the command line.
+
+    Raises:
+      TriglotError: beginning with `what`.
+    """
+    if not isinstance(value, str) and not _fits(hint, _decode(hint, value)):
+        raise TriglotError(f"{what} must be {_shown(hint)}, got {value!r}.")
+
+
+def _shown(hint: Any) -> str:
+    shown = {
+        "NoneType": "None", "Array": "a JAX array", "float": "a number", "int": "a whole number",
+        "bool": "true or false", "str": "a text", "Path": "a path",
+    }  # fmt: skip
+    names = (
+        f"a list, each {_shown(get_args(member)[0])}"
+        if get_origin(member) is tuple
+        else getattr(member, "__name__", str(member))
+        for member in type_members(hint)
+    )
+    return " or ".join(shown.get(name.rpartition(".")[2], name) for name in names)
+
+
+def type_members(hint: Any) -> tuple[Any, ...]:
+    """List the members of a union, or the type itself."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, types.UnionType):
+        return tuple(member for part in get_args(hint) for member in type_members(part))
+    return (hint,)

@@ -1,0 +1,1 @@
+"""Tuned settings of algorithms in environments, one TOML file each, and what they reached."""

@@ -1,0 +1,1 @@
+"""Continue a run: its state, what changes, and starting from the weights of another run."""

@@ -1,0 +1,142 @@
+"""The state of a run: initialized, or read from its last checkpoint."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError, check_known
+from ...core.hyper import MAX_COUNT, first_numbers
+from ...core.loop import checkpoint
+from ...core.loop.checkpoint import Checkpoints
+from ...core.loop.state import RunnerState, run_key
+from ...core.loop.trainer import init_seeds
+from ...core.manifest import DamagedError, belongs_to
+from ..monitoring.evaluating import best_checkpoints
+from ..plan import Plan
+from ..storage.config import moved_to_hyper, read_config
+from ..storage.records import recorded_progress
+from .binding import check_state, edited
+from .changing import Translation, with_schedule
+
+CHECKPOINTS, KEPT = "checkpoints", "kept"
+KINDS = ("last", "best")
+
+
+def seed_keys(plan: Plan) -> jax.Array:
+    """Make the keys from which the seeds of a training are initialized, `[S]`."""
+    return jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
+
+
+def initial(plan: Plan) -> RunnerState:
+    """Initialize all seeds of a training, `[S, ...]`."""
+    return init_seeds(plan.trainer, seed_keys(plan), plan.hyper)
+
+
+class Progress(NamedTuple):
+    """The runner states (None before the first update) and the number of updates done.
+
+    Attributes:
+      state: `[S, ...]`.
+      num_updates: updates done.
+      edited: the options in `config.json` that are not those of the checkpoint, in words.
+    """
+
+    state: RunnerState | None
+    num_updates: int
+    edited: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """A sentence on edited options; empty if there are none."""
+        what = "; ".join(self.edited)
+        return f"warning: the checkpoint was trained with other options: {what}" if what else ""
+
+
+def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progress:
+    """Read a checkpoint of a run.
+
+    Args:
+      plan: the training.
+      previous: if the last checkpoint is damaged, read the one before it.
+      kind: last; or best, the one with the highest evaluated return.
+
+    Raises:
+      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
+    """
+    check_known("checkpoint", kind, KINDS)
+    if kind == "best" and previous:
+        raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
+    recorded = recorded_progress(plan.out)
+    is_best = kind == "best"
+    checkpoints = best_checkpoints(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
+    if is_best and not checkpoints.numbers():
+        raise TriglotError(
+            f"{plan.out} has no best checkpoint: `triglot train --eval-every N` keeps one. Leave "
+            "--checkpoint out for the last."
+        )
+    if recorded and not checkpoints.numbers():
+        raise TriglotError(
+            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
+            f"updates. Put {checkpoints.folder} back, or train again in another folder."
+        )
+    translation = _translation(plan)
+    try:
+        done, state = checkpoints.restore(translation.like, previous=previous, added=_added(plan))
+    except DamagedError:
+        raise
+    except TriglotError as error:
+        schema = read_config(plan.out).get("migrated_from")
+        if schema is None:
+            raise
+        raise TriglotError(
+            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
+            f"checkpoint cannot be read: {error} Use that version, or train again."
+        ) from None
+    return _checked(plan, checkpoints.path(done), done, translation, state)
+
+
+def _checked(
+    plan: Plan, path: Path, done: int, translation: Translation, state: RunnerState
+) -> Progress:
+    check_state(path, done, state, jax.vmap(run_key)(seed_keys(plan)))
+    state = with_schedule(translation.of(done, state), plan.hyper)
+    return Progress(state, done, tuple(edited(plan, belongs_to(path))))
+
+
+def kept_checkpoints(folder: Path) -> Checkpoints:
+    """Give the place of the checkpoints that `--keep-every` keeps.
+
+    Args:
+      folder: the run directory.
+    """
+    return Checkpoints(folder / KEPT, keep=MAX_COUNT)
+
+
+def restore_kept(plan: Plan, number: int) -> Progress:
+    """Read the checkpoint that was kept after `number` updates.
+
+    Raises:
+      TriglotError: if there is none, it is damaged, or it does not fit the run.
+    """
+    translation = _translation(plan)
+    path = kept_checkpoints(plan.out).path(number)
+    state = checkpoint.restore(path, translation.like(number), _added(plan))
+    return _checked(plan, path, number, translation, state)
+
+
+def _translation(plan: Plan) -> Translation:
+    # The function itself: JAX takes compiler options of an outermost program only.
+    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
+    return Translation(plan, like)
+
+
+def _added(plan: Plan) -> dict[str, jax.Array]:
+    """Give the hyperparameters `[S]` that a checkpoint of an older version lacks, by their path."""
+    names = moved_to_hyper(read_config(plan.out), type(plan.trainer.agent))
+    numbers, shape = first_numbers(plan.hyper), (plan.options.num_seeds,)
+    return {
+        f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
+        for name in names
+    }

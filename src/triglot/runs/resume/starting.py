@@ -1,0 +1,192 @@
+"""`--init-from`: start a training from the weights of another run."""
+
+import fnmatch
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.agent import Agent
+from ...core.errors import TriglotError
+from ...core.hyper import check_count
+from ...core.loop.state import RunnerState
+from ...core.network import Leaf, Variables
+from ...core.rl.normalize import RunningStats
+from ..identity import codec_of, shapes_of
+from ..load import Run, load_run, named_weights, stats_of
+from ..options import TrainOptions
+from ..plan import Plan
+from ..registry.arg import flag
+from ..storage.config import options_of_run
+from .restoring import seed_keys
+
+SHOWN = 3  # parameters in a message
+
+
+@dataclass(frozen=True)
+class Start:
+    """The weights that a training starts from.
+
+    Attributes:
+      folder: of the run that they come from.
+      num_updates: of that run.
+      arrays: `[S, ...]` by canonical name, in canonical layout.
+      leaves: of the source's network, by canonical name.
+      stats: of its observations, `[S, ...]`; None without normalization.
+      whole: whether all weights are taken, not some by name.
+    """
+
+    folder: Path
+    num_updates: int
+    arrays: dict[str, np.ndarray]
+    leaves: dict[str, Leaf]
+    stats: RunningStats | None
+    whole: bool
+
+    def check(self, agent: Agent) -> None:
+        """Check that the weights fit an agent's network.
+
+        Raises:
+          TriglotError: naming the first parameters that do not.
+        """
+        codec, shapes = codec_of(agent.network), shapes_of(agent.network)
+        own = codec.by_name
+        names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
+        wrong = []
+        for name in names:
+            here, array = shapes.get(name), self.arrays.get(name)
+            there = None if array is None else array.shape[1:]
+            if here != there:
+                shown = ["absent" if one is None else str(list(one)) for one in (there, here)]
+                wrong.append(f"{name} is {shown[0]} there and {shown[1]} here")
+        if wrong:
+            more = f" and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
+            raise TriglotError(
+                f"--init-from {self.folder} does not fit: {'; '.join(wrong[:SHOWN])}{more}. Take "
+                "the parameters that fit by name, such as --init-names 'actor/torso/*'."
+            )
+        for name in self.arrays:
+            one, other = self.leaves[name], own[name]
+            if one.note != other.note or (
+                one.layer != other.layer and (one.unknown or other.unknown)
+            ):
+                raise TriglotError(
+                    f"--init-from {self.folder}: {name} belongs to {one.note or one.layer} there "
+                    f"and to {other.note or other.layer} here, which compute different functions."
+                )
+        stats = stats_of(jax.eval_shape(lambda: agent.init(jax.random.key(0), agent.num_envs)))
+        if self.whole and (stats is None) != (self.stats is None):
+            there, here = ("", "not ") if stats is None else ("not ", "")
+            raise TriglotError(
+                f"--init-from {self.folder}: observations are {there}normalized there and "
+                f"{here}normalized here, so the weights would read others: set --normalize-obs "
+                "alike."
+            )
+
+    def initial(self, plan: Plan) -> RunnerState:
+        """Initialize all seeds of a training, `[S, ...]`, with these weights."""
+        trainer: Any = plan.trainer
+        codec = codec_of(trainer.agent.network)
+
+        def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
+            key, arrays, stats = inputs
+            network = trainer.agent.network
+
+            def init(key: jax.Array) -> Variables:
+                own = network.init(key)
+                named = {**codec.encode(own.params), **arrays}
+                return Variables(params=codec.decode(named), state=own.state)
+
+            # Targets and the optimizer's state then follow from these weights, as from others.
+            agent = replace(trainer.agent, network=replace(network, init=init))
+            state = replace(trainer, agent=agent).init(key, plan.hyper)
+            return state if stats is None else replace(state, agent=_with(state.agent, stats))
+
+        arrays = {name: jnp.asarray(array) for name, array in self.arrays.items()}
+        stats = self.stats if self.whole else None
+        return jax.jit(lambda inputs: jax.lax.map(one, inputs))((seed_keys(plan), arrays, stats))
+
+    def describe(self, agent: Agent) -> str:
+        """Describe the start for the terminal."""
+        return (
+            f"starts from {self.folder} after {self.num_updates:,} updates: {len(self.arrays)} of "
+            f"{len(shapes_of(agent.network))} parameters"
+        )
+
+
+def read_start(options: TrainOptions) -> Start | None:
+    """Read the weights that a training starts from; None if it starts from its own.
+
+    Raises:
+      TriglotError: if an option is missing or invalid, the folder is not a run directory, or its
+        checkpoint is missing or damaged.
+    """
+    folder = options.init_from
+    if folder is None:
+        for name in ("init_names", "init_seed_index"):
+            if getattr(options, name) not in ((), None):
+                raise TriglotError(f"{flag(name)} needs a run: --init-from FOLDER.")
+        return None
+    # `train` has no option for trust; evaluating the run records it.
+    options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
+    run = load_run(folder)
+    indices = _seed_indices(options, run)
+    codec = codec_of(run.agent.network)
+    named = [named_weights(run, index) for index in indices]
+    chosen = _chosen(options.init_names, list(named[0]), folder)
+    stats = stats_of(run.agent_states)
+    return Start(
+        folder=folder,
+        num_updates=run.num_updates,
+        arrays={name: np.stack([one[name] for one in named]) for name in chosen},
+        leaves=codec.by_name,
+        stats=None if stats is None else jax.tree.map(lambda leaf: leaf[np.array(indices)], stats),
+        whole=not options.init_names,
+    )
+
+
+def _seed_indices(options: TrainOptions, run: Run) -> list[int]:
+    """Choose the seed of the source whose weights each seed starts from."""
+    there, here = jax.tree.leaves(run.agent_states)[0].shape[0], options.num_seeds
+    check_count("num_seeds", here)
+    if options.init_seed_index is not None:
+        check_count("init_seed_index", options.init_seed_index, 0)
+        if options.init_seed_index >= there:
+            raise TriglotError(
+                f"init_seed_index must be less than the number of seeds of {options.init_from}, "
+                f"{there}; got {options.init_seed_index}."
+            )
+        return [options.init_seed_index] * here
+    if there == 1:
+        return [0] * here
+    if there != here:
+        raise TriglotError(
+            f"{options.init_from} has {there} seeds and this training {here}: give the one whose "
+            "weights start all of them, --init-seed-index 0."
+        )
+    return list(range(here))
+
+
+def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[str]:
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise TriglotError(
+                f"no parameter of {folder} matches --init-names {pattern!r}; its parameters are "
+                f"{', '.join(names)}."
+            )
+    if not patterns:
+        return names
+    return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
+
+
+def _with(agent_state: Any, stats: RunningStats) -> Any:
+    """Replace the statistics of observations."""
+    own = stats_of(agent_state)
+    return jax.tree.map(
+        lambda node: stats if node is own else node,
+        agent_state,
+        is_leaf=lambda node: isinstance(node, RunningStats),
+    )

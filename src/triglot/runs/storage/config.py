@@ -1,0 +1,180 @@
+"""`config.json`: the options of a run as JSON fields, under a schema version."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import TriglotError, masked
+from ...core.folders import require_plain
+from ...shared.machine.files import (
+    ANY,
+    COUNT,
+    POSITIVE,
+    TABLE,
+    TEXT,
+    DamagedRecord,
+    check_fields,
+    list_of,
+    optional,
+    read_record,
+    table_of,
+    visible_files,
+    write_json,
+)
+from ..options import LEFT_OUT, TrainOptions
+from ..registry.algorithms import find_algorithm
+from ..registry.overrides import fields_as_text, from_overrides
+from .trust import CONFIG, require_trust
+
+SCHEMA = 1
+NAMES = {"metrics.jsonl", "checkpoints", "progress.json", "summary.json"}  # what makes it a run's
+CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
+# Fields that were added to schema 1, with their default.
+ADDED = {
+    **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
+    "keep_every": None,
+    **{
+        one.name: one.default
+        for one in fields(TrainOptions)
+        if one.name in ("population", "exploit_every", "perturb", "exploit_fraction", "selection")
+    },
+    "metrics_every": 1,
+    "init_names": (),
+    "devices": 1,
+}
+CHANGE_FIELDS = {"num_updates": COUNT, "option": TEXT, "from": ANY, "to": ANY}
+# What commands read besides the options, which are checked when they are built.
+FIELDS = {
+    **{field.name: ANY for field in fields(TrainOptions) if field.name not in LEFT_OUT},
+    **dict.fromkeys(("algorithm", "env", "backend"), TEXT),
+    **dict.fromkeys(("num_seeds", "num_updates", "steps_per_update", "num_steps"), POSITIVE),
+    **dict.fromkeys(("config", "hyper"), TABLE),
+    "network": list_of(TEXT),
+    CHANGES: optional(list_of(table_of("a change", CHANGE_FIELDS))),
+}
+# Fields that were renamed after schema 0, by algorithm.
+RENAMED_AFTER_0 = {
+    "ppo": {"memory": "cell", "memory_size": "cell_size"},
+    "dqn": {
+        "importance_exponent": "importance_sampling_exponent",
+        "target_interval": "target_update_period",
+    },
+}
+
+
+def write_config(
+    folder: Path,
+    options: TrainOptions,
+    arguments: Sequence[str],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the options of a run.
+
+    Args:
+      folder: the run's.
+      options: what was chosen, with the algorithm's complete `Config` and `Hyperparams`.
+      arguments: the command line, which is for people and is not read back.
+      facts: what else is worth knowing about the run, such as versions.
+
+    Returns:
+      The contents of the file.
+    """
+    chosen = {n: value for n, value in fields_as_text(options).items() if n not in LEFT_OUT}
+    command = masked(shlex.join(["triglot", *arguments]))
+    content = {"schema": SCHEMA, "command": command, **chosen, **facts}
+    write_json(folder / CONFIG, content)
+    return content
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read `config.json`; a file of an older schema is migrated in memory.
+
+    A migrated one has the additional field `migrated_from`.
+
+    Raises:
+      DamagedRecord: if the folder is a run directory, and a field is missing or of another type.
+      NotPlain: if the folder holds a link or a special file.
+      TriglotError: if the folder is not a run directory, or its schema is unknown.
+    """
+    path, problem = folder / CONFIG, f"it has no valid {CONFIG}."
+    require_plain(folder)
+    try:
+        config = read_record(path, {})
+    except TriglotError as error:
+        if folder.is_dir() and not NAMES.isdisjoint(visible_files(folder)):
+            raise
+        config, problem = {}, str(error)
+    if config is None and folder.is_dir() and not visible_files(folder):
+        raise TriglotError(
+            f"{folder} is empty: a training there was stopped before it began. Start it again with "
+            f"`triglot train ... --out {folder}`."
+        )
+    if config is None or {"schema", "command"}.isdisjoint(config):
+        if config is not None and not NAMES.isdisjoint(visible_files(folder)):
+            raise DamagedRecord(f"{path} is damaged: it holds no options of a run.")
+        raise TriglotError(
+            f"{folder} is not a triglot run directory: {problem} Give a folder written by "
+            "`triglot train`."
+        )
+    found = config.get("schema", 0)
+    if found not in (0, SCHEMA):
+        raise TriglotError(
+            f"{path} has schema {found}, and this version of triglot reads schema "
+            f"{SCHEMA}: use the version of triglot that wrote it."
+        )
+    config = {**ADDED, **config}
+    if found != SCHEMA:
+        config = {**_from_schema_0(config), "migrated_from": 0}
+    check_fields(path, config, FIELDS)
+    return config
+
+
+def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
+    """Build the options with which a run was started.
+
+    Args:
+      folder: the run directory.
+      trust: whether to import custom code that the run names, although this user did not begin it.
+      how: what to do to run it nevertheless, for the message.
+
+    Raises:
+      TriglotError: if the folder is not a run directory, its schema is unknown, it names code that
+        is not trusted, or a field does not fit the algorithm.
+    """
+    config = read_config(folder)
+    names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
+    chosen = {name: config[name] for name in names}
+    named = from_overrides(TrainOptions, chosen)
+    require_trust(folder, named, trust=trust, how=how)
+    algorithm = find_algorithm(named.algorithm)
+    moved = moved_to_hyper(config, algorithm)
+    fixed = {name: value for name, value in config["config"].items() if name not in moved}
+    chosen["config"] = from_overrides(algorithm.Config, fixed)
+    chosen["hyper"] = from_overrides(algorithm.Hyperparams, {**moved, **config["hyper"]})
+    return from_overrides(TrainOptions, chosen)
+
+
+def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
+    """Find what an older version stored as static configuration and is a hyperparameter now.
+
+    Args:
+      config: as `read_config` returns it.
+      algorithm: the class that the run names.
+    """
+    fixed, numbers = (
+        {one.name for one in fields(part)} for part in (algorithm.Config, algorithm.Hyperparams)
+    )
+    return {n: value for n, value in config["config"].items() if n in numbers - fixed}
+
+
+def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a file without a schema: rename fields, and add those that did not exist."""
+    renamed = RENAMED_AFTER_0.get(str(config.get("algorithm")), {})
+    groups = {
+        group: {renamed.get(name, name): value for name, value in config[group].items()}
+        for group in ("config", "hyper")
+        if isinstance(config.get(group), dict)
+    }
+    return {"optimizer": None, **config, **groups, "schema": SCHEMA}

@@ -1,0 +1,288 @@
+"""Loggers in addition to the JSON lines: TensorBoard, and Weights & Biases.
+
+A logger's library is imported when the logger is requested.
+"""
+
+import importlib
+import importlib.util
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from ...core.errors import check_known, missing_extra, require, user_error_context, writing
+from ...shared.machine.files import TEXT, read_record, write_json
+from ...shared.statistics.curves import finite_mean
+
+MAX_POINTS = 1000
+# Fields of config.json that are hyperparameters, besides those of the algorithm.
+CHOSEN = ("algorithm", "env", "backend", "arithmetic", "optimizer", "num_seeds", "seed",
+          "total_steps")  # fmt: skip
+RETURNS = ("episode_return", "eval_return")
+
+
+class Log(Protocol):
+    """A destination of metrics."""
+
+    def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
+        """Log one point of every metric.
+
+        Args:
+          env_steps: environment steps per seed so far.
+          metrics: by name, `[S]`; NaN where there was nothing to measure.
+        """
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        """Log a GIF.
+
+        Args:
+          env_steps: environment steps per seed so far.
+          path: the file, which is deleted afterwards.
+        """
+
+    def close(self) -> None:
+        """Flush and close."""
+
+
+class Logs:
+    """Sends metrics to several logs, at most `MAX_POINTS` points per run.
+
+    Longer runs are averaged over a fixed number of updates per point, so that a resumed run logs
+    the same points as an uninterrupted one.
+    """
+
+    def __init__(self, logs: Iterable[Log], num_updates: int, steps_per_update: int) -> None:
+        self._logs = tuple(logs)
+        self._updates_per_point = -(-num_updates // MAX_POINTS)
+        self._steps_per_update = steps_per_update
+        self._num_updates = 0
+        self._pending: list[dict[str, np.ndarray]] = []  # updates of the next point
+
+    def begun_after(self, num_updates: int) -> int:
+        """Count the updates before the point that `num_updates` updates have begun."""
+        return num_updates - num_updates % self._updates_per_point
+
+    def resume_after(self, num_updates: int, metrics: Mapping[str, np.ndarray]) -> None:
+        """Continue after `num_updates` updates.
+
+        Args:
+          num_updates: updates done.
+          metrics: those of the updates since `begun_after`, `[S, updates]`; lost ones are missing
+            from the average of their point.
+        """
+        self._num_updates = num_updates
+        self._pending = _by_update(metrics)
+
+    def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
+        """Log the metrics `[S, updates]` of the next updates."""
+        for update in _by_update(metrics):
+            self._num_updates += 1
+            self._pending.append(update)
+            if self._num_updates % self._updates_per_point:
+                continue
+            point = {
+                name: finite_mean(np.stack([u[name] for u in self._pending if name in u], axis=1))
+                for name in metrics
+            }
+            for log in self._logs:
+                log.add(self._num_updates * self._steps_per_update, point)
+            self._pending = []
+
+    def add_video(self, num_updates: int, path: Path) -> None:
+        """Log a GIF of an episode that was played after `num_updates` updates."""
+        for log in self._logs:
+            log.add_video(num_updates * self._steps_per_update, path)
+
+    def close(self) -> None:
+        """Close all logs."""
+        for log in self._logs:
+            log.close()
+
+
+def _by_update(metrics: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Split metrics `[S, updates]` into those of each update, `[S]`."""
+    columns = zip(*(values.T for values in metrics.values()), strict=True)
+    return [dict(zip(metrics, each, strict=True)) for each in columns]
+
+
+class TensorBoard:
+    """Writes event files: one curve per seed, and one for their mean if there are several.
+
+    The hyperparameters stand beside the last curve, for the tab HPARAMS, which compares runs.
+
+    Args:
+      folder: the run directory.
+      config: the run's configuration.
+      start: environment steps at which a run resumes; later points in older files are discarded.
+    """
+
+    library = "tensorboardX"
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+        self._library = require("tensorboardX", "tensorboard")
+        self._folder = folder / "tensorboard"
+        self._start = start
+        self._writers: dict[str, Any] = {}
+        if config and not start:
+            self._add_hyperparameters(config)
+
+    def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
+        with writing(self._folder):
+            for name, values in metrics.items():
+                for curve, value in curves(values).items():
+                    if np.isfinite(value):
+                        self._writer(curve).add_scalar(name, value, env_steps)
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        # As `add_video` of the library writes it, which needs moviepy to make a GIF.
+        proto = importlib.import_module("tensorboardX.proto.summary_pb2")
+        with Image.open(path) as frames:
+            width, height = frames.size
+        image = proto.Summary.Image(
+            width=width, height=height, colorspace=3, encoded_image_string=path.read_bytes()
+        )
+        value = proto.Summary.Value(tag="episode", image=image)
+        with writing(self._folder):
+            writer = self._writer("seed_0").file_writer
+            writer.add_summary(proto.Summary(value=[value]), env_steps)
+
+    def _add_hyperparameters(self, config: Mapping[str, Any]) -> None:
+        summary = importlib.import_module("tensorboardX.summary")
+        metrics = dict.fromkeys(RETURNS if config["eval_every"] else RETURNS[:1], 0.0)
+        with writing(self._folder):
+            writer = self._writer("mean" if config["num_seeds"] > 1 else "seed_0").file_writer
+            for part in summary.hparams(hyperparameters(config), metrics):
+                writer.add_summary(part)
+
+    def close(self) -> None:
+        with writing(self._folder):
+            for writer in self._writers.values():
+                writer.close()
+
+    def _writer(self, curve: str) -> Any:
+        if curve not in self._writers:
+            self._writers[curve] = self._library.SummaryWriter(
+                str(self._folder / curve),
+                purge_step=self._start + 1 if self._start else None,
+                filename_suffix=f".{self._start}",
+            )
+        return self._writers[curve]
+
+
+class WeightsAndBiases:
+    """Logs to one run of the project `triglot` (or `$WANDB_PROJECT`), named like the folder.
+
+    `WANDB_MODE=offline` disables uploads, as usual with this library.
+
+    Args:
+      folder: the run directory. It stores the run's id, so that a resumed training continues it.
+      config: the run's configuration.
+      start: unused, because repeated points are equal.
+    """
+
+    library = "wandb"
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+        with user_error_context("Weights & Biases failed to start a run"):
+            self._run = require("wandb", "wandb").init(
+                project=os.environ.get("WANDB_PROJECT", "triglot"),
+                name=folder.resolve().name,
+                id=_identity(folder / "wandb.json"),
+                resume="allow",
+                dir=str(folder),
+                config=dict(config),
+            )
+            # The library's own step counter would restart at 0 in a resumed run.
+            self._run.define_metric("*", step_metric="env_steps")
+
+    def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
+        point = {
+            name if curve == "mean" or len(values) == 1 else f"{curve}/{name}": float(value)
+            for name, values in metrics.items()
+            for curve, value in curves(values).items()
+            if np.isfinite(value)
+        }
+        with user_error_context("Weights & Biases failed to log a point"):
+            self._run.log({"env_steps": env_steps, **point})
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        video = require("wandb", "wandb").Video
+        with user_error_context("Weights & Biases failed to log a video"):
+            self._run.log({"env_steps": env_steps, "episode": video(str(path), format="gif")})
+
+    def close(self) -> None:
+        with user_error_context("Weights & Biases failed to finish its run"):
+            self._run.finish()
+
+
+def _identity(path: Path) -> str:
+    advice = "Delete it: Weights & Biases then starts another run."
+    record = read_record(path, {"id": TEXT}, advice)
+    if record is None:
+        record = {"id": secrets.token_hex(4)}
+        write_json(path, record)
+    return record["id"]
+
+
+LOGS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def check(names: Iterable[str]) -> None:
+    """Reject unknown logs and logs whose library is not installed, without importing it.
+
+    Raises:
+      TriglotError: with the log's name.
+    """
+    for name in names:
+        check_known("log", name, LOGS)
+        library = LOGS[name].library
+        if importlib.util.find_spec(library) is None:
+            raise missing_extra(library, name, f"--log {name}")
+
+
+def start(
+    names: Iterable[str], folder: Path, config: Mapping[str, Any], num_updates: int, done: int
+) -> Logs | None:
+    """Start or continue the requested logs.
+
+    Args:
+      names: keys of `LOGS`.
+      folder: the run directory.
+      config: the contents of `config.json`.
+      num_updates: updates of the whole run.
+      done: updates done already.
+
+    Returns:
+      The logs, or None if `names` is empty.
+    """
+    steps_per_update = config["steps_per_update"]
+    started = [LOGS[name](folder, config, done * steps_per_update) for name in names]
+    return Logs(started, num_updates, steps_per_update) if started else None
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect what was chosen for a run, as numbers, bools and texts; None is left out.
+
+    Args:
+      config: the contents of `config.json`.
+    """
+    chosen = {name: config[name] for name in CHOSEN} | config["config"] | config["hyper"]
+    return {
+        name: value if isinstance(value, bool | int | float) else str(value)
+        for name, value in chosen.items()
+        if value is not None
+    }
+
+
+def curves(values: np.ndarray) -> dict[str, float]:
+    """Name the curves of a metric `[S]`: each seed, and the mean if there are several.
+
+    >>> curves(np.array([1.0, 3.0]))
+    {'seed_0': 1.0, 'seed_1': 3.0, 'mean': 2.0}
+    """
+    shown = {f"seed_{seed}": float(value) for seed, value in enumerate(values)}
+    return shown | {"mean": float(finite_mean(values))} if len(values) > 1 else shown

@@ -1,0 +1,405 @@
+"""`triglot train` and `triglot resume`: train with a progress bar, checkpoints and logs."""
+
+import importlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core.errors import CannotWrite, TriglotError
+from ..core.host.trainer import HostFailure
+from ..core.loop.checkpoint import Checkpoints
+from ..core.loop.chunks import Chunk, run_chunks
+from ..core.loop.divergence import absurd_parameters, divergence, updates_before_learning
+from ..core.loop.sharding import gathered
+from ..core.loop.state import RunnerState
+from ..core.loop.trainer import Program, init_seeds
+from ..core.trainers import initialize_and_compile
+from ..shared.machine.files import check_free, write_json
+from ..shared.machine.interrupt import Interrupt
+from ..shared.statistics import format_return
+from ..shared.terminal.progress import Bar, phase
+from ..shared.terminal.wrapping import wrapped
+from .monitoring.evaluating import (
+    METRIC,
+    UNSEEN,
+    Evaluator,
+    compile_play,
+    play_after_training,
+)
+from .monitoring.schedule import keeping_period
+from .options import ResumeOptions, TrainOptions
+from .plan import Plan, prepare, with_members
+from .plots import learning_curves as plots
+from .plots.values import draw_values
+from .population import POPULATION, ranked
+from .population import describe as describe_population
+from .population import draw as draw_population
+from .profiling import FOLDER as PROFILE
+from .profiling import Profiler
+from .registry.presets.describe import announcement
+from .render import Videos
+from .resume.binding import binding
+from .resume.changing import changed, check_change, describe_change, record_change
+from .resume.restoring import (
+    CHECKPOINTS,
+    Progress,
+    initial,
+    kept_checkpoints,
+    restore,
+    seed_keys,
+)
+from .resume.starting import Start, read_start
+from .storage import logs
+from .storage.config import read_config
+from .storage.journal import RECENT, Journal, MetricsChanged, read_metrics, recent_mean
+from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
+from .storage.trust import CONFIG, remember
+from .summary import Stopwatch, describe_summary, evaluation, next_commands, resume_notes
+
+DIVERGED = 1
+CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
+
+
+def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) -> int:
+    """Run `triglot train`.
+
+    Args:
+      options: what was chosen.
+      started: the start time of the program, from `time.perf_counter`.
+      arguments: the command line, which is recorded in `config.json`.
+
+    Returns:
+      The exit code: 0; 1 if the training diverged; 128 and the number of the signal after Ctrl-C,
+      SIGTERM or SIGHUP.
+
+    Raises:
+      TriglotError: before anything compiles, if an option is invalid.
+    """
+    watch = Stopwatch(started)
+    options = with_members(options)
+    with phase("building"):
+        start = read_start(options)
+        if start is not None:
+            options = replace(options, init_from=start.folder.resolve())
+        plan = prepare(options, check=None if start is None else start.check)
+    watch.lap("import")
+    _check_acting(plan)
+    with locked(plan.out):
+        check_free(plan.out)  # another program may have used it since
+        config = plan.write_config(arguments)
+        remember(plan.out, options)
+        lines = [*announcement(options), plan.announcement()]
+        print(wrapped("\n".join(lines)), flush=True)
+        with _journal(plan, config, 0) as journal:
+            return _run(plan, journal, watch, _started(plan, journal, start))
+
+
+def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float) -> int:
+    """Run `triglot resume`: continue from the last checkpoint, bit for bit.
+
+    A run that was stopped before its first checkpoint starts again from the beginning.
+
+    Args:
+      options: what was chosen, such as what is different from now on.
+      run_options: the options with which the run was started.
+      started: the start time of the program, from `time.perf_counter`.
+
+    Returns:
+      The exit code, as from `train`.
+
+    Raises:
+      TriglotError: if another program writes the run, the checkpoint is missing, damaged or does
+        not fit the run, or the run cannot be changed so.
+    """
+    watch = Stopwatch(started)
+    with phase("building"):
+        plan = prepare(changed(run_options, options), folder=options.run)
+    watch.lap("import")
+    config = read_config(plan.out)
+    with locked(plan.out):
+        checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+        progress = Progress(None, 0)
+        if checkpoints.numbers() or recorded_progress(plan.out):
+            progress = restore(plan, previous=options.previous)
+        if progress.edited:
+            raise TriglotError(
+                f"{plan.out / CONFIG} does not describe the training that its checkpoint is of: "
+                f"{'; '.join(progress.edited)}. Undo the change, or start another training from "
+                f"its weights: triglot train ... --init-from {plan.out}"
+            )
+        check_change(plan, options, progress.num_updates)
+        if progress.state is not None:
+            checkpoints.set_aside(progress.num_updates)
+        lines = [plan.announcement(), *describe_change(plan, options, config)]
+        config = record_change(plan, options, config, progress.num_updates)
+        lines.append(f"{progress.num_updates:,} updates are done")
+        print(wrapped("\n".join(lines)), flush=True)
+        with _journal(plan, config, progress.num_updates) as journal:
+            if progress.state is None:
+                progress = _started(plan, journal, read_start(plan.options))
+            lost = journal.resume_after(progress.num_updates)
+            for note in resume_notes(plan, config, progress.num_updates, lost):
+                print(wrapped(note), flush=True)
+            return _run(plan, journal, watch, progress)
+
+
+def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
+    """Start from another run's weights, if any; they are saved, since that run may change."""
+    if start is None:
+        return Progress(None, 0)
+    print(wrapped(start.describe(plan.trainer.agent)), flush=True)
+    state = start.initial(plan)
+    _checkpoint(plan, journal, state)
+    return Progress(state, 0)
+
+
+def _check_acting(plan: Plan) -> None:
+    """Check that acting equals learning, if asked to; a difference is an error."""
+    if "acting" in plan.options.debug:
+        from ..checks.acting.check import check_training
+
+        with phase("checking"):
+            report = check_training(plan.trainer, seed_keys(plan)[0])
+        print(wrapped(f"acting equals learning: {report}"), flush=True)
+
+
+@contextmanager
+def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
+    """Open the journal and the logs; if they cannot be written, say how to resume."""
+    try:
+        started = logs.start(plan.options.log, plan.out, config, plan.num_updates, done)
+        with closing(started) if started else nullcontext():
+            every = plan.options.metrics_every
+            yield Journal(plan.out, plan.trainer.steps_per_update, every=every, logs=started)
+    except CannotWrite as error:
+        raise TriglotError(
+            f"{error} Earlier checkpoints are intact: free space or fix permissions, then "
+            f"`triglot resume {plan.out}` continues from the last one."
+        ) from error
+
+
+def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
+    options, done, starts_at = plan.options, progress.num_updates, _updates_before_learning(plan)
+    profiler = Profiler(plan.out / PROFILE, starts_at) if options.profile else None
+    videos = Videos(plan, journal.logs)
+    evaluator = Evaluator(plan, videos.add)
+    background = ThreadPoolExecutor(3)
+    with _debugging(options.debug), Interrupt() as interrupt, background:
+        state, diverged, evaluated = progress.state, None, None
+        if state is None or done < plan.num_updates:
+            with closing(plan.trainer.program()) as program, profiler or nullcontext():
+                state = _prepare(plan, program, state, background, watch)
+                size, population = plan.trainer.chunk_size, plan.population
+                generation = None if population is None else population.exploit_every
+                keeping = keeping_period(options, plan.trainer.steps_per_update)
+                ends = [one for one in (evaluator.period, keeping, generation) if one]
+                run = partial(run_chunks, program, chunk_size=size, boundaries=ends)
+                run = run if profiler is None else partial(profiler.chunks, run)
+                chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
+                state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
+        watch.lap("train")
+        if diverged is None:
+            _checkpoint(plan, journal, state)
+        watch.lap("save")
+        if options.eval_episodes and not interrupt.pressed and diverged is None:
+            with phase("evaluating"):
+                evaluated = evaluation(*play_after_training(plan, state.agent))
+                state = gathered(state, options.num_seeds)
+                videos.add(journal.num_updates, state)
+            watch.lap("evaluate")
+        state = gathered(state, options.num_seeds)
+        if evaluator.seconds:
+            watch.move("train", "evaluate", evaluator.seconds)
+    steps = (journal.num_updates - done) * plan.trainer.steps_per_update * options.num_seeds
+    results = {
+        "interrupted": interrupt.pressed,
+        "num_updates": journal.num_updates,
+        "num_steps": journal.env_steps,  # per seed
+        "num_seeds": options.num_seeds,
+        "evaluation": evaluated,
+        "steps_per_second": steps / watch.seconds["train"] if steps else None,  # of all seeds
+        "seconds": watch.seconds,
+        "diverged": diverged,
+        REACHED: evaluator.reached,
+        "warning": None if diverged else absurd_parameters(state),
+        POPULATION: ranked(plan, state, evaluated),
+    }
+    write_json(plan.out / SUMMARY, results)
+    _draw(plan, journal, state)
+    population = results[POPULATION]
+    if population is not None and journal.returns:
+        draw_population(plan, population["best_member"])
+    print(wrapped(describe_summary(results, plan.out, journal.returns)))
+    if population is not None:
+        print(wrapped(describe_population(population)))
+    if profiler is not None:
+        print(wrapped(profiler.describe()))
+    if interrupt.pressed:
+        print(wrapped(f"to continue: triglot resume {plan.out}"))
+        return interrupt.exit_code
+    if not diverged:
+        print(wrapped(next_commands(plan.out)))
+    return DIVERGED if diverged else 0
+
+
+def _prepare(
+    plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
+) -> RunnerState:
+    """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
+    if {*plan.options.debug} - {"acting"}:  # these modes cannot look into a compiled program
+        with phase("initializing"):
+            state = initial(plan) if state is None else state
+            jax.block_until_ready(state)
+        watch.lap("init")
+        return state
+
+    keys = seed_keys(plan)
+
+    def compile_evaluation() -> None:
+        if plan.options.eval_episodes:
+            background.submit(compile_play, plan, shapes)
+
+    def on_stage(name: str) -> None:
+        watch.lap(name)
+        if name == "trace":  # from here on XLA compiles, and Python has nothing to do
+            background.submit(_import_for_saving)
+            if plan.options.eval_every is not None:
+                compile_evaluation()
+
+    with phase("compiling"):
+        if state is None:
+            shapes = init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
+            given = (plan.trainer, program, keys, plan.hyper)
+            state = initialize_and_compile(*given, background, on_stage)
+        else:
+            shapes = jax.eval_shape(lambda: state)  # the training donates the state
+            program.compile(state, on_stage)
+    if plan.options.eval_every is None:  # needed at the end: the training begins first
+        compile_evaluation()
+    return state
+
+
+def _import_for_saving() -> None:
+    """Import what the checkpoint, the plot and the summary need."""
+    for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
+        importlib.import_module(name)
+
+
+def _updates_before_learning(plan: Plan) -> int:
+    trainer = plan.trainer
+    return updates_before_learning(trainer.agent.learning_starts, trainer.steps_per_update)
+
+
+def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    if journal.returns:
+        env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC, UNSEEN))
+        metric = plots.most_informative_metric(metrics)
+        curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
+        if METRIC in metrics:
+            metric = plots.BOTH_RETURNS
+            both = {"in training": "episode_return", "greedy evaluation": METRIC}
+            both |= {"greedy, unseen levels": UNSEEN} if UNSEEN in metrics else {}
+            curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
+        path = plan.out / "learning_curve.png"
+        plots.learning_curves(path, curves, title=plan.title, metric=metric)
+    path = plan.out / "values.png"
+    draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
+
+
+@contextmanager
+def _debugging(modes: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        if "nans" in modes:
+            stack.enter_context(jax.debug_nans(True))
+        if "no-jit" in modes:
+            stack.enter_context(jax.disable_jit())
+        try:
+            yield
+        except FloatingPointError as error:
+            if "no-jit" not in modes:
+                error.add_note("`--debug nans no-jit` shows the line itself; it is slow.")
+            raise
+
+
+def _train(
+    plan: Plan,
+    chunks: Iterator[Chunk],
+    evaluator: Evaluator,
+    state: RunnerState,
+    journal: Journal,
+    interrupt: Interrupt,
+) -> tuple[RunnerState, str | None]:
+    """Train in chunks until done, interrupted, diverged or at `--stop-at`.
+
+    Returns:
+      The last states, and a description of the divergence or None.
+    """
+    options, empty = plan.options, _updates_before_learning(plan)
+    keeping = keeping_period(options, plan.trainer.steps_per_update)
+    steps_per_update = plan.trainer.steps_per_update * options.num_seeds
+    diverged, saved = None, time.perf_counter()
+    with Bar(
+        total=plan.num_updates * steps_per_update,
+        initial=journal.num_updates * steps_per_update,
+        unit=" steps",
+        unit_scale=True,
+        desc="all seeds" if options.num_seeds > 1 else None,
+    ) as bar:
+        try:
+            for chunk in chunks:
+                state = chunk.runner_states
+                journal.check_folder()
+                before = chunk.num_updates - chunk.count
+                diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
+                played = None if diverged else state
+                metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
+                journal.add_chunk(metrics)
+                bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
+                bar.update(chunk.count * steps_per_update)
+                if diverged or interrupt.pressed or evaluator.reached is not None:
+                    break
+                if keeping is not None and chunk.num_updates % keeping == 0:
+                    kept = gathered(state, options.num_seeds)
+                    kept_checkpoints(plan.out).save(chunk.num_updates, kept, binding(plan))
+                seconds = options.checkpoint_seconds
+                if seconds and time.perf_counter() - saved >= seconds:
+                    _checkpoint(plan, journal, state)
+                    saved = time.perf_counter()
+        except MetricsChanged as error:
+            _checkpoint(plan, journal, state)
+            raise TriglotError(
+                f"{error} The training is saved after {journal.num_updates:,} updates: `triglot "
+                f"resume {plan.out}` continues it, without the metrics that are gone."
+            ) from None
+        except HostFailure as failure:  # the state before it can be continued
+            if failure.metrics:
+                journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
+            _checkpoint(plan, journal, failure.runner_state)
+            resumes = f"`triglot resume {plan.out}` continues from it."
+            failure.args = (f"{failure} The state before it is saved: {resumes}",)
+            raise
+    return state, diverged
+
+
+def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
+    """Format the returns for the progress bar: of the last episodes and the last evaluation."""
+    recent, parts = recent_mean(np.asarray(journal.returns)), []
+    if np.isfinite(recent):
+        parts.append(f"return={format_return(recent)} (last {RECENT:.0%})")
+    if evaluator.last_return is not None:
+        parts.append(f"greedy={format_return(evaluator.last_return)}")
+    return ", ".join(parts)
+
+
+def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    journal.check_folder()
+    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
+    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state, binding(plan))
+    write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

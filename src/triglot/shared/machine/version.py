@@ -1,0 +1,40 @@
+"""The versions of the packages that influence results."""
+
+import platform
+from importlib import metadata
+
+from ... import __version__
+from ...backends.libraries import LIBRARIES
+
+PACKAGES = (
+    "jax", "jaxlib",
+    *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
+    "optax", "rlax", "distrax", "chex", "gymnax",
+    "jumanji", "brax", "navix", "xminigrid", "craftax", "pgx", "playground",
+    "gymnasium", "envpool", "orbax-checkpoint", "numpy",
+)  # fmt: skip
+
+
+def versions() -> dict[str, str | None]:
+    """Look up the versions of triglot, Python and the libraries; None if not installed."""
+    return {
+        "triglot": __version__,
+        "python": platform.python_version(),
+        **{package: package_version(package) for package in PACKAGES},
+    }
+
+
+def package_version(package: str) -> str | None:
+    """Look up the installed version of a distribution without importing it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def device() -> str:
+    """Describe JAX's device; this initializes JAX's backend."""
+    import jax
+
+    first = jax.devices()[0]
+    return f"{first.platform} ({first.device_kind}) x {jax.device_count()}"

@@ -1,0 +1,139 @@
+"""Build a page: one HTML file that holds everything it shows, from a template of `assets`."""
+
+import functools
+import json
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+
+from ...core.errors import TriglotError
+from . import numbers
+from .charts import drawing, theme
+from .charts.chart import DESK, PHONE, Chart
+from .tables import Table, as_csv
+
+PAGE = "report.html"
+SAFE = " ,;:/()[]{}"  # characters that mean nothing in a data URI
+ASSETS = Path(__file__).parent / "assets"
+
+
+def page(
+    command: str,
+    result: Mapping[str, Any],
+    *,
+    drawn: Sequence[Chart],
+    tables: Sequence[Table],
+    files: Mapping[str, str],
+    **content: Any,
+) -> str:
+    """Build the page of a command's result.
+
+    Args:
+      command: `compare` or `sweep`; the template has its name.
+      result: what is shown, as its JSON file holds it.
+      drawn: the charts, shown by name.
+      tables: shown by name.
+      files: texts that the page offers, by name, also without JavaScript.
+      content: what the template shows besides: `title`, and `figures`, the paths of the pictures in
+        the page's folder, without suffix.
+
+    Returns:
+      HTML without references to anything outside of it.
+    """
+    kinds = {".json": "application/json", ".csv": "text/csv"}
+    return (
+        environment()
+        .get_template(f"{command}.html")
+        .render(
+            command=command,
+            result=result,
+            charts={chart.name: chart for chart in drawn},
+            plots={
+                chart.name: {
+                    "desk": Markup(drawing.svg(chart, DESK)),
+                    "phone": Markup(drawing.svg(chart, PHONE, narrow=True)),
+                }
+                for chart in drawn
+            },
+            specs={chart.name: drawing.live_spec(chart) for chart in drawn},
+            tables={table.name: table for table in tables},
+            downloads=[
+                # In base64, numbers would be longer.
+                (
+                    name,
+                    f"data:{kinds[Path(name).suffix]};charset=utf-8,{quote(text, safe=SAFE)}",
+                    len(text.encode()),
+                )
+                for name, text in files.items()
+            ],
+            sections=[],  # the template adds those that it shows
+            style=Markup(_style()),
+            script=Markup((ASSETS / "page.js").read_text()),
+            library=drawing.script(),
+            n=numbers,
+            **content,
+        )
+    )
+
+
+def as_files(tables: Sequence[Table]) -> dict[str, str]:
+    """Format tables as CSV files, by name."""
+    return {f"{table.name}.csv": as_csv(table) for table in tables}
+
+
+def open_report(folder: Path) -> None:
+    """Open the page in a folder in the web browser.
+
+    Raises:
+      TriglotError: if there is no browser that could open it.
+    """
+    file = (folder / PAGE).resolve()
+    if not webbrowser.open(file.as_uri()):
+        raise TriglotError(f"no web browser was found; open {file} in one.")
+
+
+def variable(colour: str) -> str:
+    """Name the style sheet's variable of a colour of the plots."""
+    return f"--c-{colour.removeprefix('#')}"
+
+
+def _style() -> str:
+    """Give each colour of the plots a variable, which is another colour where the page is dark."""
+    light = (*theme.DARK, *theme.PALETTE)
+    variables = "".join(f"{variable(colour)}:{colour};" for colour in dict.fromkeys(light))
+    dark = "".join(f"{variable(colour)}:{other};" for colour, other in theme.DARK.items())
+    marks = "".join(
+        f'svg [{part}="{colour}"]{{{part}:var({variable(colour)})}}'
+        for colour in theme.DARK
+        for part in ("fill", "stroke")
+    )
+    return (
+        f":root{{{variables}}}\n"
+        f"@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
+        f"{marks}\n{(ASSETS / 'page.css').read_text()}"
+    )
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["variable"] = lambda colour: f"var({variable(colour)})"
+    environment.filters["spec"] = _as_script
+    return environment
+
+
+def _as_script(spec: Mapping[str, Any]) -> Markup:
+    """Format JSON for a script element, which `</` would end."""
+    text = json.dumps(spec, separators=(",", ":"), ensure_ascii=False)
+    return Markup(text.replace("<", "\\u003c"))

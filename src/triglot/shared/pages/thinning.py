@@ -1,0 +1,131 @@
+"""Make `comparison.json` small: fewer points of each curve, fewer digits, fewer program lines."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..machine.files import plain
+from ..statistics.curves import finite_mean
+
+MAX_POINTS = 200
+MAX_BYTES = 300_000
+DIGITS, FEW = 6, 4
+# Smaller and smaller, until the file is small enough: points of a curve, lines of two programs.
+STEPS = ((MAX_POINTS, 400), (MAX_POINTS, 120), (120, 60), (80, 20), (40, 8), (20, 4))
+
+
+def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Thin a result until its JSON text is smaller than 300 kB.
+
+    Final returns and statistics stay exact, but for the ladder's, which have four digits where
+    nothing else makes the file small enough, as with seven libraries. A point of a learning curve
+    becomes the average of neighbouring updates, as far as an episode ended there; a point of a
+    difference, the largest. NaN becomes None, and an infinite number stays one.
+    """
+    whole: dict[str, Any] = _with_infinities(plain(result))
+    smaller = whole
+    for points, lines in STEPS:
+        smaller = _thin(whole, points, lines)
+        if len(as_json(smaller).encode()) < MAX_BYTES:
+            return smaller
+    return {name: _with_few_digits(v) if name == "ladder" else v for name, v in smaller.items()}
+
+
+def _thin(result: Mapping[str, Any], points: int, lines: int) -> dict[str, Any]:
+    thin: dict[str, Callable[[Any], Any]] = {
+        "curves": lambda found: _thin_curves(found, points),
+        "divergence": lambda found: _thin_divergence(found, points),
+        "programs": lambda found: _thin_programs(found, lines),
+        "environments": lambda found: {e: _thin(one, points, lines) for e, one in found.items()},
+    }
+    return {name: thin[name](v) if v and name in thin else v for name, v in result.items()}
+
+
+def _with_infinities(value: Any) -> Any:
+    """Restore the infinite numbers of strict JSON, which has none."""
+    if isinstance(value, dict):
+        return {name: _with_infinities(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_infinities, value))
+    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
+
+
+def as_json(result: Mapping[str, Any]) -> str:
+    """Format a result as strict JSON, one line for each field."""
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
+        for name, value in plain(result).items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _bins(number: int, points: int) -> list[np.ndarray]:
+    return np.array_split(np.arange(number), min(number, points))
+
+
+def _rounded(values: Sequence[float | None] | np.ndarray) -> list[Any]:
+    """Round to six digits; whole numbers and missing values stay.
+
+    >>> _rounded([0.12345678, 3, None])
+    [0.123457, 3, None]
+    """
+    return [_short(value, DIGITS) for value in values]
+
+
+def _short(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def _with_few_digits(value: Any) -> Any:
+    """Round all numbers of a tree to four digits."""
+    if isinstance(value, dict):
+        return {name: _with_few_digits(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_few_digits, value))
+    return _short(value, FEW)
+
+
+def _thin_curves(curves: Mapping[str, Any], points: int) -> dict[str, Any]:
+    bins = _bins(len(curves["env_steps"]), points)
+
+    def averaged(seed: Sequence[float | None]) -> list[Any]:
+        values = np.array(seed, np.float64)
+        return _rounded(plain([float(finite_mean(values[part])) for part in bins]))
+
+    return {
+        **curves,
+        "env_steps": [curves["env_steps"][part[-1]] for part in bins],
+        "backends": {
+            name: [averaged(seed) for seed in seeds] for name, seeds in curves["backends"].items()
+        },
+    }
+
+
+def _thin_divergence(divergence: Mapping[str, Any], points: int) -> dict[str, Any]:
+    bins = _bins(len(divergence["env_steps"]), points)
+
+    def largest(values: Sequence[float | None]) -> list[Any]:
+        found = [[values[i] for i in part if values[i] is not None] for part in bins]
+        return _rounded([max(part, default=None) for part in found])
+
+    return {
+        **{name: [divergence[name][p[-1]] for p in bins] for name in ("updates", "env_steps")},
+        "pairs": [
+            {
+                name: values if name == "backends" or not values else largest(values)
+                for name, values in pair.items()
+            }
+            for pair in divergence["pairs"]
+        ],
+    }
+
+
+def _thin_programs(programs: Mapping[str, Any], lines: int) -> dict[str, Any]:
+    pairs = []
+    for pair in programs.get("pairs") or ():
+        shown = pair.get("lines") or []
+        more = [f"... {len(shown) - lines:,} more lines"] if len(shown) > lines else []
+        pairs.append({**pair, "lines": [*shown[:lines], *more]})
+    return {**programs, "pairs": pairs}

@@ -1,0 +1,1 @@
+"""What the terminal shows: streams, wrapping, progress, curves drawn with characters."""

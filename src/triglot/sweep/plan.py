@@ -1,0 +1,215 @@
+"""Check a sweep, and group its settings into compiled programs; nothing is computed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.errors import TriglotError
+from ..core.hyper import (
+    check_count,
+    check_hyperparams,
+    fill_schedule_horizon,
+    with_schedules,
+)
+from ..core.loop.trainer import TrainerLike
+from ..runs.effects import check_effects, with_effect
+from ..runs.options import TrainOptions
+from ..runs.plan import build, check_minimums
+from ..runs.registry.bounds import Bounds, return_bounds
+from ..runs.registry.overrides import from_overrides, overrides_of
+from ..shared.pages.numbers import format_value
+from .axes import COMPONENTS
+from .options import SweepOptions
+from .search.choices import round_sizes
+from .settings import Settings, algorithms_of, settings_of, train_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings that one compiled program trains, since they differ in hyperparameters only.
+
+    Attributes:
+      options: of the first setting, as for `triglot train`.
+      trainer: the agent in its environments.
+      num_updates: updates of each seed.
+      settings: their numbers in the sweep.
+      hypers: the `Hyperparams` of each, in the same order.
+      bounds: the lowest and highest possible return.
+      program: identifies the compiled program.
+    """
+
+    options: TrainOptions
+    trainer: TrainerLike
+    num_updates: int
+    settings: tuple[int, ...]
+    hypers: tuple[Any, ...]
+    bounds: Bounds
+    program: tuple[Any, ...]
+
+    def keys(self, seeds: Sequence[int]) -> jax.Array:
+        """Return the keys of these seeds; they are the same in every setting."""
+        keys = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
+        return keys[jnp.asarray(seeds)]
+
+    def hyper(self, settings: Sequence[int]) -> Any:
+        """Stack the hyperparameters of settings, float32 `[S]` each."""
+        by_number = dict(zip(self.settings, self.hypers, strict=True))
+        chosen = [by_number[number] for number in settings]
+        return jax.tree.map(lambda *numbers: jnp.asarray(np.array(numbers, np.float32)), *chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """A sweep that is ready to start.
+
+    Attributes:
+      options: what was chosen.
+      settings: the swept values by name; of a search with rounds, those that were proposed.
+      groups: the programs.
+    """
+
+    options: SweepOptions
+    settings: tuple[Mapping[str, Any], ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """The number of settings of each round; one round, unless the search proposes settings."""
+        return round_sizes(self.options) or (len(self.settings),)
+
+    def in_round(self, number: int) -> list[int]:
+        """The numbers of the settings of a round."""
+        begin = sum(self.rounds[:number])
+        return list(range(begin, begin + self.rounds[number]))
+
+    @property
+    def names(self) -> list[str]:
+        """The names that are swept."""
+        return list(self.settings[0])
+
+    def env_of(self, number: int) -> str:
+        """The environment of a setting; returns are compared within an environment only."""
+        return self.settings[number].get("env", self.options.env)
+
+    @property
+    def envs(self) -> list[str]:
+        """The environments."""
+        return list(dict.fromkeys(map(self.env_of, range(len(self.settings)))))
+
+
+def make_plan(options: SweepOptions) -> SweepPlan:
+    """Check all options, list the settings, and build the agent of each group.
+
+    Raises:
+      TriglotError: if an option is invalid, a swept value is refused by the algorithm, or a swept
+        name cannot have an effect.
+    """
+    check_minimums(options, num_seeds=1, eval_episodes=0)
+    if options.batch is not None:
+        check_count("batch", options.batch)
+    check_count("eta", options.eta, 2)
+    if not 0 <= options.checkpoint_seconds < math.inf:
+        raise TriglotError(
+            f"checkpoint_seconds must be finite and at least 0, got {options.checkpoint_seconds}."
+        )
+    settings = settings_of(options, algorithms_of(options))
+    plan = extended(SweepPlan(options=options, settings=(), groups=()), settings)
+    _check_effects(options, plan.groups, plan.names)
+    return plan
+
+
+def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
+    """Add settings to a plan; a group that trains their program keeps its place and its agent.
+
+    Raises:
+      TriglotError: if a swept value is refused by the algorithm.
+    """
+    algorithms = algorithms_of(plan.options)
+    members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {
+        group.program: [] for group in plan.groups
+    }
+    for number, values in enumerate(settings, len(plan.settings)):
+        chosen = train_options(plan.options, values, algorithms)
+        algorithm = algorithms[chosen.algorithm]
+        hyper = with_schedules(from_overrides(algorithm.Hyperparams, chosen.hyper))
+        config = from_overrides(algorithm.Config, chosen.config)
+        check_hyperparams(algorithm.__name__, hyper, config)
+        members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
+    before = {group.program: group for group in plan.groups}
+    groups = [
+        _group(program, each, before.get(program)) if each else before[program]
+        for program, each in members.items()
+    ]
+    return replace(plan, settings=(*plan.settings, *settings), groups=tuple(groups))
+
+
+def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
+    """Identify the compiled program of a setting."""
+    # A hyperparameter without a value, or a schedule, changes the structure of the state.
+    structure = jax.tree.structure(hyper)
+    parts = [getattr(options, name) for name in COMPONENTS]
+    config = sorted((name, str(value)) for name, value in options.config.items())
+    return (*parts, tuple(config), structure)
+
+
+def _group(
+    program: tuple[Any, ...],
+    members: Sequence[tuple[int, TrainOptions, Any]],
+    before: Group | None,
+) -> Group:
+    """Build the group of some settings, or add them to one."""
+    numbers, chosen, given = zip(*members, strict=True)
+    if before is None:
+        first: TrainOptions = chosen[0]
+        built = build(first, effects=False, divide=False)
+        before = Group(
+            options=first,
+            trainer=built.trainer,
+            num_updates=built.num_updates,
+            settings=(),
+            hypers=(),
+            bounds=return_bounds(built.trainer.single_env, first.env),
+            program=program,
+        )
+    agent: Any = before.trainer.agent
+    complete = getattr(agent, "for_environment", lambda hyper: hyper)
+    hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
+    for hyper in hypers:
+        check_hyperparams(type(agent).__name__, hyper, agent.config)
+    return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
+
+
+def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequence[str]) -> None:
+    """Refuse a field that is swept or given, and can have no effect in any group."""
+    given = overrides_of(options.config) | overrides_of(options.hyper)
+    ineffective = {*swept, *given} - set(COMPONENTS)
+    facts = [
+        (group.options, type(agent), group.trainer.single_env, agent.config)
+        for group in groups
+        for agent in [group.trainer.agent]
+    ]
+    for each in facts:
+        ineffective -= with_effect(*each)
+    if ineffective or options.network:
+        for each in facts:
+            check_effects(*each)
+    if ineffective:
+        name = min(ineffective)
+        raise TriglotError(
+            f"--over {name} has no effect in this training: leave it out. `triglot train "
+            f"{options.algorithm} --help` says where it acts."
+        )
+
+
+def describe_setting(values: Mapping[str, Any]) -> str:
+    """Format a setting in one line.
+
+    >>> describe_setting({"learning_rate": 1e-3, "hidden_sizes": (64, 64)})
+    'learning_rate=0.001 hidden_sizes=64/64'
+    """
+    return " ".join(f"{name}={format_value(value)}" for name, value in values.items())

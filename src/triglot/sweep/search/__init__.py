@@ -1,0 +1,1 @@
+"""Searches that propose settings from the results of earlier ones, round by round, by Optuna."""

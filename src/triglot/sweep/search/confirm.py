@@ -1,0 +1,85 @@
+"""Train the best setting again with fresh seeds, which did not choose it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...shared.pages import numbers
+from ...shared.statistics.estimate import mean
+from ..batches import Batch, divide
+from ..plan import SweepPlan, extended
+from ..results import Outcome, bounds_by_env, ranked
+
+PREFIX = "confirm-"
+
+
+def winners(plan: SweepPlan, found: Sequence[Outcome]) -> list[int]:
+    """List the number of the best setting of each environment."""
+    return [ranked([one for one in found if one.env == env])[0].number for env in plan.envs]
+
+
+def fresh_plan(plan: SweepPlan, best: Sequence[int]) -> SweepPlan:
+    """Plan the trainings of some settings with the seeds of the next `--seed`.
+
+    They are those of `triglot train --config best.toml --seed SEED+1 --num-seeds N`, which no
+    setting of the sweep was trained with.
+    """
+    options = replace(
+        plan.options,
+        seed=plan.options.seed + 1,
+        num_seeds=plan.options.confirm,
+        search=None,
+        search_batch=None,
+        num_settings=None,
+        halving=False,
+    )
+    empty = SweepPlan(options=options, settings=(), groups=())
+    return extended(empty, [dict(plan.settings[number]) for number in best])
+
+
+def batches(fresh: SweepPlan, plan: SweepPlan, sizes: Sequence[int]) -> list[Batch]:
+    """Divide the trainings of `fresh_plan` into batches of the sizes that the sweep has."""
+    by_program = {group.program: size for group, size in zip(plan.groups, sizes, strict=True)}
+    return divide(
+        fresh,
+        [by_program[group.program] for group in fresh.groups],
+        stage=0,
+        settings=range(len(fresh.settings)),
+        spans=[(0, group.num_updates) for group in fresh.groups],
+        is_last=True,
+        prefix=PREFIX,
+    )
+
+
+def as_json(plan: SweepPlan, confirmed: Sequence[Outcome]) -> dict[str, Any]:
+    """Describe the returns on fresh seeds for `sweep.json`, by environment."""
+    bounds = bounds_by_env(plan)
+    return {
+        one.env: {
+            "seed": plan.options.seed + 1,
+            "num_seeds": len(one.returns),
+            "return": mean(one.known, bounds.get(one.env)).as_json() if len(one.known) else None,
+            "returns": one.returns,
+            "num_diverged": one.num_diverged,
+        }
+        for one in confirmed
+    }
+
+
+def sentence(result: Mapping[str, Any], env: str) -> str:
+    """Say the return on fresh seeds beside that on the seeds that selected; empty without one."""
+    confirmed = result["confirmed"].get(env)
+    if confirmed is None:
+        return ""
+    of_env = [one for one in result["settings"] if one["env"] == env]
+    fresh, chosen = (
+        numbers.with_interval(one, numbers.returns) if one else "none"
+        for one in (confirmed["return"], of_env[0]["return"])
+    )
+    diverged = confirmed["num_diverged"]
+    also = f", of which {diverged} diverged" if diverged else ""
+    return (
+        f"Return with {numbers.seeds(confirmed['num_seeds'])} that did not select it (--seed "
+        f"{confirmed['seed']}{also}): {fresh}. With those that did: {chosen}, which is too high on "
+        f"average, as the best of {len(of_env):,}."
+    )

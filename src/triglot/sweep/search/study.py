@@ -1,0 +1,153 @@
+"""Optuna's part of a sweep: proposals for a round.
+
+Source: Akiba et al. 2019, https://arxiv.org/abs/1907.10902, and https://optuna.readthedocs.io. TPE:
+Bergstra et al. 2011, https://papers.nips.cc/paper/4443.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from ...core.errors import silenced
+from ..axes import Axis, Choices
+from ..results import Outcome
+from ..settings import Settings, draw_new
+from .choices import CMA_ES, GP
+
+NUM_TRIES = 20  # proposals of a sampler, to find a setting that was not trained before
+Space: TypeAlias = Mapping[str, BaseDistribution]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what Optuna logs about each study, and its warnings about experimental features."""
+    with silenced(logging.WARNING), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def space_of(axes: Sequence[Axis]) -> dict[str, BaseDistribution]:
+    """Translate what is swept to Optuna's distributions; the values of a list are texts."""
+    return {axis.name: _distribution(axis) for axis in axes}
+
+
+def _distribution(axis: Axis) -> BaseDistribution:
+    if isinstance(axis, Choices):
+        return CategoricalDistribution([_label(value) for value in axis.values])
+    if axis.integer:
+        return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def params_of(axes: Sequence[Axis], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the values of a setting to the parameters of a trial."""
+    return {
+        axis.name: _label(values[axis.name]) if isinstance(axis, Choices) else values[axis.name]
+        for axis in axes
+    }
+
+
+def _values_of(axes: Sequence[Axis], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the parameters of a trial to a setting; numbers are rounded as drawn ones are."""
+    return {
+        axis.name: axis.values[list(map(_label, axis.values)).index(params[axis.name])]
+        if isinstance(axis, Choices)
+        else axis.rounded(params[axis.name])
+        for axis in axes
+    }
+
+
+def _label(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def as_trial(
+    axes: Sequence[Axis], one: Outcome, system_attrs: Mapping[str, Any] | None = None
+) -> FrozenTrial:
+    """Translate the outcome of a setting to a trial.
+
+    One that was stopped early is pruned, with its return in training after its steps. One that
+    diverged, or in which no episode ended, is pruned without a return, which ranks last.
+    """
+    steps = {one.num_steps: one.training_score} if one.stopped else {}
+    is_complete = not one.stopped and math.isfinite(one.score)
+    return optuna.trial.create_trial(
+        state=TrialState.COMPLETE if is_complete else TrialState.PRUNED,
+        value=one.score if is_complete else None,
+        params=params_of(axes, one.values),
+        distributions=space_of(axes),
+        intermediate_values={step: s for step, s in steps.items() if math.isfinite(s)},
+        system_attrs=dict(system_attrs or {}),
+    )
+
+
+def propose(
+    search: str, axes: Sequence[Axis], seed: int, sizes: Sequence[int], found: Sequence[Outcome]
+) -> Settings:
+    """Propose the settings of the next round from the outcomes of all earlier ones.
+
+    A pure function: the same outcomes give the same proposals.
+
+    Args:
+      search: `tpe`, `cma-es` or `gp`.
+      axes: what is swept.
+      seed: of the sweep; each round has its own random numbers.
+      sizes: of all rounds.
+      found: the outcomes of whole rounds, at least of the first, in the order of the settings.
+    """
+    with quiet():
+        trials: list[FrozenTrial] = []
+        ends = list(accumulate(sizes))
+        for number, (size, end) in enumerate(zip(sizes, ends, strict=True)):
+            told = found[end - size : end]
+            attrs: list[Mapping[str, Any]] = [{}] * size
+            if not told or (number and search == CMA_ES):
+                # CMA-ES keeps its state in the trials that it asked for.
+                asked = _ask(search, axes, (seed, number), size, trials)
+                if not told:
+                    return [values for values, _ in asked]
+                attrs = [attrs for _, attrs in asked]
+            trials += [as_trial(axes, *pair) for pair in zip(told, attrs, strict=True)]
+    raise AssertionError("every round has its outcomes")
+
+
+def _ask(
+    search: str, axes: Sequence[Axis], seed: tuple[int, int], size: int, trials: list[FrozenTrial]
+) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Ask a sampler for a batch of new settings; return each with its trial's attributes."""
+    first, second = (int(n) for n in np.random.SeedSequence(seed).generate_state(2))
+    study = optuna.create_study(direction="maximize", sampler=_sampler(search, first, size))
+    study.add_trials(trials)
+    known = {tuple(_values_of(axes, trial.params).values()) for trial in trials}
+    space, asked, tries = space_of(axes), [], 0
+    while len(asked) < size and tries < NUM_TRIES * size:
+        # A setting that was proposed before stays a running trial, so that others are proposed.
+        trial, tries = study.ask(space), tries + 1
+        values = _values_of(axes, trial.params)
+        if (key := tuple(values.values())) not in known:
+            known.add(key)
+            asked.append((values, study.trials[trial.number].system_attrs))
+    rest = draw_new(axes, np.random.default_rng(second), size - len(asked), known)
+    return [*asked, *((values, {}) for values in rest)]
+
+
+def _sampler(search: str, seed: int, size: int) -> optuna.samplers.BaseSampler:
+    if search == CMA_ES:
+        return optuna.samplers.CmaEsSampler(seed=seed, popsize=max(size, 2))
+    if search == GP:
+        return optuna.samplers.GPSampler(seed=seed)
+    return optuna.samplers.TPESampler(seed=seed, constant_liar=True)

@@ -1,0 +1,93 @@
+"""Run a comparison's trainings in this process, with defects planted in one of them."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triglot.compare.jobs import Job, weights_file
+from triglot.compare.options import CompareOptions
+from triglot.compare.results import Record
+from triglot.compare.rungs import rung_named
+from triglot.compare.start import Started
+from triglot.compare.training import train as module
+from triglot.compare.training.session import Session
+from triglot.runs.jobs.job import RunningJob
+from triglot.runs.jobs.ledger import Ledger
+
+SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
+OPTIONS = CompareOptions(
+    algorithm="ppo",
+    env="probe:two-step",
+    backends=("haiku", "linen"),
+    arithmetic="native",
+    num_seeds=2,
+    seed=0,
+    total_steps=24 * 32,
+    repetitions=0,
+    config=SMALL,
+    hyper={"learning_rate": 1e-3},
+    eval_episodes=4,
+)
+
+Plant = Callable[[Session], None]
+
+
+def train(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    backend: str = "linen",
+    rung: str = "weights",
+    plant: Plant | None = None,
+    running: RunningJob | None = None,
+    **changes: Any,
+) -> Record:
+    """Train one library; the first one in a folder gives the weights.
+
+    Args:
+      folder: of the comparison.
+      monkeypatch: replaces the session.
+      backend: the library.
+      rung: what is shared.
+      plant: called with the session before it trains.
+      running: the job; None shows nothing.
+      changes: options that differ from `OPTIONS`.
+    """
+
+    class Planted(Session):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            if plant is not None:
+                plant(self)
+
+    monkeypatch.setattr(module, "Session", Planted)
+    folder.mkdir(exist_ok=True)
+    options = replace(OPTIONS, out=folder, **changes)
+    job = Job(options.env, rung, backend)
+    running = RunningJob(lambda event: None) if running is None else running
+    running.go()
+    arguments = {"job": asdict(job), "leads": True}
+    module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
+    return Record.load(Ledger(folder).folder(job.name))
+
+
+def probe(
+    folder: Path,
+    *,
+    backend: str = "linen",
+    rung: str = "weights",
+    plant: Plant | None = None,
+    **changes: Any,
+) -> Record:
+    """Compute only the parts of the first update; see `train`."""
+    options = replace(OPTIONS, out=folder, **changes)
+    session = Session(options, backend, rung=rung_named(rung))
+    if plant is not None:
+        plant(session)
+    session.init()
+    if rung_named(rung).shared_weights:
+        session.load(weights_file(folder, 0))
+    return Record(probe=session.probe())

@@ -1,0 +1,231 @@
+"""A defect planted in one of two trainings is named, and where none was planted none is named."""
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from triglot.compare.results import Record
+from triglot.compare.rungs import rung_named
+from triglot.compare.training.session import Session
+from triglot.compare.verdict.causes import find_causes, find_growth
+from triglot.compare.verdict.pairs import Pair
+from triglot.core.network import Variables
+
+from .in_process import OPTIONS, probe, train
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def sound(
+    tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch
+) -> tuple[Record, Path]:
+    """Train Haiku without a defect; its folder has the shared weights."""
+    folder = tmp_path_factory.mktemp("sound")
+    return train(folder, patch, backend="haiku"), folder
+
+
+@pytest.fixture
+def folder(sound: tuple[Record, Path], tmp_path: Path) -> Path:
+    """Copy the shared weights into a new folder."""
+    shutil.copy(sound[1] / "initial_params.safetensors", tmp_path)
+    return tmp_path
+
+
+def names(one: Record, other: Record, rung: str = "weights") -> list[str]:
+    """Name the causes."""
+    return [cause["name"] for cause in find_causes(one, other, rung_named(rung))]
+
+
+def rebuilt(session: Session, **changes: Any) -> None:
+    """Give a session another agent."""
+    session.agent = replace(session.agent, **changes)  # pyright: ignore
+    session.trainer = replace(session.trainer, agent=session.agent)
+
+
+def another_epsilon(session: Session) -> None:
+    """Use Adam with a larger epsilon, which no hyperparameter shows."""
+
+    def optimizer(hyper: Any) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(hyper.max_grad_norm)
+        return optax.chain(clip, optax.adam(hyper.learning_rate, eps=1e-3))
+
+    rebuilt(session, optimizer=optimizer)
+
+
+def no_clipping(session: Session) -> None:
+    """Leave the global norm as it is."""
+    rebuilt(session, optimizer=lambda hyper: optax.adam(hyper.learning_rate, eps=1e-5))
+
+
+def with_apply(session: Session, change: Any) -> None:
+    """Change what the network computes."""
+    network: Any = session.agent.network
+
+    def changed(part: Any) -> Any:
+        def apply(variables: Variables, inputs: Any, **options: Any) -> Any:
+            outputs, state = part.apply(variables, inputs, **options)
+            return jax.tree.map(change, outputs), state
+
+        return replace(part, apply=apply)
+
+    parts = {name: changed(part) for name, part in network.parts.items()}
+    rebuilt(session, network=replace(changed(network), parts=parts))
+    session.outputs._network = session.agent.network
+
+
+def scaled_outputs(session: Session) -> None:
+    """Multiply the outputs by 1.001."""
+    with_apply(session, lambda output: output * jnp.float32(1.001))
+
+
+def rounded_outputs(session: Session) -> None:
+    """Round the outputs to bfloat16, as a network in lower precision does."""
+    with_apply(session, lambda output: output.astype(jnp.bfloat16).astype(output.dtype))
+
+
+def half_outputs(session: Session) -> None:
+    """Return the outputs in bfloat16."""
+    with_apply(session, lambda output: output.astype(jnp.bfloat16))
+
+
+def half_gradients(session: Session) -> None:
+    """Halve the gradients, not the outputs."""
+    with_apply(session, lambda out: jax.lax.stop_gradient(out / 2) + out / 2)
+
+
+def nudged_weight(session: Session) -> None:
+    """Add 1e-7 to one weight of the shared ones."""
+    load = session.load
+
+    def nudged(path: Path) -> None:
+        arrays = load_file(path)
+        name = next(name for name in sorted(arrays) if name.endswith("kernel"))
+        arrays[name].reshape(-1)[3] += np.float32(1e-7)
+        other = path.with_name("nudged.safetensors")
+        save_file(arrays, other)
+        load(other)
+
+    session.load = nudged  # pyright: ignore
+
+
+@pytest.mark.covering(2)
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        pytest.param(nudged_weight, ["weights"], id="one-weight-nudged"),
+        pytest.param(another_epsilon, ["optimizer"], id="optimizer-epsilon"),
+        pytest.param(no_clipping, ["optimizer"], id="no-clipping"),
+        pytest.param(scaled_outputs, ["network"], id="scaled-outputs"),
+        pytest.param(rounded_outputs, ["network"], id="bfloat16-inside"),
+        pytest.param(half_gradients, ["gradient"], id="half-gradients"),
+        pytest.param(None, [], id="nothing"),
+    ],
+)
+def test_a_planted_defect_is_named(
+    plant: Any, expected: list[str], sound: tuple[Record, Path], folder: Path
+) -> None:
+    assert names(sound[0], probe(folder, plant=plant)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"seed": 1}, ["seed"], id="wrong-seed"),
+        pytest.param({"hyper": {"learning_rate": 2e-3}}, ["hyperparameters"], id="learning-rate"),
+        pytest.param({"env": "probe:obs-reward"}, ["environment"], id="another-environment"),
+    ],
+)
+def test_another_option_is_named(
+    changes: dict[str, Any], expected: list[str], sound: tuple[Record, Path], folder: Path
+) -> None:
+    assert names(sound[0], probe(folder, **changes)) == expected
+
+
+def test_the_default_initializers_are_named(sound: tuple[Record, Path], folder: Path) -> None:
+    other = probe(folder, rung="defaults")
+    assert names(sound[0], other, "defaults") == ["initializer"]
+
+
+def test_another_draw_of_the_weights_is_named(sound: tuple[Record, Path], folder: Path) -> None:
+    assert names(sound[0], probe(folder, rung="initializers"), "initializers") == ["draw"]
+
+
+def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:
+    """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
+    layers = {"config": {"hidden_sizes": [32, 32]}, "num_seeds": 1}  # a norm of many entries
+    session = Session(replace(OPTIONS, **layers), "equinox")
+    save_file(session.init(), tmp_path / "initial_params.safetensors")
+    own = probe(tmp_path, backend="equinox", rung="weights", **layers)
+    in_order = probe(tmp_path, backend="equinox", rung="leaf_order", **layers)
+    (cause,) = find_causes(own, in_order, rung_named("weights"))
+    assert (cause["name"], cause["part"]) == ("leaf_order", "optimizer")
+
+
+def test_the_side_of_a_product_is_rounding(sound: tuple[Record, Path], folder: Path) -> None:
+    found = set(names(sound[0], probe(folder, backend="equinox")))
+    assert found and found <= {"summation_order", "leaf_order"}
+
+
+def test_a_difference_is_judged_with_its_place(
+    sound: tuple[Record, Path], folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    other = train(folder, patch, plant=scaled_outputs)
+    pair = Pair(
+        names=("haiku", "linen"), records=(sound[0], other), rung=rung_named("weights"), margin=1.0
+    ).judge()
+    assert (pair["level"], pair["identical"]) == ("different", False)
+    assert pair["first_difference"]["update"] == 1
+    assert pair["max_abs_param_difference"] > 0
+    assert [cause["name"] for cause in pair["causes"]] == ["network"]
+    assert pair["sentence"].startswith("Flax Linen diverges from Haiku at update 1 in ")
+    distance = pair["divergence"]
+    assert distance["updates"][0] == 0 and distance["updates"][-1] == 24
+    assert distance["params_abs"][0] == 0 < distance["params_abs"][-1]
+    assert distance["outputs_abs"][0] > 0
+
+
+def leaking(session: Session) -> None:
+    """Keep 8 MB of each chunk."""
+    train_chunk = session.train
+    kept = []
+
+    def train_and_keep(count: int) -> Any:
+        kept.append(bytearray(b"x") * 2**23)
+        return train_chunk(count)
+
+    session.train = train_and_keep  # pyright: ignore
+
+
+def growth(folder: Path, plant: Any) -> dict[str, Any] | None:
+    """Find the growth of the memory of this process while it trains."""
+    with pytest.MonkeyPatch.context() as patch:
+        return find_growth(train(folder, patch, plant=plant))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [pytest.param(leaking, "memory_leak", id="leak"), pytest.param(None, None, id="nothing")],
+)
+def test_a_memory_leak_is_named(plant: Any, expected: str | None, folder: Path) -> None:
+    # In a new process: what earlier tests left here is freed whenever the collector likes.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as new:
+        found = new.submit(growth, folder, plant).result()
+    assert (found and found["name"]) == expected
+    assert found is None or "MB per chunk" in found["evidence"]

@@ -1,0 +1,83 @@
+"""Parameters are paired although names, order or number differ."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import triglot
+from tests.diff import networks as nets
+from triglot.core.network import Leaf
+from triglot.diff.loading import load_network
+from triglot.diff.pairing.pair import pair_parameters
+from triglot.diff.pairing.parameters import Pairing, Parameter
+from triglot.diff.pairing.use_order import align, read_uses
+
+
+def paired(one: Any, other: Any, mapping: dict[str, str] | None = None) -> Pairing:
+    networks = load_network(one, nets.INPUTS), load_network(other, nets.INPUTS)
+
+    def uses() -> Any:
+        found = []
+        for network in networks:
+            variables = network.init(jax.random.key(0))
+            outputs = jax.tree.leaves(jax.eval_shape(network.apply, variables, jnp.ones((1, 4)))[0])
+            found.append(read_uses(network, variables, jnp.ones((1, 4)), range(len(outputs))))
+        return tuple(found)
+
+    return pair_parameters(networks, uses, mapping)
+
+
+def parameter(name: str, *shape: int) -> Parameter:
+    return Parameter(name, shape, "float32", Leaf.one(name))
+
+
+def test_a_gap_is_left_where_a_parameter_is_missing() -> None:
+    one = [parameter("a/w", 4, 4), parameter("a/b", 4), parameter("c/w", 4, 4)]
+    other = [parameter("x/w", 4, 4), parameter("y/w", 4, 4)]
+    assert align(one, other) == [("a/w", "x/w"), ("c/w", "y/w")]
+
+
+def test_a_transposed_matrix_is_paired_and_another_shape_is_not() -> None:
+    one = [parameter("a", 4, 3), parameter("b", 5)]
+    assert align(one, [parameter("x", 3, 4), parameter("y", 6)]) == [("a", "x")]
+
+
+def test_branches_are_paired_by_the_outputs_they_reach() -> None:
+    found = paired(nets.ActorCritic(branchwise=True), nets.ActorCritic(branchwise=False))
+    assert found.source == "guessed by order of use"
+    kernels = {pair.one: pair.other for pair in found.pairs if pair.one.endswith("kernel")}
+    assert kernels == {
+        "Dense/0/kernel": "w/kernel",  # Linen numbers layers as they are constructed
+        "Dense/1/kernel": "v/kernel",
+        "Dense/2/kernel": "z/kernel",
+        "Dense/3/kernel": "u/kernel",
+    }
+
+
+def test_equal_names_are_paired_and_a_missing_bias_is_left() -> None:
+    found = paired(nets.haiku_leaky(0.01), nets.haiku_leaky(0.02))
+    assert found.source == "by name"
+    assert [each.name for each in found.only_other] == ["linear/bias"]
+    assert found.only_one == ()
+
+
+def test_a_stated_mapping_may_leave_parameters_unpaired() -> None:
+    found = paired(nets.haiku_mlp, nets.LinenMLP(), {"mlp/linear_0": "Dense_0"})
+    assert {pair.one for pair in found.pairs} == {"mlp/linear/0/kernel", "mlp/linear/0/bias"}
+    assert len(found.only_one) == len(found.only_other) == 2
+
+
+@pytest.mark.parametrize(
+    "mapping, says",
+    [
+        ({"nowhere": "Dense_0"}, "no parameter is named 'nowhere'"),
+        ({"mlp/linear_0": "nowhere"}, "which does not exist"),
+        ({"mlp/linear_0/w": "Dense_1/bias"}, "no parameter is named"),
+        ({"mlp/linear_0/kernel": "Dense_1/bias"}, "their shapes differ"),
+    ],
+)
+def test_a_wrong_mapping_is_refused(mapping: dict[str, str], says: str) -> None:
+    with pytest.raises(triglot.TriglotError, match=says):
+        paired(nets.haiku_mlp, nets.LinenMLP(), mapping)

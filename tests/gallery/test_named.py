@@ -1,0 +1,59 @@
+"""`diff` finds nothing in clean pairs of the gallery, and names and locates the planted bugs."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
+
+from benchmarks.gallery import pair as gallery
+from benchmarks.gallery.worker import compare
+from triglot.diff.measures.effort import QUICK, STANDARD
+
+PAIRS = gallery.find_pairs()
+# One of each kind of entry that reads more than one operation; the others are slow.
+SOON = {
+    "deepsets": ("all_counted",),
+    "fnet": ("one_axis",),
+    "gru_lm": ("reset_input",),
+    "highway": ("gate_swapped",),
+    "nerf": ("without_pi",),
+    "siren": ("omega_bias",),
+    "top_experts": ("softmax_first",),
+    "vq": ("inner_product",),
+    "wavenet": ("skip_source",),
+}
+
+pytestmark = pytest.mark.library_promotion("layers and attention of the libraries mix dtypes")
+
+
+def cases() -> list[Any]:
+    """Parametrise over all bugs."""
+    found = []
+    for pair in PAIRS.values():
+        for bug in pair.bugs:
+            marks = [] if bug.name in SOON.get(pair.name, ()) else [pytest.mark.slow]
+            found.append(pytest.param(pair.name, bug.name, marks=marks))
+    return found
+
+
+@pytest.mark.covering(6)
+@pytest.mark.parametrize(("name", "bug"), cases())
+def test_a_bug_is_named_and_located_and_nothing_else_accused(name: str, bug: str) -> None:
+    row = compare(name, bug, STANDARD)
+    assert row["found"] and row["named"] and row["located"], row["causes"]
+    assert row["false"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_clean_pairs_are_equal_and_nothing_is_accused(name: str) -> None:
+    row = compare(name, level=QUICK)
+    assert row["verdict"] in ("identical", "equivalent") and row["false"] == [], row["causes"]
+
+
+def test_the_quick_cases_exist() -> None:
+    for name, bugs in SOON.items():
+        assert {*bugs} <= {bug.name for bug in PAIRS[name].bugs}

@@ -1,0 +1,143 @@
+"""The documentation site is built without a warning, and its pages need no network."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.project.documents import ROOT
+from tests.project.source import PUBLIC
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.skipif(
+        not importlib.util.find_spec("mkdocs"), reason="the extra `docs` is not installed"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site; a warning is an error."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+class Page(HTMLParser):
+    """The identifiers of a page, what it links to, and what a browser would load for it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids.add(given.get("id", ""))
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
+            self.loaded.append(given["href"])
+        if "src" in given:
+            self.loaded.append(given["src"])
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    """Parse the pages."""
+    return {path: Page(path.read_text()) for path in site.rglob("*.html")}
+
+
+def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links start at the root of a server
+            continue
+        for link in page.links + page.loaded:
+            file, _, anchor = unquote(link).partition("#")
+            if re.match(r"\w+:", file):
+                continue
+            target = (path.parent / file).resolve() if file else path
+            known = pages[target].ids if target in pages else {""}
+            if not target.is_file() or (anchor and anchor not in known | {"__toc"}):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_a_page_loads_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
+    outside = {url for page in pages.values() for url in page.loaded if re.match(r"(\w+:)?//", url)}
+    assert outside == set()
+
+
+def test_the_reference_shows_short_names_and_sections(site: Path) -> None:
+    text = "".join(path.read_text() for path in (site / "reference").glob("*.html"))
+    homes = {f"{home}.{name}" for names in PUBLIC.values() for name, home in names.items()}
+    for name in homes - {"rl.rl", "nn.nn"}:
+        assert f'id="triglot.{name}"' in text, name
+    assert "Returns:" in text and "Attributes:" in text
+
+
+def test_a_notebook_is_a_page_with_its_outputs_and_a_file(site: Path) -> None:
+    for path in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
+        text = (site / "notebooks" / f"{path.stem}.html").read_text()
+        figures = re.findall(rf'src="({path.stem}_files/[^"]+\.(?:png|gif))"', text)
+        assert figures and all((site / "notebooks" / figure).is_file() for figure in figures)
+        assert (site / "notebooks" / path.name).read_bytes() == path.read_bytes()
+        assert f'href="{path.name}"' in text and "colab" not in text  # there is no repository yet
+
+
+def test_a_repository_opens_the_notebooks_in_colab() -> None:
+    notebooks = importlib.import_module("docs.site.notebooks")
+    link = notebooks.links(Path("1_maze.ipynb"), "https://github.com/somebody/triglot/")
+    assert "/github/somebody/triglot/blob/main/examples/notebooks/1_maze.ipynb" in link
+
+
+def test_equations_need_no_script(site: Path) -> None:
+    text = (site / "algorithms" / "ppo.html").read_text()
+    assert text.count("<math ") == 5 and "\\hat" not in re.sub(r'aria-label="[^"]*"', "", text)
+
+
+def test_the_search_works_without_a_server(site: Path) -> None:
+    index = (site / "search" / "search_index.js").read_text()
+    assert (
+        "explained_variance" in index
+        and "iframe-worker"
+        in "".join(path.name for path in (site / "assets").rglob("*.js"))
+        + (site / "index.html").read_text()
+    )
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+def test_a_search_finds_a_page_without_a_request_elsewhere(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((site / "algorithms" / "ppo.html").as_uri())
+        found = page.locator(".md-search-result__item").first
+        for _ in range(30):  # what is typed before the script is ready is lost
+            page.locator("input.md-search__input").fill("")
+            page.locator("input.md-search__input").press_sequentially("clip fraction")
+            page.wait_for_timeout(2_000)
+            if found.is_visible():
+                break
+        assert found.is_visible()
+        browser.close()
+    schemes = {url.partition(":")[0] for url in requests}
+    assert schemes <= {"file", "data", "blob", "about"}, requests

@@ -1,0 +1,173 @@
+"""`config.json`: a round trip of all options, older schemas, and what reading it imports."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import triglot
+from triglot.algorithms.ppo import PPOConfig, PPOHyperparams
+from triglot.compare.options import CompareOptions
+from triglot.core.errors import TriglotError
+from triglot.core.loop import checkpoint
+from triglot.runs.options import TrainOptions
+from triglot.runs.plan import prepare
+from triglot.runs.registry.overrides import from_overrides
+from triglot.runs.storage.config import FIELDS, options_of_run, read_config, write_config
+from triglot.runs.train import train
+from triglot.shared.machine.files import plain
+
+OPTIONS = TrainOptions(
+    algorithm="ppo",
+    env="probe:two-step",
+    num_seeds=2,
+    seed=3,
+    total_steps=64,
+    eval_episodes=0,
+    optimizer="lion",
+    backend="table",
+    arithmetic="native",
+    network=("actor=my_file:actor", "critic=my_file:critic"),
+    checkpoint_seconds=1.5,
+    log=("tensorboard",),
+    debug=("nans",),
+    config=PPOConfig(num_envs=2, rollout_length=8, num_minibatches=1, hidden_sizes=(8, 4)),
+    hyper=PPOHyperparams(learning_rate=1e-3, decay_updates=float("inf")),
+)
+
+
+def write(folder: Path, options: TrainOptions = OPTIONS) -> dict[str, Any]:
+    facts = {"num_updates": 4, "steps_per_update": 16, "num_steps": 64}
+    write_config(folder, options, ["train"], facts)
+    return json.loads((folder / "config.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_every_option_survives_a_round_trip(tmp_path: Path) -> None:
+    assert write(tmp_path)["schema"] == 1
+    assert options_of_run(tmp_path, trust=True) == OPTIONS
+
+
+def test_the_recorded_command_is_not_read_back(tmp_path: Path) -> None:
+    content = write(tmp_path) | {"command": "triglot train dqn gymnax:CartPole-v1 --seed 9"}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert options_of_run(tmp_path, trust=True) == OPTIONS
+
+
+def test_a_comparison_sends_its_options_to_the_workers_as_json() -> None:
+    options = CompareOptions(
+        algorithm="ppo",
+        env="probe:two-step",
+        backends=("haiku", "nnx"),
+        out=Path("here"),
+        config={"hidden_sizes": [8]},
+        hyper={"learning_rate": 1e-3},
+    )
+    assert from_overrides(CompareOptions, json.loads(json.dumps(plain(vars(options))))) == options
+
+
+def test_a_config_without_a_schema_is_migrated(tmp_path: Path) -> None:
+    content = write(tmp_path)
+    del content["schema"], content["optimizer"]
+    old = {"cell": "memory", "cell_size": "memory_size"}
+    content["config"] = {old.get(name, name): v for name, v in content["config"].items()}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert options_of_run(tmp_path, trust=True) == replace(OPTIONS, optimizer=None)
+    assert read_config(tmp_path)["migrated_from"] == 0
+
+
+WRONG = dict.fromkeys(FIELDS, "1") | {"num_seeds": "2"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"schema": 2}, "has schema 2, and this version of triglot reads schema 1"),
+        ({"schema": "new"}, "has schema new"),
+        ({"schema": 1}, "config.json is damaged: it has no algorithm, env"),
+        ({"schema": 1, "command": "", **WRONG}, "its num_seeds must be .*'2'"),
+        ({"anything": 1}, "is not a triglot run directory: it has no valid config.json"),
+        ([1], "is not a triglot run directory: .*config.json is damaged: it holds"),
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(tmp_path: Path, content: Any, says: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(TriglotError, match=says) as error:
+        options_of_run(tmp_path, trust=True)
+    assert "\n" not in str(error.value)
+
+
+def test_a_field_that_the_algorithm_lacks_is_refused(tmp_path: Path) -> None:
+    content = write(tmp_path)
+    content["config"]["num_env"] = 4
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(TriglotError, match="unknown field of PPOConfig 'num_env'"):
+        options_of_run(tmp_path, trust=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train two updates."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    options = TrainOptions(
+        algorithm="q_learning",
+        env="gridworld:2x2",
+        backend="table",
+        total_steps=16,
+        eval_episodes=0,
+        out=out,
+        config={"num_envs": 1, "rollout_length": 8},
+    )
+    assert train(options, started=0.0, arguments=["train"]) == 0
+    return out
+
+
+def test_loading_a_run_imports_no_command_line(run: Path) -> None:
+    program = f"""
+import sys, triglot
+found = triglot.load_run({str(run)!r})
+assert found.num_updates == 2
+print([name for name in sys.modules if name == "tyro" or name.endswith(("cli", "parsing"))
+       and name.startswith(("tyro", "triglot"))])
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(triglot.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_sentence(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(run, old)
+    content = json.loads((run / "config.json").read_text())
+    del content["schema"], content["optimizer"]
+    (old / "config.json").write_text(json.dumps(content))
+    assert triglot.load_run(old).num_updates == 2  # this checkpoint still fits
+
+    def mismatched(path: Path, like: object, added: object) -> object:
+        raise TriglotError(f"the checkpoint {path} belongs to another training.")
+
+    monkeypatch.setattr(checkpoint, "restore", mismatched)
+    with pytest.raises(TriglotError, match=r"^the checkpoint .* belongs to another training"):
+        triglot.load_run(run)
+    with pytest.raises(TriglotError, match=r"earlier version of triglot \(schema 0\)"):
+        triglot.load_run(old)
+
+
+def test_the_optimizer_reaches_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr(
+        "triglot.runs.plan.build_agent",
+        lambda *parts, **options: given.append(options) or 1 / 0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        prepare(replace(OPTIONS, network=(), log=(), out=tmp_path / "run"))
+    assert given[0]["optimizer"] == "lion"
