@@ -59,7 +59,7 @@ def prepare(root: Path, folder: Path) -> None:
     """Copy a checkout into a folder that does not exist, with absolute links and the URLs."""
     address = address_of(root)
     shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
-    text = (root / "triglot" / "__init__.py").read_text()
+    text = (root / "src" / "triglot" / "__init__.py").read_text()
     version = re.findall(r'^__version__ = "(.+)"', text, re.MULTILINE)[0]
     readme, project = folder / "README.md", folder / "pyproject.toml"
     readme.write_text(absolute_links(readme.read_text(), address, f"v{version}"))

@@ -1,37 +1,25 @@
-"""Train an agent in Python: a host loop over compiled chunks of updates."""
+"""Train an agent in Python: an experiment from start to end, with the metrics of all updates."""
 
 import warnings
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from .agent import Agent, AgentBase
-from .arguments import check_agent
+from .agent import Agent
 from .environment import Environment
-from .errors import TriglotError, kind_of
+from .errors import TriglotError
+from .experiment import Experiment, updates_of
 from .host_environment import HostEnvironment
-from .hyper import (
-    as_hyperparams,
-    check_count,
-    check_hyperparams,
-    fill_schedule_horizon,
-    per_seed,
-    with_schedules,
-)
 from .loop.callbacks import Callback, check_callback
-from .loop.chunks import run_chunks
-from .loop.continuing import check_continued, continued, only_changes
-from .loop.divergence import LastFinite, absurd_parameters, divergence, updates_before_learning
+from .loop.continuing import check_continued
+from .loop.divergence import LastFinite, absurd_parameters
 from .loop.population import Population
-from .loop.sharding import Shard, gathered, make_sharding
+from .loop.sharding import Shard
 from .loop.state import RunnerState
-from .loop.trainer import init_seeds, updates_for
-from .trainers import make_trainer
 from .types import PyTree, as_key
 
 
@@ -135,63 +123,38 @@ def train(
         declare; if the devices do not exist or do not divide the training.
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
-    check_agent(agent)
-    name = type(agent).__name__
-    check_count("num_seeds", num_seeds)
-    for what, given in (("callback", callback), ("every_update", every_update)):
-        if given is not None:
-            check_callback(what, given)
-    if population is not None:
-        if not isinstance(population, Population):
-            raise TriglotError(
-                f"population must be a triglot.Population, got {kind_of(population)}: give "
-                "triglot.Population(size=32, perturb=['learning_rate'])."
-            )
-        if num_seeds not in (1, population.size):
-            raise TriglotError(
-                f"num_seeds is the size of the population, {population.size}, got {num_seeds}: "
-                "leave it out."
-            )
-        num_seeds = population.size
+    if callback is not None:
+        check_callback("callback", callback)
     state: Any = continue_from
     if isinstance(continue_from, TrainResult):
         state = continue_from.runner_state
+    if state is not None:
+        if key is not None:
+            raise TriglotError("key has no effect, since continue_from has its own: leave it out.")
+        if isinstance(state, RunnerState) and np.ndim(state.num_updates) and num_seeds == 1:
+            num_seeds = state.num_updates.shape[0]
+    experiment = Experiment(
+        agent,
+        env,
+        key=as_key(jax.random.key(0) if key is None and state is not None else key),
+        total_steps=total_steps,
+        num_seeds=num_seeds,
+        hyper=hyper,
+        devices=devices,
+        shard=shard,
+        population=population,
+        every_update=every_update,
+    )
     if state is None:
-        key = as_key(key)
-    elif key is not None:
-        raise TriglotError("key has no effect, since continue_from has its own: leave it out.")
-    elif isinstance(state, RunnerState) and np.ndim(state.num_updates):
-        num_seeds = num_seeds if num_seeds > 1 else state.num_updates.shape[0]
-    sharding = None
-    if devices is not None:
-        sharding = make_sharding(devices, shard, num_seeds=num_seeds, num_envs=agent.num_envs)
-    elif shard is not None:
-        raise TriglotError(f"shard={shard!r} has no effect without devices: give both.")
-    trainer = make_trainer(agent, env, every_update=every_update, sharding=sharding)
-    num_updates, done = updates_for(trainer, total_steps), 0
-    changes = set() if hyper is None else {*(hyper if isinstance(hyper, Mapping) else vars(hyper))}
-    hyper = with_schedules(_complete(agent, as_hyperparams(name, hyper, agent.hyper)))
-    if hyper is not agent.hyper:
-        check_hyperparams(name, hyper, agent.config)
-    given, hyper = hyper, fill_schedule_horizon(hyper, num_updates)
-    if population is not None:
-        population = population.for_agent(agent, hyper, num_updates)
-        how: dict[str, Any] = {"every_update": every_update, "sharding": sharding}
-        trainer = make_trainer(agent, env, population=population, **how)
-    boundaries = () if population is None else (population.exploit_every,)
-    hyper = per_seed(hyper, num_seeds)
-    if state is None:
-        state = init_seeds(trainer, jax.random.split(as_key(key), num_seeds), hyper)
+        state = experiment.start()
     else:
-        keys = jax.random.split(jax.random.key(0), num_seeds)
-        expected = init_seeds.eval_shape(trainer, keys, hyper)
-        done = check_continued(agent, expected, state, num_seeds)
-        num_updates += done
-        changed = only_changes(fill_schedule_horizon(given, num_updates), changes)
-        state = continued(name, state, changed, num_updates, trainer.steps_per_update)
-    per_update = trainer.steps_per_update
-    empty = updates_before_learning(agent.learning_starts, per_update)
-    history, size, cause = [], trainer.chunk_size, None
+        done = check_continued(agent, experiment.shapes, state, experiment.num_seeds)
+        whole = (done + experiment.num_updates) * experiment.steps_per_update
+        changed = {} if hyper is None else hyper if isinstance(hyper, Mapping) else vars(hyper)
+        experiment = replace(experiment, total_steps=whole)
+        state = experiment.continued(state, changed.keys())
+    history: list[dict[str, np.ndarray]] = []
+    cause = None
     # Several processes would not agree on the time of a copy.
     kept = LastFinite(state) if stop_if_diverged and jax.process_count() == 1 else None
 
@@ -199,34 +162,28 @@ def train(
         if every_update is not None:
             jax.effects_barrier()  # the last calls may still be pending
         metrics = {n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]}
-        after = int(np.asarray(state.num_updates)[0])
+        after = updates_of(state)
         return TrainResult(
-            runner_state=state, metrics=metrics, num_updates=after, num_steps=after * per_update
+            runner_state=state,
+            metrics=metrics,
+            num_updates=after,
+            num_steps=after * experiment.steps_per_update,
         )
 
-    with closing(trainer.program()) as program:
-        how = {"boundaries": boundaries, "done": done}
-        for chunk in run_chunks(program, state, num_updates, size, **how):
-            state = chunk.runner_states
-            history.append(chunk.metrics)
-            if callback is not None:
-                callback(chunk.num_updates, chunk.metrics)
-            done = chunk.num_updates
-            if stop_if_diverged:
-                before = done - chunk.count
-                cause = divergence(env.name, state, chunk.metrics, before, empty)
-            if cause is not None:
-                break
-            if kept is not None and done < num_updates:
-                kept.update(state)
-    state = gathered(state, num_seeds)
+    for chunk in experiment.chunks(state):
+        state = chunk.runner_states
+        history.append(chunk.metrics)
+        if callback is not None:
+            callback(chunk.num_updates, chunk.metrics)
+        cause = experiment.divergence(chunk) if stop_if_diverged else None
+        if cause is not None:
+            break
+        if kept is not None and chunk.num_updates < experiment.num_updates:
+            kept.update(state)
+    state = experiment.whole(state)
     if cause is not None:
-        raise Diverged(cause, result(state if kept is None else kept.restore(state, num_seeds)))
+        last = state if kept is None else kept.restore(state, experiment.num_seeds)
+        raise Diverged(cause, result(last))
     if (absurd := absurd_parameters(state)) is not None:
         warnings.warn(absurd, stacklevel=2)
     return result(state)
-
-
-def _complete(agent: Agent, hyper: PyTree) -> PyTree:
-    """Fill in what hyperparameters leave to the environment; a custom agent need not know of it."""
-    return agent.for_environment(hyper) if isinstance(agent, AgentBase) else hyper

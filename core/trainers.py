@@ -1,14 +1,4 @@
-"""Choose the trainer for an environment, compiled or stepped in Python; compile its programs.
-
-Programs are compiled side by side: XLA compiles without holding Python's lock.
-"""
-
-from concurrent.futures import Executor
-from dataclasses import replace
-from typing import Any, TypeGuard
-
-import jax
-import numpy as np
+"""Choose the trainer for an environment, compiled or stepped in Python."""
 
 from .agent import Agent
 from .arguments import check_agent, check_env
@@ -16,16 +6,13 @@ from .environment import Environment
 from .errors import TriglotError
 from .host.trainer import HostTrainer
 from .host_environment import HostEnvironment
-from .loop.callbacks import Callback, OnStage, ignore_stage
+from .loop.callbacks import Callback
 from .loop.population import Population
-from .loop.sharding import Sharding, fewest_devices, make_sharding
-from .loop.state import RunnerState
-from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
+from .loop.sharding import Sharding
+from .loop.trainer import USUAL_CHUNK, Monitor, Trainer, TrainerLike
 from .loop.vectorize import VectorEnvironment
 from .rl.planning import check_model
 from .specs import check_fits
-from .types import PyTree
-from .wrappers.levels import held_out
 
 
 def make_trainer(
@@ -33,8 +20,10 @@ def make_trainer(
     env: Environment | HostEnvironment,
     *,
     every_update: Callback | None = None,
+    monitor: Monitor | None = None,
     sharding: Sharding | None = None,
     population: Population | None = None,
+    chunk_size: int = USUAL_CHUNK,
 ) -> TrainerLike:
     """Build the trainer for either kind of environment.
 
@@ -42,8 +31,10 @@ def make_trainer(
       agent: the algorithm; it steps `agent.num_envs` environments.
       env: a single environment.
       every_update: called after each update, see `train`.
+      monitor: further metrics of the agent's state after each update; of JAX environments only.
       sharding: how the training is divided among devices; None for one device.
       population: how the seeds learn from each other, from `Population.for_agent`; or None.
+      chunk_size: the most updates between two returns to Python.
 
     Raises:
       TriglotError: if a host environment is to be divided or gets a population, if JAX's types
@@ -67,12 +58,18 @@ def make_trainer(
                 "of a population to another: choose an environment in JAX, or leave the population "
                 "out."
             )
-        return HostTrainer(agent, env, every_update=every_update)
+        return HostTrainer(agent, env, every_update=every_update, chunk_size=chunk_size)
     if population is not None and sharding is not None and sharding.shard == "seeds":
         check_members_divide(population, sharding.num_devices)
     vector = VectorEnvironment(env, agent.num_envs)
     return Trainer(
-        agent, vector, every_update=every_update, sharding=sharding, population=population
+        agent,
+        vector,
+        chunk_size=chunk_size,
+        monitor=monitor,
+        every_update=every_update,
+        sharding=sharding,
+        population=population,
     )
 
 
@@ -87,102 +84,3 @@ def check_members_divide(population: Population, num_devices: int) -> None:
             f"{num_devices} devices must divide the population, {population.size}: choose another "
             "number of either."
         )
-
-
-def greedy_returns(
-    trainer: TrainerLike, agent_states: PyTree, keys: jax.Array, num_episodes: int
-) -> list[np.ndarray]:
-    """Play greedy episodes as the training was, and on levels held out if it has any.
-
-    Args:
-      trainer: of either kind.
-      agent_states, keys: `[S, ...]`, as for `evaluate_seeds`.
-      num_episodes: of each seed.
-
-    Returns:
-      The mean return of each seed, float32 `[S]`; then that on levels held out.
-    """
-    trainers, unseen = [trainer], held_out(trainer.single_env)
-    if unseen is not None and isinstance(trainer, Trainer):
-        trainers.append(make_trainer(trainer.agent, unseen, sharding=trainer.sharding))
-    how = {"num_episodes": num_episodes, "max_steps": 100_000, "explore": False}
-    played = [each.evaluate_seeds(agent_states, keys, **how) for each in trainers]
-    return [np.asarray(episodes.returns).mean(axis=1) for episodes in played]
-
-
-def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike:
-    """Divide a trainer's seeds among the fewest devices with which each has as few as possible.
-
-    Args:
-      trainer: on one device. One that steps environments in Python stays there.
-      num_seeds: `S`.
-      most: the most devices.
-
-    Raises:
-      TriglotError: if there are not as many devices.
-    """
-    devices = fewest_devices(num_seeds, most)
-    if isinstance(trainer, Trainer) and trainer.population is not None:
-        devices = max(count for count in range(1, devices + 1) if num_seeds % count == 0)
-    if devices == 1 or not isinstance(trainer, Trainer):
-        return trainer
-    num_envs = trainer.agent.num_envs
-    sharding = make_sharding(devices, "seeds", num_seeds=num_seeds, num_envs=num_envs)
-    return replace(trainer, sharding=sharding)
-
-
-def initialize_and_compile(
-    trainer: TrainerLike,
-    program: Program,
-    keys: jax.Array,
-    hyper: PyTree,
-    background: Executor,
-    on_stage: OnStage = ignore_stage,
-) -> RunnerState:
-    """Initialize every seed while the training compiles.
-
-    Host environments, and several processes, need the states before they compile.
-
-    Args:
-      trainer: of either kind.
-      program: of the trainer; it is compiled.
-      keys, hyper: as for `init_seeds`.
-      background: runs the initialization on another thread.
-      on_stage: see `CompiledProgram.compile`; called with `init` as well.
-
-    Returns:
-      The initial states, `[S, ...]`.
-    """
-    if not _compiles_from_shapes(trainer):
-        state = jax.block_until_ready(init_seeds(trainer, keys, hyper))
-        on_stage("init")
-        program.compile(state, on_stage)
-        return state
-    # Traced here: on two threads, both would wait for Python's lock in turns.
-    lowered = init_seeds.lower(trainer, keys, hyper)
-    pending = background.submit(lambda: jax.block_until_ready(lowered.compile()(keys, hyper)))
-    on_stage("init")
-    program.compile(init_seeds.eval_shape(trainer, keys, hyper), on_stage)
-    return pending.result()
-
-
-def compile_evaluation(
-    trainer: TrainerLike, runner_states: RunnerState, keys: jax.Array, **options: Any
-) -> None:
-    """Compile `trainer.evaluate_seeds` before it is called, if it is one program.
-
-    Args:
-      trainer: of either kind.
-      runner_states: `[S, ...]`; they and `keys` are read for their shapes only.
-      keys, options: as for `evaluate_seeds`.
-    """
-    if not _compiles_from_shapes(trainer):
-        return
-    given = (runner_states.agent, keys)
-    if trainer.seed_sharding is not None:
-        given = trainer.seed_sharding.placed_shapes(given)
-    play_seeds.lower(trainer, *given, **options).compile()
-
-
-def _compiles_from_shapes(trainer: TrainerLike) -> TypeGuard[Trainer]:
-    return isinstance(trainer, Trainer) and jax.process_count() == 1

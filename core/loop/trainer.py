@@ -28,10 +28,10 @@ from .state import RunnerState, Updated, UpdateKeys, first_state, scheduled, upd
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
-# them per update costs measurable time, and only up to this many bytes per `_USUAL_CHUNK` updates.
+# them per update costs measurable time, and only up to this many bytes per `USUAL_CHUNK` updates.
 _SHORT_ROLLOUT = 8
 _MAX_DRAWN_BYTES = 2**26
-_USUAL_CHUNK = 64
+USUAL_CHUNK = 64
 
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
 
@@ -54,7 +54,7 @@ class Trainer:
 
     agent: Agent
     env: VectorEnvironment
-    chunk_size: int = _USUAL_CHUNK
+    chunk_size: int = USUAL_CHUNK
     monitor: Monitor | None = None
     every_update: Callback | None = None
     sharding: Sharding | None = None
@@ -195,7 +195,7 @@ class Trainer:
         numbers = runner_state.num_updates + jnp.arange(self.chunk_size, dtype=jnp.int32)
         # The limit per update is the same for all chunks up to the usual size, so that the size of
         # a chunk does not decide what is drawn ahead.
-        max_bytes = _MAX_DRAWN_BYTES * self.chunk_size // max(self.chunk_size, _USUAL_CHUNK)
+        max_bytes = _MAX_DRAWN_BYTES * self.chunk_size // max(self.chunk_size, USUAL_CHUNK)
         return draw_ahead(update, runner_state, numbers, max_bytes=max_bytes)
 
     def program(self) -> "CompiledProgram":
@@ -373,12 +373,12 @@ def _moved(sharding: Sharding, runner_states: RunnerState) -> RunnerState:
     return states
 
 
-def updates_for(trainer: TrainerLike, total_steps: int) -> int:
+def updates_for(steps_per_update: int, total_steps: int) -> int:
     """Count the updates that cover `total_steps` environment steps, rounded up.
 
     Raises:
       TriglotError: if `total_steps` is not a positive integer, or the updates exceed 2^31 - 1.
     """
     # More steps than updates are possible, which alone are counted.
-    check_count("total_steps", total_steps, maximum=MAX_COUNT * trainer.steps_per_update)
-    return -(-total_steps // trainer.steps_per_update)
+    check_count("total_steps", total_steps, maximum=MAX_COUNT * steps_per_update)
+    return -(-total_steps // steps_per_update)

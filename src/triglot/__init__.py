@@ -14,7 +14,7 @@ __version__ = "0.2.0"
 if Path(__file__).with_name("core").is_file():
     raise ImportError(
         "this checkout of triglot has text files in place of symbolic links: run `git config "
-        "core.symlinks true` and check it out again (`git checkout -- triglot`), or install a "
+        "core.symlinks true` and check it out again (`git checkout -- src`), or install a "
         "wheel with pip."
     )
 

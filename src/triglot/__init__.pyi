@@ -16,6 +16,7 @@ from .core.agent import Agent, AgentBase
 from .core.environment import Environment, TimeStep
 from .core.errors import Guessed, TriglotError
 from .core.evaluate import evaluate
+from .core.experiment import Experiment
 from .core.learner import Learner
 from .core.loop.population import Population
 from .core.loop.trainer import Trainer
@@ -37,8 +38,8 @@ from .runs.registry.presets.find import preset
 __version__: str
 
 __all__ = [
-    "make_env", "make_agent", "preset", "train", "evaluate", "Population", "Trainer", "load_run",
-    "load_policy",
+    "make_env", "make_agent", "preset", "train", "evaluate", "Experiment", "Population", "Trainer",
+    "load_run", "load_policy",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",

@@ -55,7 +55,7 @@ def names(one: Record, other: Record, rung: str = "weights") -> list[str]:
 def rebuilt(session: Session, **changes: Any) -> None:
     """Give a session another agent."""
     session.agent = replace(session.agent, **changes)  # pyright: ignore
-    session.trainer = replace(session.trainer, agent=session.agent)
+    session.experiment = replace(session.experiment, agent=session.agent)
 
 
 def another_epsilon(session: Session) -> None:

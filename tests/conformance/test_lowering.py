@@ -14,7 +14,7 @@ import triglot
 from benchmarks.cases import CASES, LIBRARIES
 from tests.conformance.test_matrix import FITTING, Training, make
 from triglot.core.loop.trainer import init_seeds
-from triglot.core.train import make_trainer
+from triglot.core.trainers import make_trainer
 
 PLATFORMS = ("cuda", "tpu")
 JITTED = [case for case in FITTING if not case.env.startswith("gymnasium")]

@@ -14,7 +14,7 @@ import pytest
 import triglot
 from benchmarks.cases import BRAX, CART, CASES, HOST_CART, MAZE, TABULAR
 from triglot.core.errors import TriglotError
-from triglot.core.train import make_trainer
+from triglot.core.trainers import make_trainer
 from triglot.runs.identity import learned
 from triglot.runs.registry.algorithms import ALGORITHMS
 

@@ -12,11 +12,10 @@ from tests.core.host import host_environments  # registers the Gymnasium environ
 from triglot.core.host.trainer import HostTrainer
 from triglot.core.loop.chunks import run_chunk
 from triglot.core.loop.trainer import Trainer, init_seeds
-from triglot.core.trainers import compile_evaluation, initialize_and_compile, make_trainer
+from triglot.core.trainers import make_trainer
 
 assert host_environments
 CONFIG = {"num_envs": 2, "rollout_length": 8}
-HOW = {"num_episodes": 2, "max_steps": 5, "explore": False}
 
 
 @pytest.mark.parametrize(
@@ -63,16 +62,15 @@ def test_one_interface_serves_both(name: str, kind: type, stages: list[str]) -> 
 def test_seeds_are_initialized_while_the_training_compiles(name: str, stages: list[str]) -> None:
     env = triglot.make_env(name)
     agent = triglot.make_agent("q_learning", env, backend="table", config=CONFIG)
-    trainer, passed = make_trainer(agent, env), []
-    keys = jax.random.split(jax.random.key(0), 2)
-    program = trainer.program()
+    experiment = triglot.Experiment(agent, env, key=jax.random.key(0), total_steps=48, num_seeds=2)
+    passed: list[str] = []
+    program = experiment.program()
     with ThreadPoolExecutor(1) as background:
-        given = (trainer, program, keys, agent.hyper, background, passed.append)
-        state = initialize_and_compile(*given)
-        compile_evaluation(trainer, jax.eval_shape(lambda: state), keys, **HOW)
+        state = experiment.start_and_compile(program, background, passed.append)
+        experiment.compile_evaluation(jax.eval_shape(lambda: state), num_episodes=2)
     assert passed == stages
-    chex.assert_trees_all_equal(state, init_seeds(trainer, keys, agent.hyper))
-    assert trainer.evaluate_seeds(state.agent, keys, **HOW).returns.shape == (2, 2)
+    chex.assert_trees_all_equal(state, experiment.start())
+    assert experiment.evaluate(state, num_episodes=2, max_steps=5).returns.shape == (2, 2)
     state, _ = program(state, 3)
     assert state.num_updates.tolist() == [3, 3]
     program.close()

@@ -174,7 +174,7 @@ def other(obs):
 def test_a_file_beside_the_packages_folders_is_the_users() -> None:
     """A reader of README writes networks in the checkout."""
     made: dict[str, Any] = {}
-    file = Path(triglot.__file__).resolve().parents[1] / "my_networks.py"
+    file = Path(triglot.__file__).resolve().parents[2] / "my_networks.py"
     exec(compile(IN_THE_CHECKOUT, file, "exec"), made)
     first = diff_networks(made["one"], made["other"], triglot.Box((4,))).first_difference
     assert first is not None and first.one is not None and first.other is not None

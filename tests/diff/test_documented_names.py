@@ -24,6 +24,6 @@ def test_the_names_are_those_of_the_catalogue() -> None:
     }
     planted |= {name for *_, names in NETWORKS.values() for name in names}
     assert planted <= documented()
-    files = [*(ROOT / "diff").rglob("*.py"), *(ROOT / "porting").rglob("*.py")]
+    files = (ROOT / "src" / "triglot" / "diff").rglob("*.py")
     source = "".join(path.read_text() for path in files)
     assert {name for name in documented() if f'"{name}"' not in source} == set()

@@ -12,31 +12,32 @@ from pathlib import Path
 from triglot._public import origins
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "triglot"  # it holds links to the rooms that lie at the top
 # Of each public module, by its name: the module that defines each name, without `triglot.`.
 PUBLIC = {
-    module: origins(ROOT / "triglot" / f"{stub}.pyi")
+    module: origins(PACKAGE / f"{stub}.pyi")
     for module, stub in (("triglot", "__init__"), ("triglot.rl", "rl"), ("triglot.nn", "nn"))
 }
-ROOMS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
-FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+ROOMS = sorted(init.parent.name for init in PACKAGE.glob("*/__init__.py"))
+FILES = sorted(file for room in ROOMS for file in (PACKAGE / room).rglob("*.py"))
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 IMPORTING_CALLS = {"import_module", "__import__", "require"}
 
 
-def room_of(file: Path, root: Path = ROOT) -> str:
-    """Return the top-level folder that holds a file."""
+def room_of(file: Path, root: Path = PACKAGE) -> str:
+    """Return the folder of the package that holds a file."""
     return file.relative_to(root).parts[0]
 
 
-def module_name(file: Path, root: Path = ROOT) -> str:
+def module_name(file: Path, root: Path = PACKAGE) -> str:
     """Return the dotted name under which a file of a room is imported."""
     names = file.relative_to(root).with_suffix("").parts
     return ".".join(("triglot", *(names[:-1] if names[-1] == "__init__" else names)))
 
 
 @functools.cache
-def imports(file: Path, root: Path = ROOT) -> frozenset[str]:
+def imports(file: Path, root: Path = PACKAGE) -> frozenset[str]:
     """Collect the absolute dotted names that a file imports, at any depth of its code."""
     return frozenset(_imports(file, root))
 
@@ -71,14 +72,14 @@ def without_facade(name: str) -> set[str]:
     return {name}
 
 
-def rooms_imported(file: Path, root: Path = ROOT) -> set[str]:
+def rooms_imported(file: Path, root: Path = PACKAGE) -> set[str]:
     """Collect the rooms that a file imports from, also through a public name."""
     given = (name for name in imports(file, root) if name.startswith("triglot."))
     names = set[str]().union(*map(without_facade, given))
     return {name.split(".")[1] for name in names} - {"__version__"}
 
 
-def import_graph(files: list[Path], root: Path = ROOT) -> dict[str, set[str]]:
+def import_graph(files: list[Path], root: Path = PACKAGE) -> dict[str, set[str]]:
     """Map each module to the modules among `files` that it imports.
 
     Importing a module also runs the `__init__` of its packages; only the module named is an edge.

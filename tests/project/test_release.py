@@ -114,7 +114,7 @@ def release_script() -> Any:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "checkout"
-    (root / "triglot").mkdir(parents=True)
+    (root / "src" / "triglot").mkdir(parents=True)
     for name in ("README.md", "pyproject.toml", "mkdocs.yml", "src/triglot/__init__.py"):
         shutil.copy(ROOT / name, root / name)
     return root

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +135,14 @@ def test_updates_that_learn_are_traced(
     monkeypatch.setattr(profiling, "SECONDS", 1e6)
     left = num_updates - done
     with Profiler(tmp_path, learns_after) as profiler:
-        run = partial(run_chunks, calls, chunk_size=7)  # pyright: ignore
+        monkeypatch.setattr(profiling, "updates_of", int)  # the states are the number of updates
+
+        def run(states: Any, *, until: int, target_seconds: float | None = None) -> Any:
+            how: Any = {"done": int(states), "target_seconds": target_seconds}
+            return run_chunks(calls, states, until, 7, **how)  # pyright: ignore
+
         states: Any = np.int32(done)
-        chunks = profiler.chunks(run, states, num_updates, done=done, target_seconds=1e6)
+        chunks = profiler.chunks(run, states, num_updates, target_seconds=1e6)
         last = [chunk.num_updates for chunk in chunks][-1]
     assert (last, sum(calls.counts)) == (num_updates, left)
     assert found == [("start", traced.start - done), ("stop", traced.stop - done)]

@@ -140,7 +140,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
 def test_an_early_evaluation_compiles_beside_the_training(
     options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
-    asked, prepare = threading.Event(), train_command.initialize_and_compile
+    asked, prepare = threading.Event(), triglot.Experiment.start_and_compile
 
     def prepared(*given: Any) -> Any:
         result = prepare(*given)
@@ -148,7 +148,7 @@ def test_an_early_evaluation_compiles_beside_the_training(
         return result
 
     monkeypatch.setattr(train_command, "compile_play", lambda *_, **__: asked.set())
-    monkeypatch.setattr(train_command, "initialize_and_compile", prepared)
+    monkeypatch.setattr(triglot.Experiment, "start_and_compile", prepared)
     command = [*TINY[:-1], "1", *options, "--compilation-cache", str(cache)]
     assert cli.main([*command, "--out", str(tmp_path / "out")]) == 0
     assert asked.is_set()

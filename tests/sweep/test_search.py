@@ -229,7 +229,7 @@ def test_the_winner_is_confirmed_on_the_seeds_of_the_next_number(
     again = options(over=[f"{n}={v}" for n, v in best["values"].items()], seed=1, num_seeds=2)
     plan = make_plan(again)
     fresh = confirm.fresh_plan(make_plan(options(whole, **TPE, confirm=2)), [0])
-    keys, theirs = (jax.random.key_data(one.groups[0].keys([0, 1])) for one in (fresh, plan))
+    keys, theirs = (jax.random.key_data(one.groups[0].experiment.keys) for one in (fresh, plan))
     np.testing.assert_array_equal(keys, theirs)
     final = arrays(whole)["confirm-0-0-0/final"]
     assert confirmed["returns"] == final.tolist() and confirmed["num_seeds"] == 2

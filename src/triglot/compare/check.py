@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+
 from ..backends import libraries
 from ..backends.canonical import ARITHMETICS
 from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.experiment import Experiment
 from ..core.host_environment import require_jittable
-from ..core.hyper import fill_schedule_horizon
 from ..core.loop.sharding import fewest_devices, padded
-from ..core.loop.trainer import updates_for
-from ..core.trainers import make_trainer
 from ..runs import identity
 from ..runs.devices import most_devices
 from ..runs.effects import check_effects
@@ -111,29 +111,32 @@ def _check_programs(
     }
     first = agents[options.libraries[0]]
     devices = fewest_devices(options.num_seeds, options.devices or most_devices())
-    trainer = make_trainer(first, env)
-    num_updates = updates_for(trainer, options.total_steps)
+    experiment = Experiment(
+        first,
+        env,
+        key=jax.random.key(options.seed),
+        total_steps=options.total_steps,
+        num_seeds=padded(options.num_seeds, devices),
+    )
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         excluded = _check_weights(options, agents)
         needed = memory.of_training(
-            trainer,
-            fill_schedule_horizon(first.hyper, num_updates),
-            num_seeds=padded(options.num_seeds, devices),
-            num_lines=num_updates,
+            experiment,
+            num_lines=experiment.num_updates,
             eval_episodes=options.eval_episodes,
         )
     # Costs are measured with one process per library at a time.
     copies = max(len(options.libraries) if options.repetitions else 1, num_local(options))
     memory.check(needed, num_seeds=options.num_seeds, copies=copies)
-    return excluded, _size(options, num_updates, trainer.steps_per_update)
+    return excluded, _size(options, experiment)
 
 
-def _size(options: CompareOptions, num_updates: int, per_update: int) -> str:
-    steps = num_updates * per_update
+def _size(options: CompareOptions, experiment: Experiment) -> str:
+    steps, per_update = experiment.num_steps, experiment.steps_per_update
     text = (
         f"{options.algorithm} on {options.env}, {' '.join(options.libraries)}:\n"
-        f"{options.num_seeds} seeds x {steps:,} steps, {num_updates:,} updates of {per_update:,} "
-        "steps"
+        f"{options.num_seeds} seeds x {steps:,} steps, {experiment.num_updates:,} updates of "
+        f"{per_update:,} steps"
     )
     if steps == options.total_steps:
         return text

@@ -13,10 +13,10 @@ from safetensors.numpy import load_file
 
 from ..backends import libraries
 from ..core.errors import TriglotError
-from ..core.hyper import as_float32, fill_schedule_horizon
+from ..core.experiment import Experiment
+from ..core.hyper import as_float32
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import Trainer, updates_for
-from ..core.loop.vectorize import VectorEnvironment
+from ..core.loop.trainer import Trainer
 from ..core.network import Network, Variables, num_params
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
@@ -63,22 +63,30 @@ class Traced:
         return build_agent(self.options, self.env, self.backend, self.rung)
 
     @functools.cached_property
-    def trainer(self) -> Trainer:
-        """The trainer of the agent."""
-        return Trainer(self.agent, VectorEnvironment(self.env, self.agent.num_envs))
+    def experiment(self) -> Experiment:
+        """The training of the agent."""
+        options = self.options
+        return Experiment(
+            self.agent,
+            self.env,
+            key=jax.random.key(options.seed),
+            total_steps=options.total_steps,
+            num_seeds=options.num_seeds,
+        )
 
-    @functools.cached_property
-    def hyper(self) -> Any:
-        """The hyperparameters with which the training starts, schedules among them."""
-        num_updates = updates_for(self.trainer, self.options.total_steps)
-        return fill_schedule_horizon(self.agent.hyper, num_updates)
+    @property
+    def trainer(self) -> Trainer:
+        """The agent in its environments."""
+        trainer = self.experiment.trainer
+        assert isinstance(trainer, Trainer)  # a comparison needs environments in JAX
+        return trainer
 
     @functools.cached_property
     def learning(self) -> Learning:
         """The gradients and optimizer steps that the training probed."""
         return Learning(
             agent=self.agent,
-            hyper=as_float32(self.hyper),
+            hyper=as_float32(self.experiment.hyperparams),
             names=names_of(self.options, self.env, self.backend, self.agent, self.rung),
         )
 
@@ -157,8 +165,8 @@ class Traced:
     @functools.cached_property
     def start(self) -> RunnerState:
         """The state with which the first seed starts."""
-        key = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)[0]
-        start = functools.partial(begin, self.trainer, key=key, hyper=self.hyper)
+        key, hyper = self.experiment.keys[0], self.experiment.hyperparams
+        start = functools.partial(begin, self.trainer, key=key, hyper=hyper)
         return jax.jit(start)(self.variables)
 
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:

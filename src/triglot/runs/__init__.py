@@ -1,1 +1,1 @@
-"""Training runs: train, resume, evaluate, render and plot them."""
+"""Training runs: train, resume, evaluate, render, plot and rate them; the registry and jobs."""

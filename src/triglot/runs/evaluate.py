@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError
+from ..core.experiment import evaluation_key
 from ..core.host_environment import HostEnvironment
 from ..core.loop.episode import Episodes
+from ..core.loop.state import RunnerState
 from ..shared.machine import memory
 from ..shared.machine.files import write_json
 from ..shared.statistics import format_return
@@ -57,11 +59,12 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
         played = plan if options.env is None else _in_env(plan, options.env, other)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
-    done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
+    done = f"after {progress.num_updates:,} of {plan.experiment.num_updates:,} updates"
     notes = [*filter(None, [progress.warning]), *version_notes(read_config(options.run))]
     print(wrapped("\n".join([f"{played.title}, {done}", *notes])))
-    state: Any = progress.state
-    episodes, *unseen = (_play(one, options, state.agent) for one in plans_by_levels(played))
+    state = progress.state
+    assert state is not None  # there is a checkpoint
+    episodes, *unseen = (_play(one, options, state) for one in plans_by_levels(played))
     results = evaluation(episodes, *unseen)
     lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
     print(wrapped("\n".join(lines)))
@@ -78,7 +81,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         options.run / RESULTS,
         {
             "num_updates": progress.num_updates,
-            "num_steps": progress.num_updates * plan.trainer.steps_per_update,
+            "num_steps": progress.num_updates * plan.experiment.steps_per_update,
             "checkpoint": options.checkpoint,
             "env": played.options.env,
             "sampled": options.sampled,
@@ -100,7 +103,7 @@ def _in_env(plan: Plan, name: str, env: Any) -> Plan:
     Raises:
       TriglotError: if its observations or actions are not those of the run.
     """
-    agent = plan.trainer.agent
+    agent = plan.agent
     for what, own, other in (
         ("observations", agent.obs_spec, env.obs_spec),
         ("actions", agent.action_spec, env.action_spec),
@@ -129,19 +132,20 @@ def batches(episodes: int, *, steps_on_host: bool) -> tuple[int, int]:
     return num_batches, -(-episodes // num_batches)
 
 
-def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
+def _play(plan: Plan, options: EvaluateOptions, state: RunnerState) -> Episodes:
     """Play `[S, episodes]` in batches, with a progress bar."""
-    num_batches, size = batches(options.episodes, steps_on_host=plan.trainer.steps_on_host)
+    steps_on_host = plan.experiment.trainer.steps_on_host
+    num_batches, size = batches(options.episodes, steps_on_host=steps_on_host)
     num_seeds = plan.options.num_seeds
-    # Not num_seeds, which is the key of the evaluation after training.
-    key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
+    # 0 is the number of the evaluation after training.
+    key = evaluation_key(jax.random.key(options.seed), num_seeds, 1)
     played = []
     total = num_batches * size * num_seeds
     with Bar(total=total, unit=" episodes") as bar:
         for batch_key in jax.random.split(key, num_batches):
             batch = play(
                 plan,
-                agent_states,
+                state,
                 batch_key,
                 num_episodes=size,
                 max_steps=options.max_steps,

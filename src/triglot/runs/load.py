@@ -63,7 +63,7 @@ def load_run(
         warnings.warn(f"{folder}: {progress.warning}", stacklevel=2)
     state: Any = progress.state
     return Run(
-        agent=plan.trainer.agent,
+        agent=plan.agent,
         env=plan.env,
         agent_states=state.agent,
         num_updates=progress.num_updates,

@@ -1,4 +1,4 @@
-"""Prepare a training: check every option and build the trainer, without compiling."""
+"""Prepare a training: check every option and build the experiment, without compiling."""
 
 import math
 import re
@@ -6,17 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from ..core.agent import Agent
 from ..core.errors import TriglotError, check_known, user_error_context
-from ..core.hyper import check_count, fill_schedule_horizon
+from ..core.experiment import Experiment
+from ..core.hyper import check_count
 from ..core.loop.population import Population
-from ..core.loop.sharding import make_sharding
-from ..core.loop.trainer import TrainerLike, updates_for
-from ..core.trainers import divide_seeds, make_trainer
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, make_folder, make_new_folder
 from .devices import most_devices
@@ -41,32 +39,28 @@ class Plan:
 
     Attributes:
       options: what was chosen.
-      trainer: the agent in its environments.
-      hyper: the initial hyperparameters.
-      num_updates: updates per seed.
+      experiment: the agent in its environments, with seeds, hyperparameters and devices.
       out: the run directory.
     """
 
     options: TrainOptions
-    trainer: TrainerLike
-    hyper: Any
-    num_updates: int
+    experiment: Experiment
     out: Path
+
+    @property
+    def agent(self) -> Any:
+        """The agent."""
+        return self.experiment.agent
 
     @property
     def env(self) -> Any:
         """The single environment, of either kind."""
-        return self.trainer.single_env
+        return self.experiment.env
 
     @property
     def population(self) -> Population | None:
         """How the seeds learn from each other; None for independent ones."""
-        return getattr(self.trainer, "population", None)
-
-    @property
-    def num_steps(self) -> int:
-        """Environment steps per seed."""
-        return self.num_updates * self.trainer.steps_per_update
+        return getattr(self.experiment.trainer, "population", None)
 
     @property
     def title(self) -> str:
@@ -77,34 +71,31 @@ class Plan:
 
     def in_env(self, env: Any) -> "Plan":
         """Put the agent into another environment, with the same observations and actions."""
-        trainer = make_trainer(
-            self.trainer.agent, env, sharding=self.trainer.sharding, population=self.population
-        )
-        return replace(self, trainer=trainer)
+        return replace(self, experiment=self.experiment.in_env(env))
 
     def announcement(self) -> str:
         """Describe the training, with a line for each surprise, such as a rounded total."""
-        options, per_update = self.options, self.trainer.steps_per_update
+        options, experiment = self.options, self.experiment
+        per_update, num_steps = experiment.steps_per_update, experiment.num_steps
         lines = [
-            f"{self.title}: {options.num_seeds} x {self.num_steps:,} steps, "
-            f"{self.num_updates:,} updates of {per_update:,} steps"
+            f"{self.title}: {options.num_seeds} x {num_steps:,} steps, "
+            f"{experiment.num_updates:,} updates of {per_update:,} steps"
         ]
-        if self.num_steps != options.total_steps:
-            lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        if num_steps != options.total_steps:
+            lines.append(rounded_up(options.total_steps, per_update, num_steps))
         if not options.network:
-            agent = self.trainer.agent
-            lines += describe_images(type(agent), self.env, agent.config)
+            lines += describe_images(type(self.agent), self.env, self.agent.config)
         lines += describe_schedule(options, per_update)
         if self.population is not None:
             lines.append(self.population.describe())
-        starts = self.trainer.agent.learning_starts
-        if starts > self.num_steps:
+        starts = self.agent.learning_starts
+        if starts > num_steps:
             lines.append(
                 f"warning: nothing will be learned, because learning starts after {starts:,} steps "
-                f"(--learning-starts) and the run has {self.num_steps:,}"
+                f"(--learning-starts) and the run has {num_steps:,}"
             )
-        if self.trainer.sharding is not None:
-            lines.append(self.trainer.sharding.describe(options.num_seeds, self.trainer.agent))
+        if experiment.sharding is not None:
+            lines.append(experiment.sharding.describe(options.num_seeds, self.agent))
         if "no-jit" in options.debug:
             lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)
@@ -112,15 +103,20 @@ class Plan:
     def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Write `config.json` and return its contents."""
         facts = {
-            "num_updates": self.num_updates,
-            "steps_per_update": self.trainer.steps_per_update,
-            "num_steps": self.num_steps,
+            "num_updates": self.experiment.num_updates,
+            "steps_per_update": self.experiment.steps_per_update,
+            "num_steps": self.experiment.num_steps,
             "versions": version.versions(),
             "device": version.device(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         }
-        complete = replace(self.options, config=self.trainer.agent.config, hyper=self.hyper)
-        return write_config(self.out, complete, arguments, facts)
+        return write_config(self.out, self.complete_options, arguments, facts)
+
+    @property
+    def complete_options(self) -> TrainOptions:
+        """The options with the whole configuration and all hyperparameters of the agent."""
+        hyper = self.experiment.hyperparams
+        return replace(self.options, config=self.agent.config, hyper=hyper)
 
 
 def prepare(
@@ -131,7 +127,7 @@ def prepare(
     divide: bool | None = None,
     check: Callable[[Agent], None] | None = None,
 ) -> Plan:
-    """Check all options, build the agent and the trainer, and make the folder.
+    """Check all options, build the experiment, and make the folder.
 
     Args:
       options: what was chosen.
@@ -165,24 +161,21 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    built = build(options, effects=folder is None, divide=divide)
-    trainer, hyper, num_updates = built
-    check_schedule(options, trainer.steps_per_update, num_updates)
-    sharding = trainer.sharding
+    experiment = build(options, effects=folder is None, divide=divide)
+    check_schedule(options, experiment.steps_per_update, experiment.num_updates)
+    sharding = experiment.sharding
     if divide:
         devices, shard = (1, None) if sharding is None else (sharding.num_devices, sharding.shard)
         options = replace(options, devices=devices, shard=shard)
     if check is not None:
-        check(trainer.agent)
+        check(experiment.agent)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         if not training:
-            needed = memory.of_state(trainer, hyper, options.num_seeds)
+            needed = memory.of_state(experiment)
         else:
             needed = memory.of_training(
-                trainer,
-                hyper,
-                num_seeds=options.num_seeds,
-                num_lines=num_updates // options.metrics_every,
+                experiment,
+                num_lines=experiment.num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
     needed = memory.among_devices(needed, sharding, options.num_seeds)
@@ -191,19 +184,11 @@ def prepare(
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
     elif folder is None:
         make_folder(out)
-    return Plan(options=options, out=out, **built._asdict())
+    return Plan(options=options, experiment=experiment, out=out)
 
 
-class Built(NamedTuple):
-    """The agent in its environments, its initial hyperparameters, and updates per seed."""
-
-    trainer: TrainerLike
-    hyper: Any
-    num_updates: int
-
-
-def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Built:
-    """Build the agent and the trainer.
+def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Experiment:
+    """Build the agent and the experiment.
 
     Args:
       options: what was chosen.
@@ -219,32 +204,31 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     agent = agent_of(options, env)
     if effects:
         check_effects(options, type(agent), env, agent.config)
-    sharding = None
-    devices = options.devices
-    if divide and devices is not None and devices > 1:
-        if "no-jit" in options.debug:
-            raise TriglotError(
-                "--debug no-jit runs each operation by itself, on one device: leave --devices "
-                f"{devices} out."
-            )
-        sharding = make_sharding(
-            devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
+    devices = options.devices if divide and options.devices not in (None, 1) else None
+    if devices is not None and "no-jit" in options.debug:
+        raise TriglotError(
+            "--debug no-jit runs each operation by itself, on one device: leave --devices "
+            f"{devices} out."
         )
-    trainer = make_trainer(agent, env, sharding=sharding)
-    hyper = fill_schedule_horizon(agent.hyper, updates_for(trainer, options.total_steps))
-    population = population_of(options, trainer, hyper)
-    if population is not None:
-        trainer = make_trainer(agent, env, sharding=sharding, population=population)
-    if divide and devices is None and not options.debug:
-        trainer = divide_seeds(trainer, options.num_seeds, most_devices())
-    if trainer.steps_on_host:
+    spreads = divide and options.devices is None and not options.debug
+    experiment = Experiment(
+        agent,
+        env,
+        key=jax.random.key(options.seed),
+        total_steps=options.total_steps,
+        num_seeds=options.num_seeds,
+        devices=devices,
+        shard=None if devices is None else options.shard,
+        most_devices=most_devices() if spreads else 1,
+        population=population_of(options),
+    )
+    if experiment.trainer.steps_on_host:
         # Otherwise each small program runs on another thread, which takes longer than the program.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-    num_updates = updates_for(trainer, options.total_steps)
     if _has_custom_components(options):
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
-            trainer.check()
-    return Built(trainer, hyper, num_updates)
+            experiment.trainer.check()
+    return experiment
 
 
 def with_members(options: TrainOptions) -> TrainOptions:
@@ -270,18 +254,17 @@ def with_members(options: TrainOptions) -> TrainOptions:
     return replace(options, num_seeds=options.population)
 
 
-def population_of(options: TrainOptions, trainer: TrainerLike, hyper: Any) -> Population | None:
-    """Build the population of a training and check it; None without."""
+def population_of(options: TrainOptions) -> Population | None:
+    """Build the population of a training; None without."""
     if options.population is None:
         return None
-    population = Population(
+    return Population(
         size=options.population,
         exploit_every=options.exploit_every,
         perturb=[name for text in options.perturb for name in text.split(",")],
         fraction=options.exploit_fraction,
         selection=options.selection,
     )
-    return population.for_agent(trainer.agent, hyper, updates_for(trainer, options.total_steps))
 
 
 def agent_of(options: TrainOptions, env: Any) -> Agent:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from ..core.experiment import updates_of
 from ..core.loop.chunks import Chunk
 from ..core.loop.state import RunnerState
 
@@ -48,24 +49,24 @@ class Profiler:
         states: RunnerState,
         num_updates: int,
         *,
-        done: int,
         target_seconds: float,
     ) -> Iterator[Chunk]:
-        """Run chunks; `run` is `core.loop.chunks.run_chunks` with a program, of its arguments."""
+        """Run chunks; `run` is `Experiment.chunks` with a program."""
+        done = updates_of(states)
         start = min(max(done + 1, self._learns_after), num_updates - 1)
         count = 1
-        for chunk in run(states, start, done=done, target_seconds=target_seconds):
+        for chunk in run(states, until=start, target_seconds=target_seconds):
             states, done = chunk.runner_states, chunk.num_updates
             count = max(1, min(UPDATES, int(SECONDS * chunk.count / chunk.seconds)))
             yield chunk
         stop = min(done + count, num_updates)
         self._trace.enter_context(jax.profiler.trace(self._folder, create_perfetto_trace=True))
-        for chunk in run(states, stop, done=done):
+        for chunk in run(states, until=stop):
             states, done = chunk.runner_states, chunk.num_updates
             self._num_traced += chunk.count
             yield chunk
         self._trace.close()
-        yield from run(states, num_updates, done=done, target_seconds=target_seconds)
+        yield from run(states, until=num_updates, target_seconds=target_seconds)
 
     def describe(self) -> str:
         """Say where the trace is and how to open it; empty if nothing was traced."""

@@ -111,7 +111,7 @@ def record(
     Raises:
       TriglotError: if the environment cannot be rendered.
     """
-    agent, env = plan.trainer.agent, plan.env
+    agent, env = plan.agent, plan.env
     how: Any = {"max_steps": max_steps, "explore": explore}
     if isinstance(env, HostRenderable):
 

@@ -66,7 +66,7 @@ def resume_notes(
             "the training itself is not affected"
         )
     yield from version_notes(config)
-    if plan.trainer.steps_on_host:
+    if plan.experiment.trainer.steps_on_host:
         yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
 
 

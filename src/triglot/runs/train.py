@@ -15,12 +15,10 @@ import numpy as np
 from ..core.errors import CannotWrite, TriglotError
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
-from ..core.loop.chunks import Chunk, run_chunks
-from ..core.loop.divergence import absurd_parameters, divergence, updates_before_learning
-from ..core.loop.sharding import gathered
+from ..core.loop.chunks import Chunk
+from ..core.loop.divergence import absurd_parameters
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import Program, init_seeds
-from ..core.trainers import initialize_and_compile
+from ..core.loop.trainer import Program
 from ..shared.machine.files import check_free, write_json
 from ..shared.machine.interrupt import Interrupt
 from ..shared.statistics import format_return
@@ -50,10 +48,8 @@ from .resume.changing import changed, check_change, describe_change, record_chan
 from .resume.restoring import (
     CHECKPOINTS,
     Progress,
-    initial,
     kept_checkpoints,
     restore,
-    seed_keys,
 )
 from .resume.starting import Start, read_start
 from .storage import logs
@@ -154,7 +150,7 @@ def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
     """Start from another run's weights, if any; they are saved, since that run may change."""
     if start is None:
         return Progress(None, 0)
-    print(wrapped(start.describe(plan.trainer.agent)), flush=True)
+    print(wrapped(start.describe(plan.agent)), flush=True)
     state = start.initial(plan)
     _checkpoint(plan, journal, state)
     return Progress(state, 0)
@@ -166,7 +162,7 @@ def _check_acting(plan: Plan) -> None:
         from ..checks.acting.check import check_training
 
         with phase("checking"):
-            report = check_training(plan.trainer, seed_keys(plan)[0])
+            report = check_training(plan.experiment.trainer, plan.experiment.keys[0])
         print(wrapped(f"acting equals learning: {report}"), flush=True)
 
 
@@ -174,10 +170,10 @@ def _check_acting(plan: Plan) -> None:
 def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
     """Open the journal and the logs; if they cannot be written, say how to resume."""
     try:
-        started = logs.start(plan.options.log, plan.out, config, plan.num_updates, done)
+        started = logs.start(plan.options.log, plan.out, config, plan.experiment.num_updates, done)
         with closing(started) if started else nullcontext():
             every = plan.options.metrics_every
-            yield Journal(plan.out, plan.trainer.steps_per_update, every=every, logs=started)
+            yield Journal(plan.out, plan.experiment.steps_per_update, every=every, logs=started)
     except CannotWrite as error:
         raise TriglotError(
             f"{error} Earlier checkpoints are intact: free space or fix permissions, then "
@@ -186,23 +182,26 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
 
 
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
-    options, done, starts_at = plan.options, progress.num_updates, _updates_before_learning(plan)
+    options, done = plan.options, progress.num_updates
+    starts_at = plan.experiment.updates_before_learning
     profiler = Profiler(plan.out / PROFILE, starts_at) if options.profile else None
     videos = Videos(plan, journal.logs)
     evaluator = Evaluator(plan, videos.add)
     background = ThreadPoolExecutor(3)
     with _debugging(options.debug), Interrupt() as interrupt, background:
         state, diverged, evaluated = progress.state, None, None
-        if state is None or done < plan.num_updates:
-            with closing(plan.trainer.program()) as program, profiler or nullcontext():
+        if state is None or done < plan.experiment.num_updates:
+            with closing(plan.experiment.program()) as program, profiler or nullcontext():
                 state = _prepare(plan, program, state, background, watch)
-                size, population = plan.trainer.chunk_size, plan.population
-                generation = None if population is None else population.exploit_every
-                keeping = keeping_period(options, plan.trainer.steps_per_update)
-                ends = [one for one in (evaluator.period, keeping, generation) if one]
-                run = partial(run_chunks, program, chunk_size=size, boundaries=ends)
-                run = run if profiler is None else partial(profiler.chunks, run)
-                chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
+                keeping = keeping_period(options, plan.experiment.steps_per_update)
+                ends = [period for period in (evaluator.period, keeping) if period]
+                run = partial(plan.experiment.chunks, program=program, boundaries=ends)
+                if profiler is None:
+                    chunks = run(state, target_seconds=CHUNK_SECONDS)
+                else:
+                    chunks = profiler.chunks(
+                        run, state, plan.experiment.num_updates, target_seconds=CHUNK_SECONDS
+                    )
                 state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
         watch.lap("train")
         if diverged is None:
@@ -210,14 +209,14 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         watch.lap("save")
         if options.eval_episodes and not interrupt.pressed and diverged is None:
             with phase("evaluating"):
-                evaluated = evaluation(*play_after_training(plan, state.agent))
-                state = gathered(state, options.num_seeds)
+                evaluated = evaluation(*play_after_training(plan, state))
+                state = plan.experiment.whole(state)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
-        state = gathered(state, options.num_seeds)
+        state = plan.experiment.whole(state)
         if evaluator.seconds:
             watch.move("train", "evaluate", evaluator.seconds)
-    steps = (journal.num_updates - done) * plan.trainer.steps_per_update * options.num_seeds
+    steps = (journal.num_updates - done) * plan.experiment.steps_per_update * options.num_seeds
     results = {
         "interrupted": interrupt.pressed,
         "num_updates": journal.num_updates,
@@ -255,12 +254,10 @@ def _prepare(
     """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
     if {*plan.options.debug} - {"acting"}:  # these modes cannot look into a compiled program
         with phase("initializing"):
-            state = initial(plan) if state is None else state
+            state = plan.experiment.start() if state is None else state
             jax.block_until_ready(state)
         watch.lap("init")
         return state
-
-    keys = seed_keys(plan)
 
     def compile_evaluation() -> None:
         if plan.options.eval_episodes:
@@ -275,9 +272,8 @@ def _prepare(
 
     with phase("compiling"):
         if state is None:
-            shapes = init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
-            given = (plan.trainer, program, keys, plan.hyper)
-            state = initialize_and_compile(*given, background, on_stage)
+            shapes = plan.experiment.shapes
+            state = plan.experiment.start_and_compile(program, background, on_stage)
         else:
             shapes = jax.eval_shape(lambda: state)  # the training donates the state
             program.compile(state, on_stage)
@@ -290,11 +286,6 @@ def _import_for_saving() -> None:
     """Import what the checkpoint, the plot and the summary need."""
     for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
         importlib.import_module(name)
-
-
-def _updates_before_learning(plan: Plan) -> int:
-    trainer = plan.trainer
-    return updates_before_learning(trainer.agent.learning_starts, trainer.steps_per_update)
 
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
@@ -310,7 +301,7 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
     path = plan.out / "values.png"
-    draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
+    draw_values(path, plan.agent, plan.env, state.agent, plan.title)
 
 
 @contextmanager
@@ -341,12 +332,12 @@ def _train(
     Returns:
       The last states, and a description of the divergence or None.
     """
-    options, empty = plan.options, _updates_before_learning(plan)
-    keeping = keeping_period(options, plan.trainer.steps_per_update)
-    steps_per_update = plan.trainer.steps_per_update * options.num_seeds
+    options, experiment = plan.options, plan.experiment
+    keeping = keeping_period(options, plan.experiment.steps_per_update)
+    steps_per_update = plan.experiment.steps_per_update * options.num_seeds
     diverged, saved = None, time.perf_counter()
     with Bar(
-        total=plan.num_updates * steps_per_update,
+        total=plan.experiment.num_updates * steps_per_update,
         initial=journal.num_updates * steps_per_update,
         unit=" steps",
         unit_scale=True,
@@ -356,8 +347,7 @@ def _train(
             for chunk in chunks:
                 state = chunk.runner_states
                 journal.check_folder()
-                before = chunk.num_updates - chunk.count
-                diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
+                diverged = experiment.divergence(chunk)
                 played = None if diverged else state
                 metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
                 journal.add_chunk(metrics)
@@ -366,8 +356,8 @@ def _train(
                 if diverged or interrupt.pressed or evaluator.reached is not None:
                     break
                 if keeping is not None and chunk.num_updates % keeping == 0:
-                    kept = gathered(state, options.num_seeds)
-                    kept_checkpoints(plan.out).save(chunk.num_updates, kept, binding(plan))
+                    folder = kept_checkpoints(plan.out)
+                    experiment.save(folder.folder, state, of=binding(plan), keep=folder.keep)
                 seconds = options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)
@@ -400,6 +390,5 @@ def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
     journal.check_folder()
-    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
-    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state, binding(plan))
+    plan.experiment.save(plan.out / CHECKPOINTS, state, of=binding(plan))
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

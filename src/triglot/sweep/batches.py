@@ -1,7 +1,7 @@
 """Divide the trainings of a sweep into batches, each one compiled program, that fit in memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -66,13 +66,11 @@ def bytes_of_one(group: Group) -> memory.Parts:
     options = group.options
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         parts = memory.of_training(
-            group.trainer,
-            group.hypers[0],
-            num_seeds=1,
+            replace(group.experiment, num_seeds=1, hyper=group.hypers[0]),
             num_lines=0,
             eval_episodes=options.eval_episodes,
         )
-    in_chunk = group.trainer.chunk_size * METRICS * 4
+    in_chunk = group.experiment.chunk_size * METRICS * 4
     return parts | {"metrics": in_chunk + Learning.empty(1, group.num_updates).nbytes}
 
 

@@ -7,16 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.hyper import (
-    check_count,
-    check_hyperparams,
-    fill_schedule_horizon,
-    with_schedules,
-)
-from ..core.loop.trainer import TrainerLike
+from ..core.experiment import Experiment
+from ..core.hyper import check_count, check_hyperparams, with_schedules
 from ..runs.effects import check_effects, with_effect
 from ..runs.options import TrainOptions
 from ..runs.plan import build, check_minimums
@@ -35,8 +29,7 @@ class Group:
 
     Attributes:
       options: of the first setting, as for `triglot train`.
-      trainer: the agent in its environments.
-      num_updates: updates of each seed.
+      experiment: the first setting's.
       settings: their numbers in the sweep.
       hypers: the `Hyperparams` of each, in the same order.
       bounds: the lowest and highest possible return.
@@ -44,23 +37,35 @@ class Group:
     """
 
     options: TrainOptions
-    trainer: TrainerLike
-    num_updates: int
+    experiment: Experiment
     settings: tuple[int, ...]
     hypers: tuple[Any, ...]
     bounds: Bounds
     program: tuple[Any, ...]
 
-    def keys(self, seeds: Sequence[int]) -> jax.Array:
-        """Return the keys of these seeds; they are the same in every setting."""
-        keys = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
-        return keys[jnp.asarray(seeds)]
+    @property
+    def num_updates(self) -> int:
+        """Updates of each training."""
+        return self.experiment.num_updates
 
-    def hyper(self, settings: Sequence[int]) -> Any:
-        """Stack the hyperparameters of settings, float32 `[S]` each."""
-        by_number = dict(zip(self.settings, self.hypers, strict=True))
-        chosen = [by_number[number] for number in settings]
-        return jax.tree.map(lambda *numbers: jnp.asarray(np.array(numbers, np.float32)), *chosen)
+    def trainings(
+        self, settings: Sequence[int], seeds: Sequence[int], *, devices: int = 1
+    ) -> Experiment:
+        """Join some trainings in one experiment.
+
+        Args:
+          settings: `[S]`, the number of each training's setting.
+          seeds: `[S]`, the number of its seed, whose key is the same in every setting.
+          devices: the most devices among which they are divided.
+        """
+        hypers = dict(zip(self.settings, self.hypers, strict=True))
+        return replace(
+            self.experiment,
+            key=self.experiment.keys[jnp.asarray(seeds)],
+            num_seeds=len(seeds),
+            hyper=[hypers[number] for number in settings],
+            most_devices=devices,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,21 +171,16 @@ def _group(
     numbers, chosen, given = zip(*members, strict=True)
     if before is None:
         first: TrainOptions = chosen[0]
-        built = build(first, effects=False, divide=False)
+        experiment = build(first, effects=False, divide=False)
         before = Group(
             options=first,
-            trainer=built.trainer,
-            num_updates=built.num_updates,
+            experiment=experiment,
             settings=(),
             hypers=(),
-            bounds=return_bounds(built.trainer.single_env, first.env),
+            bounds=return_bounds(experiment.env, first.env),
             program=program,
         )
-    agent: Any = before.trainer.agent
-    complete = getattr(agent, "for_environment", lambda hyper: hyper)
-    hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
-    for hyper in hypers:
-        check_hyperparams(type(agent).__name__, hyper, agent.config)
+    hypers = map(before.experiment.complete, given)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
@@ -189,9 +189,9 @@ def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequen
     given = overrides_of(options.config) | overrides_of(options.hyper)
     ineffective = {*swept, *given} - set(COMPONENTS)
     facts = [
-        (group.options, type(agent), group.trainer.single_env, agent.config)
+        (group.options, type(agent), group.experiment.env, agent.config)
         for group in groups
-        for agent in [group.trainer.agent]
+        for agent in [group.experiment.agent]
     ]
     for each in facts:
         ineffective -= with_effect(*each)

@@ -257,7 +257,7 @@ def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
     return {
         "hyper": overrides_of(chosen.hyper),
         "num_updates": group.num_updates,
-        "steps_per_update": group.trainer.steps_per_update,
+        "steps_per_update": group.experiment.steps_per_update,
     }
 
 

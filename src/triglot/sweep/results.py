@@ -133,7 +133,7 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
         learning = Learning(group.num_updates, column("returns"), column("episodes"))
         batch = rows[0][0]
         points = learning.ends() <= batch.stop
-        steps = group.trainer.steps_per_update
+        steps = group.experiment.steps_per_update
         found.append(
             Outcome(
                 number=number,

@@ -127,8 +127,8 @@ def _sweep(
 
 def _announcement(plan: SweepPlan, batches: str) -> str:
     options = plan.options
-    per_update = {group.trainer.steps_per_update for group in plan.groups}
-    steps = sorted({g.num_updates * g.trainer.steps_per_update for g in plan.groups})
+    per_update = {group.experiment.steps_per_update for group in plan.groups}
+    steps = sorted({group.experiment.num_steps for group in plan.groups})
     lines = [
         *announcement(options),
         f"{options.algorithm} on {', '.join(plan.envs)}, over {', '.join(plan.names)}:",
@@ -139,7 +139,7 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
     if any(options.total_steps % number for number in per_update):
         lines[-1] += f" ({options.total_steps:,} rounded up to whole rollouts)"
     for group in plan.groups:
-        starts, total = group.trainer.agent.learning_starts, group.options.total_steps
+        starts, total = group.experiment.agent.learning_starts, group.options.total_steps
         if starts > total:
             lines.append(
                 f"warning: {group.options.algorithm} will learn nothing, because learning starts "

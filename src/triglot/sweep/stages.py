@@ -130,7 +130,7 @@ def _confirm(course: Course, done: int, found: Sequence[Outcome]) -> None:
 
 def _steps(plan: SweepPlan, batch: Batch) -> int:
     """Count the environment steps of all trainings in a batch."""
-    per_update = plan.groups[batch.group].trainer.steps_per_update
+    per_update = plan.groups[batch.group].experiment.steps_per_update
     return len(batch) * (batch.stop - batch.start) * per_update
 
 
@@ -145,7 +145,7 @@ def _later_steps(plan: SweepPlan, number: int, stage: int) -> int:
         for later in range(first, len(counts)):
             spans = halving.spans(plan, later)
             each = [
-                (stop - start) * group.trainer.steps_per_update * len(group.settings)
+                (stop - start) * group.experiment.steps_per_update * len(group.settings)
                 for group, (start, stop) in zip(plan.groups, spans, strict=True)
             ]
             total += counts[later] * sum(each) / len(plan.settings)

@@ -48,7 +48,8 @@ def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
         given = (states.agent, trajectories, keys)
         return vmap_seeds(lambda each: session.agent.update(*each), given)[0]
 
-    session.state = jax.jit(lambda states: vmap_seeds(session.trainer.update, states))(before)[0]
+    trainer: Any = session.experiment.trainer
+    session.state = jax.jit(lambda states: vmap_seeds(trainer.update, states))(before)[0]
     expected = session.named_params()
     session.state = replace(before, agent=in_parts(before))
     for name, array in session.named_params().items():
@@ -66,7 +67,7 @@ def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     for part in parts:
         assert 0 < session.time(part) < 10
     assert len(session.dispatch(calls=3)) == 3
-    steps = int(session.state.num_updates[0]) * session.trainer.steps_per_update
+    steps = int(session.state.num_updates[0]) * session.experiment.steps_per_update
     assert steps > session.agent.learning_starts
 
 

@@ -159,7 +159,7 @@ def test_the_budget_sets_the_schedule_and_leaves_a_stated_one() -> None:
 
 def test_updates_cover_the_steps(trainer: Trainer) -> None:
     assert trainer.steps_per_update == 128
-    assert [updates_for(trainer, steps) for steps in (1, 128, 129)] == [1, 1, 2]
+    assert [updates_for(trainer.steps_per_update, steps) for steps in (1, 128, 129)] == [1, 1, 2]
 
 
 def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 import jax
 import pytest
 
+import triglot
 from triglot.core.errors import TriglotError
-from triglot.core.loop.trainer import init_seeds
-from triglot.core.trainers import make_trainer
 from triglot.runs.registry.agents import make_agent
 from triglot.runs.registry.environments import make_env
 from triglot.shared.machine import memory
@@ -16,9 +15,12 @@ from triglot.shared.machine import memory
 GB = 10**9
 
 
-def trainer_of(algorithm: str, env_name: str, **options: Any) -> Any:
+def experiment_of(
+    algorithm: str, env_name: str, num_seeds: int, **options: Any
+) -> triglot.Experiment:
     env = make_env(env_name)
-    return make_trainer(make_agent(algorithm, env, **options), env)
+    agent, key = make_agent(algorithm, env, **options), jax.random.key(0)
+    return triglot.Experiment(agent, env, key=key, total_steps=1000, num_seeds=num_seeds)
 
 
 @pytest.mark.covering(3)
@@ -36,9 +38,8 @@ def trainer_of(algorithm: str, env_name: str, **options: Any) -> Any:
 def test_the_state_is_as_large_as_estimated(
     algorithm: str, env: str, options: dict[str, Any]
 ) -> None:
-    trainer = trainer_of(algorithm, env, **options)
-    parts = memory.of_state(trainer, trainer.agent.hyper, 3)
-    state = init_seeds(trainer, jax.random.split(jax.random.key(0), 3), trainer.agent.hyper)
+    experiment = experiment_of(algorithm, env, 3, **options)
+    parts, state = memory.of_state(experiment), experiment.start()
     # Keys, counters, hyperparameters and running statistics are not listed.
     rest = memory.nbytes(state) - sum(parts.values())
     assert 0 <= rest < 3 * 600
@@ -47,28 +48,25 @@ def test_the_state_is_as_large_as_estimated(
 
 def test_a_rollout_is_as_large_as_its_arrays() -> None:
     config = {"num_envs": 5, "rollout_length": 7, "num_minibatches": 1}
-    trainer = trainer_of("ppo", "probe:two-step", config=config)
-    plan = {"num_seeds": 2, "num_lines": 11, "eval_episodes": 0}
-    parts = memory.of_training(trainer, trainer.agent.hyper, **plan)
+    experiment = experiment_of("ppo", "probe:two-step", 2, config=config)
+    parts = memory.of_training(experiment, num_lines=11, eval_episodes=0)
     # Two observations [1], the reward, the action, `raw` and `logits` [2]; and three flags.
     assert parts["rollout"] == 2 * 5 * 7 * (4 * (2 + 1 + 1 + 1 + 2) + 3)
     assert parts["metrics"] == 2 * 11 * memory.METRIC_BYTES
-    plan["eval_episodes"] = 10**6
-    assert memory.of_training(trainer, trainer.agent.hyper, **plan)["evaluation"] > 10**7
+    parts = memory.of_training(experiment, num_lines=11, eval_episodes=10**6)
+    assert parts["evaluation"] > 10**7
 
 
 def test_python_environments_are_counted() -> None:
-    trainer = trainer_of("ppo", "gymnasium:CartPole-v1", config={"num_envs": 1000})
-    plan: dict[str, Any] = {"num_seeds": 2, "num_lines": 1, "eval_episodes": 0}
-    parts = memory.of_training(trainer, trainer.agent.hyper, **plan)
+    experiment = experiment_of("ppo", "gymnasium:CartPole-v1", 2, config={"num_envs": 1000})
+    parts = memory.of_training(experiment, num_lines=1, eval_episodes=0)
     assert parts["Python environments"] == 2 * 1000 * memory.PYTHON_BYTES
     assert parts["rollout"] > 2 * 1000 * 128 * 2 * 16
 
 
 def test_what_no_machine_holds_is_estimated() -> None:
     config = {"buffer_size": 2 * 10**9, "hidden_sizes": (10**9, 10**9)}
-    trainer = trainer_of("dqn", "probe:two-step", config=config)
-    parts = memory.of_state(trainer, trainer.agent.hyper, 10**6)
+    parts = memory.of_state(experiment_of("dqn", "probe:two-step", 10**6, config=config))
     assert parts["parameters"] > 8 * 10**24 and parts["replay"] > 3 * 10**16
 
 

@@ -68,9 +68,9 @@ class CostSession(Session):
         Returns:
           The names of the parts; an online agent's rollout is a part of its update.
         """
-        needed = -(-self.agent.learning_starts // self.trainer.steps_per_update) + 1
+        needed = -(-self.agent.learning_starts // self.experiment.steps_per_update) + 1
         while needed > 0:
-            count = min(needed, self.trainer.chunk_size)
+            count = min(needed, self.experiment.chunk_size)
             self.train(count)
             needed -= count
         self._collected = jax.jit(lambda states: vmap_seeds(self._collect, states))
@@ -112,7 +112,7 @@ class CostSession(Session):
         return math.ceil(MIN_SECONDS / max(seconds, 1e-6))
 
     def _collect(self, state: RunnerState) -> Trajectory:
-        return collect(self.trainer, state)[2]
+        return collect(self._trainer, state)[2]
 
     def _update(self) -> Callable[[], float]:
         trajectories = self._collected(self.state)
@@ -133,7 +133,7 @@ class CostSession(Session):
         return run
 
     def _online_update(self) -> Callable[[], float]:
-        update = jax.jit(lambda states: vmap_seeds(self.trainer.update, states), donate_argnums=0)
+        update = jax.jit(lambda states: vmap_seeds(self._trainer.update, states), donate_argnums=0)
 
         def run() -> float:
             (self.state, _), seconds = timed(lambda: update(self.state))
@@ -145,7 +145,7 @@ class CostSession(Session):
         play = functools.partial(
             evaluate, self.agent, self.env, num_episodes=self.options.eval_episodes
         )
-        keys = self._keys
+        keys = self.experiment.keys
 
         def steps(agent_states: Any, keys: jax.Array) -> jax.Array:
             return jnp.max(jax.vmap(play)(agent_states, keys).lengths)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The page of a comparison: its contents, cards and charts."""

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,12 @@ import psutil
 from safetensors.numpy import load_file
 
 from ...core.errors import TriglotError
-from ...core.hyper import fill_schedule_horizon
+from ...core.experiment import Experiment, evaluation_key
 from ...core.loop import checkpoint
 from ...core.loop.chunks import run_chunk
-from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
-from ...core.loop.trainer import CompiledProgram, Trainer, init_seeds, updates_for
-from ...core.loop.vectorize import VectorEnvironment
+from ...core.loop.trainer import CompiledProgram, Trainer
 from ...core.network import Variables
-from ...core.trainers import divide_seeds, greedy_returns
 from ...runs import identity
 from ...runs.registry.environments import make_env
 from ...shared.machine import version
@@ -81,22 +79,35 @@ class Session:
         self.facts["construct_seconds"] = seconds
         self.names = networks.names_of(options, self.env, backend, self.agent, self.rung)
         self.facts["guessed"] = self.names.guessed
-        sized = self._trainer(MAX_CHUNK_UPDATES)
-        self.num_updates = updates_for(sized, options.total_steps)
-        chunk_size = max(1, min(MAX_CHUNK_UPDATES, self.num_updates // MIN_CHUNKS))
-        self.trainer = self._trainer(chunk_size)
+        experiment = Experiment(
+            self.agent,
+            self.env,
+            key=jax.random.key(options.seed),
+            total_steps=options.total_steps,
+            num_seeds=options.num_seeds,
+            most_devices=options.devices or 1,
+            monitor=identity.fingerprints(self.names.encode),
+        )
+        chunk_size = max(1, min(MAX_CHUNK_UPDATES, experiment.num_updates // MIN_CHUNKS))
+        self.experiment = replace(experiment, chunk_size=chunk_size)
         self.outputs = probes.Outputs(self.agent, self.env)
         self.facts |= {
-            "num_updates": self.num_updates,
+            "num_updates": experiment.num_updates,
             "chunk_size": chunk_size,
-            "steps_per_update": sized.steps_per_update,
+            "steps_per_update": experiment.steps_per_update,
         }
 
     def init(self) -> Arrays:
         """Initialize every seed with the network's own initializers; return the weights."""
-        self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
+        self.state, seconds = timed(self.experiment.start)
         self.facts["init_seconds"] = seconds
         return self.named_params()
+
+    @property
+    def _trainer(self) -> Trainer:
+        trainer = self.experiment.trainer
+        assert isinstance(trainer, Trainer)  # a comparison needs environments in JAX
+        return trainer
 
     def load(self, path: Path) -> None:
         """Replace the weights by those of a safetensors file, `[S, ...]` by shared names.
@@ -115,9 +126,11 @@ class Session:
         def start(inputs: tuple[jax.Array, Any]) -> RunnerState:
             key, params = inputs
             weights = Variables(params=params, state=self.agent.network.init(key).state)
-            return networks.begin(self.trainer, weights, key, self._hyper)
+            hyper = self.experiment.hyperparams
+            return networks.begin(self._trainer, weights, key, hyper)
 
-        self.state = jax.jit(lambda *inputs: jax.lax.map(start, inputs))(self._keys, params)
+        start_all = jax.jit(lambda *inputs: jax.lax.map(start, inputs))
+        self.state = start_all(self.experiment.keys, params)
 
     def probe(self) -> Arrays:
         """Compute the parts of the first update for the first seed; see `probes`."""
@@ -125,17 +138,9 @@ class Session:
         variables = identity.learned(state.agent)
         return probes.probe(self.agent, state, variables, self.names, self.outputs)
 
-    @property
-    def _keys(self) -> jax.Array:
-        return jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
-
-    @property
-    def _hyper(self) -> Any:
-        return fill_schedule_horizon(self.agent.hyper, self.num_updates)
-
     def compile(self) -> None:
         """Trace, lower and compile the training program, without a cache."""
-        self.program = CompiledProgram(self.trainer)
+        self.program = CompiledProgram(self._trainer)
         traced, trace_seconds = timed(lambda: self.program.trace(self.state))
         lowered, lower_seconds = timed(traced.lower)
         cpu = time.process_time()
@@ -205,12 +210,9 @@ class Session:
         # Before the evaluation below; saving takes memory that training does not need.
         self.facts["peak_memory_bytes"] = self.peak_memory or peak_memory_bytes()
         params = self.named_params()
-        # The keys of the seeds are folded from the numbers below num_seeds.
-        key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
-        keys = jax.random.split(key, self.options.num_seeds)
         names = ("final_returns", "final_returns_unseen")
-        found = greedy_returns(self.trainer, self.state.agent, keys, self.options.eval_episodes)
-        self.facts |= {name: one.tolist() for name, one in zip(names, found, strict=False)}
+        returns = self.experiment.greedy_returns(self.state, self.options.eval_episodes)
+        self.facts |= {name: each.tolist() for name, each in zip(names, returns, strict=False)}
         self.facts |= {
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
@@ -220,7 +222,7 @@ class Session:
 
     def random_return(self) -> float:
         """Estimate the return of uniformly random actions."""
-        key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds + 1)
+        key = evaluation_key(self.experiment.key, self.options.num_seeds, 1)
         return random_return(self.env, key, num_episodes=self.options.eval_episodes)
 
     def named_params(self) -> Arrays:
@@ -228,25 +230,16 @@ class Session:
         return {name: np.asarray(a) for name, a in self._encode(self._learned().params).items()}
 
     def _learned(self) -> Variables:
-        return gathered(identity.learned(self.state.agent), self.options.num_seeds)
+        return self.experiment.whole(identity.learned(self.state.agent))
 
     @property
     def whole(self) -> RunnerState:
         """The states of all seeds on one device."""
-        return gathered(self.state, self.options.num_seeds)
+        return self.experiment.whole(self.state)
 
     @functools.cached_property
     def _encode(self) -> Any:
         return jax.jit(jax.vmap(self.names.encode))
-
-    def _trainer(self, chunk_size: int) -> Any:
-        trainer = Trainer(
-            self.agent,
-            VectorEnvironment(self.env, self.agent.num_envs),
-            chunk_size=chunk_size,
-            monitor=identity.fingerprints(self.names.encode),
-        )
-        return divide_seeds(trainer, self.options.num_seeds, self.options.devices or 1)
 
 
 def _resident_bytes() -> int:

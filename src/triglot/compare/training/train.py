@@ -92,7 +92,7 @@ def _continued(session: Session, running: RunningJob, saved: Saved, job: Job) ->
         record, newest = saved.load(), saved.newest()
         if record is not None and newest is not None:
             session.restore(newest)
-            done = f"{record.updates:,} of {session.num_updates:,} updates"
+            done = f"{record.updates:,} of {session.experiment.num_updates:,} updates"
             running.say(f"{job.label} continues after {done}")
         return record
     except TriglotError as error:  # it is damaged, or belongs to another training
@@ -114,7 +114,7 @@ def share_weights(path: Path, params: Arrays) -> None:
 
 def _train(session: Session, record: Record, running: RunningJob, saved: Saved, job: Job) -> None:
     """Train what is left; a signal saves a checkpoint and ends it."""
-    num_updates, chunk_size = session.num_updates, session.trainer.chunk_size
+    num_updates, chunk_size = session.experiment.num_updates, session.experiment.chunk_size
     if not record.snapshots:
         record.snapshots[0] = session.snapshot()
     bytes_each = sum(array.nbytes for array in record.snapshots[0].values())

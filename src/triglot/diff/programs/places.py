@@ -10,10 +10,10 @@ from typing import Any
 from ..types import Operation
 from .tape import PARAMS, Step, Tape
 
-HOME = Path(__file__).parents[2]
-# In a checkout these folders are links, and a user's files may lie beside those that they lead to.
-OURS = tuple(f"{place.resolve()}/" for place in (HOME, *HOME.iterdir()) if place.is_dir())
-PACKAGE = f"{Path(__file__).resolve().parents[2]}/"
+PACKAGE = Path(__file__).parents[2]
+# In a checkout some rooms are links, and a user's files may lie beside what they lead to.
+ROOMS = {f"{room.resolve()}/": f"{room.name}/" for room in PACKAGE.iterdir() if room.is_dir()}
+OURS = (f"{PACKAGE.resolve()}/", *ROOMS)
 LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STANDARD = sysconfig.get_path("stdlib")
 # The parts of triglot whose lines say what an agent computes.
@@ -118,7 +118,12 @@ def section(step: Step) -> str:
 
 
 def _inside(file: str) -> str:
-    return str(Path(file).resolve()).removeprefix(PACKAGE)
+    """Return the path of a file below the package."""
+    path = str(Path(file).resolve())
+    for room, name in ROOMS.items():
+        if path.startswith(room):
+            return name + path.removeprefix(room)
+    return path.removeprefix(f"{PACKAGE.resolve()}/")
 
 
 def _in_loops(step: Step) -> tuple[Any, ...]:

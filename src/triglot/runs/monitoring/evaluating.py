@@ -3,18 +3,18 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ...core.experiment import MAX_STEPS
+from ...core.experiment import evaluation_key as key_of_evaluations
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
-from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
-from ...core.trainers import compile_evaluation
-from ...core.wrappers.levels import held_out
 from ...shared.machine.files import write_json
 from ...shared.statistics.curves import finite_mean
 from ..plan import Plan
@@ -24,15 +24,14 @@ from .schedule import evaluation_period, measure
 
 # The return on the levels of the training, and on others if it has levels.
 METRIC, UNSEEN = "eval_return", "eval_return_unseen"
-MAX_STEPS = 100_000  # of an episode
-# Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
-# the numbers below it, those of `triglot evaluate` and `render` from the next two.
+# Numbers of the keys for evaluations, see `core.experiment.evaluation_key`; those of `triglot
+# evaluate` and `render` are the two between.
 AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
 
 
 def play(
     plan: Plan,
-    agent_states: Any,
+    state: RunnerState,
     key: jax.Array,
     *,
     num_episodes: int,
@@ -40,37 +39,35 @@ def play(
     explore: bool = False,
 ) -> Episodes:
     """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
-    keys = jax.random.split(key, plan.options.num_seeds)
-    return plan.trainer.evaluate_seeds(
-        agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
+    return plan.experiment.evaluate(
+        state,
+        num_episodes=num_episodes,
+        keys=jax.random.split(key, plan.options.num_seeds),
+        max_steps=max_steps,
+        explore=explore,
     )
 
 
 def plans_by_levels(plan: Plan) -> list[Plan]:
     """List where to evaluate a run: as it is trained; and on levels held out, if it has levels."""
-    unseen = held_out(plan.env)
-    return [plan] if unseen is None else [plan, plan.in_env(unseen)]
+    return [replace(plan, experiment=each) for each in plan.experiment.by_levels]
 
 
 def compile_play(plan: Plan, runner_states: RunnerState) -> None:
     """Compile the evaluations of a training before they begin; shapes of the states suffice."""
-    key = evaluation_key(plan, AFTER_TRAINING)
-    keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
-    how = {"num_episodes": plan.options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
-    for one in plans_by_levels(plan):
-        compile_evaluation(one.trainer, runner_states, keys, **how)
+    for each in plan.experiment.by_levels:
+        each.compile_evaluation(runner_states, num_episodes=plan.options.eval_episodes)
 
 
-def play_after_training(plan: Plan, agent_states: Any) -> list[Episodes]:
+def play_after_training(plan: Plan, state: RunnerState) -> list[Episodes]:
     """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
     key, count = evaluation_key(plan, AFTER_TRAINING), plan.options.eval_episodes
-    return [play(one, agent_states, key, num_episodes=count) for one in plans_by_levels(plan)]
+    return [play(each, state, key, num_episodes=count) for each in plans_by_levels(plan)]
 
 
 def evaluation_key(plan: Plan, number: int) -> jax.Array:
     """Make a key that the training does not use; `number` is one of the constants above."""
-    key = jax.random.key(plan.options.seed)
-    return jax.random.fold_in(key, plan.options.num_seeds + number)
+    return key_of_evaluations(plan.experiment.key, plan.options.num_seeds, number)
 
 
 def best_checkpoints(folder: Path) -> Checkpoints:
@@ -145,7 +142,7 @@ class Evaluator:
     """
 
     def __init__(self, plan: Plan, evaluated: Callable[[int, RunnerState], None]) -> None:
-        self.period = evaluation_period(plan.options, plan.trainer.steps_per_update)
+        self.period = evaluation_period(plan.options, plan.experiment.steps_per_update)
         self.seconds = 0.0
         self.last_return: float | None = None
         self.reached: dict[str, Any] | None = None
@@ -186,9 +183,9 @@ class Evaluator:
         count = self._plan.options.eval_episodes
         returns = {}
         for name, plan in self._plans.items():
-            episodes = play(plan, state.agent, key, num_episodes=count)
+            episodes = play(plan, state, key, num_episodes=count)
             returns[name] = np.asarray(episodes.returns).mean(axis=1)
-        state = gathered(state, self._plan.options.num_seeds)
+        state = self._plan.experiment.whole(state)
         self._best.offer(num_updates, returns[METRIC], state, binding(self._plan))
         self._evaluated(num_updates, state)
         return returns

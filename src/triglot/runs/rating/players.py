@@ -65,7 +65,7 @@ def game_of(runs: Sequence[Path], options: RateOptions) -> tuple[Game, list[Plan
     plans = []
     for run, each in zip(runs, all_options, strict=True):
         plan = prepare(each, folder=run, training=False)
-        check_plays(plan.trainer.agent, game, str(run))
+        check_plays(plan.agent, game, str(run))
         chosen_seed_index(run, options.seed_index, each.num_seeds)  # refuses another
         plans.append(plan)
     return game, plans
@@ -81,13 +81,13 @@ def players_of(plans: Sequence[Plan], options: RateOptions) -> list[Rated]:
         for number in kept_checkpoints(plan.out).numbers():
             if number not in states:
                 states[number] = restore_kept(plan, number).state
-        agent, label = plan.trainer.agent, plan.out.resolve().name
+        agent, label = plan.agent, plan.out.resolve().name
         for number, state in sorted(states.items()):
             found: Any = state
             run = Run(agent=agent, env=plan.env, agent_states=found.agent, num_updates=number)
             acting = Acting.of(run, options.seed_index, explore=not options.greedy)
             policy = policies.setdefault(agent, acting)
-            steps = number * plan.trainer.steps_per_update
+            steps = number * plan.experiment.steps_per_update
             name = f"{label} at {steps:,}" if len(plans) > 1 else f"{steps:,} steps"
             arrays = jax.block_until_ready(acting.arrays)
             players.append(Rated(name, policy.play, arrays, plan.out, number, steps))

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,7 @@ OPTIONS = (
 
 def binding(plan: Plan) -> dict[str, Any]:
     """Describe what a checkpoint of a training belongs to, for its manifest."""
-    complete = replace(plan.options, config=plan.trainer.agent.config, hyper=plan.hyper)
-    options = plain(fields_as_text(complete))
+    options = plain(fields_as_text(plan.complete_options))
     return {
         "options": {name: options[name] for name in OPTIONS},
         "opponents": _opponents(plan.options.env),

@@ -83,7 +83,8 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
       TriglotError: if fewer steps are wanted than are done, or nothing would be learned from
         the rest of them; or if another library is wanted before the first checkpoint.
     """
-    folder, per_update = plan.out, plan.trainer.steps_per_update
+    folder, per_update = plan.out, plan.experiment.steps_per_update
+    num_updates, hyper = plan.experiment.num_updates, plan.experiment.hyperparams
     if change.backend is not None and not done:
         raise TriglotError(
             f"{folder} has no checkpoint whose weights --backend {change.backend} could "
@@ -91,26 +92,26 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
         )
     if change.total_steps is None:
         return
-    if plan.num_updates < done:
+    if num_updates < done:
         raise TriglotError(
             f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
             f"that, got {change.total_steps:,}."
         )
-    rate = getattr(plan.hyper, "learning_rate", None)
-    ends = learning_ends(rate, getattr(plan.hyper, "decay_updates", None), per_update)
-    if max(ends, done) >= plan.num_updates:
+    rate = getattr(hyper, "learning_rate", None)
+    ends = learning_ends(rate, getattr(hyper, "decay_updates", None), per_update)
+    if max(ends, done) >= num_updates:
         return
     if isinstance(rate, Schedule):
         raise TriglotError(
             f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps "
-            f"are {plan.num_updates:,} updates, the last of which would learn nothing. A "
+            f"are {num_updates:,} updates, the last of which would learn nothing. A "
             "resumed run keeps its schedules: start another from its weights, triglot train "
             f"... --init-from {folder}."
         )
     raise TriglotError(
         f"the learning rate of {folder} falls to 0 over {ends:,.0f} updates, and "
-        f"{change.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
-        f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
+        f"{change.total_steps:,} steps are {num_updates:,} updates, the last of which "
+        f"would learn nothing: add --decay-updates {num_updates} (it falls to 0 at "
         "the new end, counted from the run's start) or --decay-updates inf (it is "
         "constant)."
     )
@@ -135,7 +136,8 @@ def record_change(
     for one in new:
         table = content if one["option"] != "decay_updates" else content["hyper"]
         table[one["option"]] = one["to"]
-    content["num_updates"], content["num_steps"] = plan.num_updates, plan.num_steps
+    content["num_updates"] = plan.experiment.num_updates
+    content["num_steps"] = plan.experiment.num_steps
     content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
     write_json(plan.out / CONFIG, content)
     remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
@@ -170,7 +172,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
                     f"before, it fell to 0 over {float(was):,.0f} updates"
                 )
             case _:
-                changed = change.decay_updates is not None or _horizon(plan.hyper)
+                changed = change.decay_updates is not None or _horizon(plan.experiment.hyperparams)
                 rest = "" if changed else "; schedules go on as they were set"
                 text = f"extended from {was:,} to {now:,} steps{rest}"
         lines.append(text)
@@ -237,7 +239,8 @@ class Translation:
             return self._like
 
         def init(key: jax.Array) -> Any:
-            return source.init(key, source.num_envs, first_numbers(self._plan.hyper))
+            hyper = first_numbers(self._plan.experiment.hyperparams)
+            return source.init(key, source.num_envs, hyper)
 
         keys = jax.random.split(jax.random.key(0), self._plan.options.num_seeds)
         agent = jax.eval_shape(jax.vmap(init), keys)
@@ -249,7 +252,7 @@ class Translation:
         source = self._source(number)
         if source is None:
             return states
-        target = self._plan.trainer.agent
+        target = self._plan.agent
         moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
         return replace(states, agent=moved, opponent=self._copied(target, moved))
 
@@ -263,7 +266,7 @@ class Translation:
 
         In canonical arithmetic all libraries have one form, so the other need not be installed.
         """
-        backend, network = writer_of(self._config, number), self._plan.trainer.agent.network
+        backend, network = writer_of(self._config, number), self._plan.agent.network
         if backend == self._plan.options.backend:
             return None
         options = replace(self._plan.options, backend=backend)

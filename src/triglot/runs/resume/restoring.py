@@ -11,7 +11,6 @@ from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
-from ...core.loop.trainer import init_seeds
 from ...core.manifest import DamagedError, belongs_to
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
@@ -22,16 +21,6 @@ from .changing import Translation, with_schedule
 
 CHECKPOINTS, KEPT = "checkpoints", "kept"
 KINDS = ("last", "best")
-
-
-def seed_keys(plan: Plan) -> jax.Array:
-    """Make the keys from which the seeds of a training are initialized, `[S]`."""
-    return jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
-
-
-def initial(plan: Plan) -> RunnerState:
-    """Initialize all seeds of a training, `[S, ...]`."""
-    return init_seeds(plan.trainer, seed_keys(plan), plan.hyper)
 
 
 class Progress(NamedTuple):
@@ -81,7 +70,7 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
             f"updates. Put {checkpoints.folder} back, or train again in another folder."
         )
-    translation = _translation(plan)
+    translation = Translation(plan, plan.experiment.shapes)
     try:
         done, state = checkpoints.restore(translation.like, previous=previous, added=_added(plan))
     except DamagedError:
@@ -100,8 +89,8 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
 def _checked(
     plan: Plan, path: Path, done: int, translation: Translation, state: RunnerState
 ) -> Progress:
-    check_state(path, done, state, jax.vmap(run_key)(seed_keys(plan)))
-    state = with_schedule(translation.of(done, state), plan.hyper)
+    check_state(path, done, state, jax.vmap(run_key)(plan.experiment.keys))
+    state = with_schedule(translation.of(done, state), plan.experiment.hyperparams)
     return Progress(state, done, tuple(edited(plan, belongs_to(path))))
 
 
@@ -120,22 +109,16 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     Raises:
       TriglotError: if there is none, it is damaged, or it does not fit the run.
     """
-    translation = _translation(plan)
+    translation = Translation(plan, plan.experiment.shapes)
     path = kept_checkpoints(plan.out).path(number)
     state = checkpoint.restore(path, translation.like(number), _added(plan))
     return _checked(plan, path, number, translation, state)
 
 
-def _translation(plan: Plan) -> Translation:
-    # The function itself: JAX takes compiler options of an outermost program only.
-    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
-    return Translation(plan, like)
-
-
 def _added(plan: Plan) -> dict[str, jax.Array]:
     """Give the hyperparameters `[S]` that a checkpoint of an older version lacks, by their path."""
-    names = moved_to_hyper(read_config(plan.out), type(plan.trainer.agent))
-    numbers, shape = first_numbers(plan.hyper), (plan.options.num_seeds,)
+    names = moved_to_hyper(read_config(plan.out), type(plan.agent))
+    numbers, shape = first_numbers(plan.experiment.hyperparams), (plan.options.num_seeds,)
     return {
         f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
         for name in names

@@ -21,7 +21,6 @@ from ..options import TrainOptions
 from ..plan import Plan
 from ..registry.arg import flag
 from ..storage.config import options_of_run
-from .restoring import seed_keys
 
 SHOWN = 3  # parameters in a message
 
@@ -88,7 +87,7 @@ class Start:
 
     def initial(self, plan: Plan) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
-        trainer: Any = plan.trainer
+        trainer: Any = plan.experiment.trainer
         codec = codec_of(trainer.agent.network)
 
         def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
@@ -102,12 +101,13 @@ class Start:
 
             # Targets and the optimizer's state then follow from these weights, as from others.
             agent = replace(trainer.agent, network=replace(network, init=init))
-            state = replace(trainer, agent=agent).init(key, plan.hyper)
+            state = replace(trainer, agent=agent).init(key, plan.experiment.hyperparams)
             return state if stats is None else replace(state, agent=_with(state.agent, stats))
 
         arrays = {name: jnp.asarray(array) for name, array in self.arrays.items()}
         stats = self.stats if self.whole else None
-        return jax.jit(lambda inputs: jax.lax.map(one, inputs))((seed_keys(plan), arrays, stats))
+        start = jax.jit(lambda inputs: jax.lax.map(one, inputs))
+        return start((plan.experiment.keys, arrays, stats))
 
     def describe(self, agent: Agent) -> str:
         """Describe the start for the terminal."""

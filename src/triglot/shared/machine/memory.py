@@ -13,10 +13,11 @@ import psutil
 
 from ...core.agent import PolicyInput
 from ...core.errors import TriglotError
+from ...core.experiment import Experiment
 from ...core.learner import LearnerState
 from ...core.loop.sharding import Sharding, padded
 from ...core.loop.state import RunnerState
-from ...core.loop.trainer import TrainerLike, init_seeds
+from ...core.loop.trainer import TrainerLike
 from ...core.network import Variables
 from ...core.rl.replay import ReplayState
 from ...core.specs import zeros
@@ -45,19 +46,15 @@ METRIC_BYTES = 2 * 4
 PYTHON_BYTES = 5_000
 
 
-def of_training(
-    trainer: TrainerLike, hyper: Any, *, num_seeds: int, num_lines: int, eval_episodes: int
-) -> Parts:
+def of_training(experiment: Experiment, *, num_lines: int, eval_episodes: int) -> Parts:
     """Estimate the memory of a training of all seeds; nothing is computed.
 
     Args:
-      trainer: the agent in its environments.
-      hyper: the initial hyperparameters.
-      num_seeds: `S`.
+      experiment: on one device.
       num_lines: updates per seed whose metrics are written.
       eval_episodes: episodes per seed after the training, which run at the same time.
     """
-    state = _state(trainer, hyper, num_seeds)
+    trainer, state, num_seeds = experiment.trainer, experiment.shapes, experiment.num_seeds
     parts = _of_state(trainer, state)
     rollout = _rollout_bytes(trainer, state)
     played = _env_bytes(trainer, state) + nbytes(state.carry)
@@ -88,9 +85,9 @@ def among_devices(parts: Parts, sharding: Sharding | None, num_seeds: int) -> Pa
     return {name: size // (number if name == "rollout" else 1) for name, size in parts.items()}
 
 
-def of_state(trainer: TrainerLike, hyper: Any, num_seeds: int) -> Parts:
+def of_state(experiment: Experiment) -> Parts:
     """Estimate the memory of the state of all seeds, as a checkpoint holds it."""
-    return _of_state(trainer, _state(trainer, hyper, num_seeds))
+    return _of_state(experiment.trainer, experiment.shapes)
 
 
 def nbytes(tree: Any) -> int:
@@ -155,11 +152,6 @@ def _group_free(groups: Path, own: Path) -> Iterable[int]:
                 yield max(0, most - int(stat[used]))
             except (OSError, ValueError, KeyError):  # no such group, or "max"
                 continue
-
-
-def _state(trainer: TrainerLike, hyper: Any, num_seeds: int) -> RunnerState:
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_seeds))
-    return init_seeds.eval_shape(trainer, keys, hyper)
 
 
 def _of_state(trainer: TrainerLike, state: RunnerState) -> Parts:

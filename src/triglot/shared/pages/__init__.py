@@ -1,1 +1,1 @@
-"""What people look at: pages, charts, tables and statistics of comparisons, sweeps and runs."""
+"""Pages, charts and tables, of which each command that shows some has its own contents."""

@@ -51,7 +51,7 @@ def value_of(options: Any, name: str) -> Any:
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_can_be_trained(one: Preset) -> None:
     skip_missing_suite(one.env)
-    built = build(options(f"{one.algorithm} {one.env}")).trainer.agent
+    built = build(options(f"{one.algorithm} {one.env}")).agent
     found = triglot.preset(one.algorithm, one.env)
     agent: Any = triglot.make_agent(one.algorithm, triglot.make_env(one.env), **found.agent)
     assert (agent.config, agent.hyper) == (built.config, built.hyper)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Charts that only a comparison has."""
