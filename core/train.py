@@ -25,7 +25,7 @@ from .hyper import (
 )
 from .loop.callbacks import Callback, check_callback
 from .loop.chunks import run_chunks
-from .loop.continuing import check_continued, continued, only_changes
+from .loop.continuing import check_continued, continued
 from .loop.divergence import LastFinite, absurd_parameters, divergence, updates_before_learning
 from .loop.population import Population
 from .loop.sharding import Shard, gathered, make_sharding
@@ -116,11 +116,10 @@ def train(
         change their hyperparameters. The metrics then have `parent`, whom a member copied after an
         update (mostly itself), and what is perturbed. None: they are independent.
       continue_from: the result of an earlier training of this agent in this environment, which is
-        continued bit for bit, apart from schedules. Schedules without a span, and `decay_updates`
-        of None, last the whole training: they are stretched over the earlier steps and
-        `total_steps` together, so that a learning rate that had fallen to 0 goes on from where it
-        would be by then. Environments that are stepped in Python begin new episodes. The given
-        state is not changed.
+        continued bit for bit, apart from schedules. Schedules without a span last the whole
+        training: they are stretched over the earlier steps and `total_steps` together, so that a
+        learning rate that had fallen to 0 goes on from where it would be by then. Environments that
+        are stepped in Python begin new episodes. The given state is not changed.
       stop_if_diverged: whether NaN and infinite parameters of a seed end the training with
         `Diverged`. False leaves them, for a sweep in which some values may diverge.
 
@@ -187,7 +186,8 @@ def train(
         expected = init_seeds.eval_shape(trainer, keys, hyper)
         done = check_continued(agent, expected, state, num_seeds)
         num_updates += done
-        changed = only_changes(fill_schedule_horizon(given, num_updates), changes)
+        filled = fill_schedule_horizon(given, num_updates)
+        changed = {name: getattr(filled, name) for name in changes}
         state = continued(name, state, changed, num_updates, trainer.steps_per_update)
     per_update = trainer.steps_per_update
     empty = updates_before_learning(agent.learning_starts, per_update)
