@@ -30,7 +30,7 @@ class A2CHyperparams(rl.PolicyGradientHyperparams):
       entropy_coef: weight of the entropy bonus.
     """
 
-    learning_rate: rl.Number = 7e-4
+    learning_rate: rl.Number = rl.non_negative(rl.schedule("linear(7e-4, 0)"))
     gae_lambda: rl.Number = rl.unit_interval(1.0)
     entropy_coef: rl.Number = 0.01
 

@@ -29,7 +29,8 @@ class PPOHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of PPO, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start, or a schedule. None: 2.5e-4, and 3e-4 for continuous actions.
+      learning_rate: of the optimizer. None: it falls to 0 over the whole run from 2.5e-4, and from
+        3e-4 for continuous actions.
       gae_lambda: of generalized advantage estimation, within [0, 1].
       clip_epsilon: clip range of the probability ratio.
       value_clip_range: clip range of the values, in units of the returns. None: `clip_epsilon`.
@@ -39,7 +40,9 @@ class PPOHyperparams(rl.PolicyGradientHyperparams):
         policy that collected it is above 1.5 times this in a minibatch. None: all are taken.
     """
 
-    learning_rate: rl.NumberByEnvironment = rl.by_environment(2.5e-4, continuous=3e-4)
+    learning_rate: rl.NumberByEnvironment = rl.by_environment(
+        rl.schedule("linear(2.5e-4, 0)"), continuous=rl.schedule("linear(3e-4, 0)")
+    )
     gae_lambda: rl.Number = rl.unit_interval(0.95)
     clip_epsilon: rl.Number = rl.between(0.2, 0.0)
     value_clip_range: rl.Number | None = rl.only_for("clip_value", rl.between(None, 0.0))

@@ -6,7 +6,6 @@ Differences: a truncated episode bootstraps from its true last observation; kern
 at the start; with a recurrent network, targets come from the values of the rollout, as without.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,34 +21,19 @@ class PQNHyperparams:
     """Hyperparameters of PQN, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start, or a schedule.
-      decay_updates: updates over which a number falls linearly to 0. None: the whole run.
-        Infinity: it is constant.
+      learning_rate: of the optimizer; it falls linearly to 0 over the whole run.
       discount: of future rewards, within [0, 1].
       q_lambda: mixes returns of all lengths: 0 is one step of Q-learning, 1 the whole return.
-      epsilon: probability of a random action, such as `linear(1, 0.05, 250_000)`. None: it changes
-        linearly, as the next three say.
-      epsilon_start: probability of a random action at the start.
-      epsilon_end: the same, from `epsilon_decay_steps` on.
-      epsilon_decay_steps: environment steps, of all environments together, over which it changes
-        linearly.
+      epsilon: probability of a random action.
       max_grad_norm: clip threshold of the global gradient norm.
       adam_eps: Adam's epsilon.
       epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
-    learning_rate: rl.Number = 5e-4
-    decay_updates: rl.Number | None = rl.replaced_by(
-        "learning_rate", math.inf, rl.between(None, 0.0, above_low=True)
-    )
+    learning_rate: rl.Number = rl.non_negative(rl.schedule("linear(5e-4, 0)"))
     discount: rl.Number = rl.unit_interval(0.99)
     q_lambda: rl.Number = rl.unit_interval(0.65)
-    epsilon: rl.Number | None = rl.between(None, 0.0, 1.0)
-    epsilon_start: rl.Number | None = rl.replaced_by("epsilon", None, rl.unit_interval(1.0))
-    epsilon_end: rl.Number | None = rl.replaced_by("epsilon", None, rl.unit_interval(0.05))
-    epsilon_decay_steps: rl.Number | None = rl.replaced_by(
-        "epsilon", None, rl.between(250_000.0, 1.0)
-    )
+    epsilon: rl.Number = rl.unit_interval(rl.schedule("linear(1, 0.05, 250_000)"))
     max_grad_norm: rl.Number = rl.between(10.0, 0.0)
     adam_eps: rl.Number = rl.only_for("optimizer", 1e-8)
     epochs: rl.Number | None = rl.part_of("num_epochs")
@@ -144,15 +128,6 @@ class PQN(rl.AgentBase):
         """Estimate the action values, float32 `[B, num_actions]`, of a network without a carry."""
         return nn.apply_heads(self.network, state.learner.variables, obs)[0]["q"]
 
-    def epsilon(self, state: rl.AgentState) -> jax.Array:
-        """Compute the probability of a random action, float32 `[]`."""
-        num_steps = self._num_updates(state) * self.config.steps_per_update
-        return rl.exploration_rate(state.hyper, num_steps)
-
-    def _num_updates(self, state: rl.AgentState) -> jax.Array:
-        per_update = self.config.num_epochs * self.config.num_minibatches
-        return state.learner.num_gradient_steps // per_update
-
     def act(
         self,
         state: rl.AgentState,
@@ -167,7 +142,7 @@ class PQN(rl.AgentBase):
         q = nn.merge_heads(outputs)["q"]
         action = rl.greedy(q, mask)
         if explore:
-            action = rl.epsilon_greedy(action, q.shape[-1], mask, self.epsilon(state), key)
+            action = rl.epsilon_greedy(action, q.shape[-1], mask, state.hyper.epsilon, key)
         value = rl.mask_q(q, mask).max(axis=-1)
         return rl.PolicyOutput(action=action, carry=carry, extras={"value": value})
 
@@ -175,13 +150,11 @@ class PQN(rl.AgentBase):
         self, state: rl.AgentState, trajectory: rl.Trajectory, key: jax.Array
     ) -> tuple[rl.AgentState, rl.Metrics]:
         config, hyper = self.config, state.hyper
-        rate = rl.linear_decay(hyper.learning_rate, self._num_updates(state), hyper.decay_updates)
-        scheduled = replace(hyper, learning_rate=rate)
 
         def step(
             learner: rl.LearnerState, minibatch: Batch, own_key: jax.Array
         ) -> tuple[rl.LearnerState, rl.Metrics]:
-            return self.learner.step(learner, self.loss, minibatch, own_key, scheduled)
+            return self.learner.step(learner, self.loss, minibatch, own_key, hyper)
 
         learner, metrics = rl.epochs_of_minibatches(
             step,
@@ -193,7 +166,7 @@ class PQN(rl.AgentBase):
             epochs=hyper.epochs,
             scan=self.learner.scan,
         )
-        metrics |= {"epsilon": self.epsilon(state), "learning_rate": rate}
+        metrics |= {"epsilon": hyper.epsilon, "learning_rate": hyper.learning_rate}
         return replace(state, learner=learner), metrics
 
     def _prepare(self, state: rl.AgentState, trajectory: rl.Trajectory) -> Batch:

@@ -26,15 +26,14 @@ class R2D2Hyperparams(rl.ReplayedQHyperparams):
     """Hyperparameters of R2D2, which a sweep may vary under `vmap`.
 
     Attributes:
-      epsilon_start: probability of a random action in the first environment, at the start.
+      epsilon: probability of a random action in the first environment.
       epsilon_alpha: the last environment's epsilon is that of the first to the power of
         1 + epsilon_alpha, those between follow geometrically; 0: all explore alike.
       priority_eta: weight of a sequence's largest error in its priority, within [0, 1]; the rest is
         that of the average error.
     """
 
-    epsilon_start: rl.Number = rl.unit_interval(0.4)
-    epsilon_end: rl.Number = rl.unit_interval(0.4)
+    epsilon: rl.Number = rl.unit_interval(0.4)
     epsilon_alpha: rl.Number = rl.between(7.0, 0.0)
     target_update_period: rl.Number = rl.between(100.0, 1.0)
     priority_exponent: rl.Number = rl.only_for("prioritized", 0.9)
@@ -139,14 +138,13 @@ class R2D2(rl.ReplayedQ):
         if explore:
             # Horgan et al. 2018: epsilon_i = epsilon^(1 + alpha i / (N - 1)).
             share = jnp.linspace(0.0, 1.0, len(q))
-            epsilon = self.epsilon(state) ** (1.0 + state.hyper.epsilon_alpha * share)
+            epsilon = state.hyper.epsilon ** (1.0 + state.hyper.epsilon_alpha * share)
             action = rl.epsilon_greedy(action, q.shape[-1], inputs.action_mask, epsilon, key)
         return rl.PolicyOutput(action=action, carry=carry, extras={})
 
     def update(
         self, state: rl.ReplayedQState, trajectory: rl.Trajectory, key: jax.Array
     ) -> tuple[rl.ReplayedQState, rl.Metrics]:
-        epsilon = self.epsilon(state)
         state = replace(state, replay=self.replay.add(state.replay, trajectory))
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
 
@@ -157,7 +155,7 @@ class R2D2(rl.ReplayedQ):
         ready = state.replay.size >= self.config.learning_starts
         state, metrics = rl.steps_if_ready(ready, step, state, keys)
         size = state.replay.size.astype(jnp.float32)
-        return state, {**metrics, "epsilon": epsilon, "replay_size": size}
+        return state, {**metrics, "epsilon": state.hyper.epsilon, "replay_size": size}
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array

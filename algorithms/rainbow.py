@@ -24,27 +24,22 @@ class RainbowHyperparams(rl.ReplayedQHyperparams):
     """Hyperparameters of Rainbow, which a sweep may vary under `vmap`.
 
     Attributes:
-      epsilon_start: probability of a random action at the start; 0, since the noise explores.
-      epsilon_end: the same, from `epsilon_decay_steps` on.
-      importance_sampling_exponent: of the weights that correct for priorities, at the start; or a
-        schedule, in place of the next two.
-      importance_sampling_exponent_end: the same, from `importance_sampling_steps` on.
+      epsilon: probability of a random action; 0, since the noise explores.
+      importance_sampling_exponent: of the weights that correct for priorities, at the start.
+      importance_sampling_exponent_end: the same, from `importance_sampling_steps` on. None: it
+        stays at `importance_sampling_exponent`, which may then be a schedule.
       importance_sampling_steps: environment steps, of all environments together, over which it
         changes linearly.
       v_min: the first atom, a lower bound of returns.
       v_max: the last atom, above `v_min`.
     """
 
-    epsilon_start: rl.Number = rl.unit_interval(0.0)
-    epsilon_end: rl.Number = rl.unit_interval(0.0)
+    epsilon: rl.Number = rl.unit_interval(0.0)
     priority_exponent: rl.Number = rl.only_for("prioritized", 0.5)
     importance_sampling_exponent_end: rl.Number | None = rl.only_for(
-        "prioritized", rl.replaced_by("importance_sampling_exponent", None, rl.unit_interval(1.0))
+        "prioritized", rl.anneals("importance_sampling_exponent", rl.unit_interval(1.0))
     )
-    importance_sampling_steps: rl.Number | None = rl.only_for(
-        "prioritized",
-        rl.replaced_by("importance_sampling_exponent", None, rl.between(250_000.0, 1.0)),
-    )
+    importance_sampling_steps: rl.Number = rl.only_for("prioritized", rl.between(250_000.0, 1.0))
     v_min: rl.Number = rl.below("v_max", -10.0)
     v_max: rl.Number = rl.finite(10.0)
 

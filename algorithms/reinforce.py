@@ -9,7 +9,6 @@ limit or the end of the rollout cuts the episode. Adam for both step sizes; `val
 ratio. The factor discount^t of the policy's update is an option.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,13 +24,10 @@ from .. import nn, rl
 class REINFORCEHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of REINFORCE, which a sweep may vary under `vmap`.
 
-    The learning rate is constant by default; `value_coef` is the weight of the baseline's loss.
+    The learning rate is constant; `value_coef` is the weight of the baseline's loss.
     """
 
     learning_rate: rl.Number = 3e-3
-    decay_updates: rl.Number | None = rl.replaced_by(
-        "learning_rate", math.inf, rl.between(math.inf, 0.0, above_low=True)
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

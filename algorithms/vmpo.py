@@ -145,7 +145,6 @@ class VMPO(rl.PolicyGradient):
         explained = rl.explained_variance(value, target)
         batch = self.samples(Batch, trajectory, heads=heads, advantage=advantage, target=target)
         num_steps = config.num_epochs * config.num_minibatches
-        scheduled = self.scheduled(state, num_steps)
 
         def minibatch_step(
             learners: tuple[rl.LearnerState, rl.LearnerState], minibatch: Batch, key: jax.Array
@@ -161,7 +160,7 @@ class VMPO(rl.PolicyGradient):
                 total, _ = self.loss(learner.variables, variables, data, key, hyper)
                 return total, ({}, variables.state)
 
-            after, metrics = self.learner.step(learner, loss, minibatch, key, scheduled)
+            after, metrics = self.learner.step(learner, loss, minibatch, key, hyper)
             rate = self._dual_rate(hyper)
             duals, _ = self.duals.step(duals, dual_loss, minibatch, dual_key, rate)
             return (after, duals), metrics
@@ -182,7 +181,7 @@ class VMPO(rl.PolicyGradient):
         return replace(state, **new), {
             **metrics,
             "explained_variance": explained,
-            "learning_rate": scheduled.learning_rate,
+            "learning_rate": hyper.learning_rate,
         }
 
     def loss(

@@ -14,9 +14,6 @@ NAMES = (
     "matrix",
     "published",
     "suites",
-    "search",
-    "population",
-    "gallery",
 )
 
 

@@ -96,7 +96,7 @@ PROBE_REPLAY: dict[str, Any] = {
     "hidden_sizes": (16,),
 }
 PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
-EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
+EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon": "linear(1, 0.5, 1_000)"}
 RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
 REACHING = Probe(
     env="reach",
@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
             Probe(
                 env="obs-action-reward",
                 config={**PROBE_ROLLOUTS, "num_epochs": 4, "clip_value": False},
-                hyper={"learning_rate": 1e-2, "discount": 0.5, "entropy_coef": 0.0},
+                hyper={"learning_rate": "linear(1e-2, 0)", "discount": 0.5, "entropy_coef": 0.0},
                 num_updates=120,
             ),
         ),
@@ -130,12 +130,12 @@ CASES: dict[str, Case] = {
             Probe(
                 env="truncating",
                 config=PROBE_ROLLOUTS,
-                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+                hyper={"learning_rate": "linear(2e-2, 0)", "discount": 0.5, "entropy_coef": 0.0},
             ),
             Probe(
                 env="reach",
                 config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
-                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+                hyper={"learning_rate": "linear(2e-2, 0)", "discount": 0.5, "entropy_coef": 0.0},
                 num_updates=300,
                 value_error=None,
             ),
@@ -161,7 +161,7 @@ CASES: dict[str, Case] = {
             Probe(
                 env="truncating",
                 config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
-                hyper={"learning_rate": 1e-2, "discount": 0.5, "entropy_coef": 0.0},
+                hyper={"learning_rate": "linear(1e-2, 0)", "discount": 0.5, "entropy_coef": 0.0},
                 num_updates=120,
             ),
         ),
@@ -174,13 +174,13 @@ CASES: dict[str, Case] = {
             Probe(
                 env="obs-action-reward",
                 config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
-                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                hyper={"learning_rate": "linear(1e-2, 0)", "discount": 0.5},
                 num_updates=150,
             ),
             Probe(
                 env="reach",
                 config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
-                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                hyper={"learning_rate": "linear(1e-2, 0)", "discount": 0.5},
                 value_error=None,
             ),
         ),
@@ -253,7 +253,6 @@ CASES: dict[str, Case] = {
                 hyper={
                     **EXPLORING,
                     "target_update_period": 10.0,
-                    "epsilon_start": 1.0,
                     "v_min": -2.0,
                     "v_max": 2.0,
                 },
@@ -273,7 +272,7 @@ CASES: dict[str, Case] = {
             Probe(
                 env="truncating",
                 config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 4},
-                hyper={**EXPLORING, "decay_updates": 1e9},
+                hyper=EXPLORING,
                 num_updates=250,
             ),
         ),
@@ -294,7 +293,6 @@ CASES: dict[str, Case] = {
                 hyper={
                     **EXPLORING,
                     "target_update_period": 10.0,
-                    "epsilon_start": 1.0,
                     "epsilon_alpha": 0.0,
                 },
                 num_updates=400,

@@ -44,7 +44,7 @@ CARTPOLE, MEMORY, GRID = "gymnax:CartPole-v1", "gymnax:MemoryChain-bsuite", "gri
 SMALL = {"num_envs": 4, "rollout_length": 16, "hidden_sizes": (16, 16)}
 CONVOLUTION = {"channels": (3,), "kernel_size": 3}
 PPO_SIZES = {**SMALL, "num_epochs": 4, "num_minibatches": 4}
-PPO_RATES = {"learning_rate": 2.5e-4, "entropy_coef": 0.01}
+PPO_RATES = {"learning_rate": "linear(2.5e-4, 0)", "entropy_coef": 0.01}
 REPLAY = {
     **SMALL,
     "rollout_length": 8,
@@ -75,7 +75,7 @@ CASES = {
     ),
     "dqn": Case("dqn", CARTPOLE, REPLAY, backends=("linen",)),
     "dqn all options": Case(
-        "dqn", CARTPOLE, ALL_OF_DQN, {**EVERY_2, "tau": 0.1, "epsilon_decay_steps": 128.0}
+        "dqn", CARTPOLE, ALL_OF_DQN, {**EVERY_2, "tau": 0.1, "epsilon": "linear(1, 0.05, 128)"}
     ),
     "dqn munchausen": Case("dqn", CARTPOLE, {**REPLAY, "munchausen": True}, backends=("linen",)),
     "c51 all options": Case("c51", CARTPOLE, {**ALL_OF_DQN, "num_atoms": 5}, EVERY_2),

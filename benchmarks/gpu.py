@@ -84,7 +84,7 @@ def row_of(case: Case) -> tuple[Row, int]:
     hyper = dict(row.hyper)
     if case.algorithm == "dqn":
         config |= {"learning_starts": 32 * size, "buffer_size": max(10_000, 64 * size)}
-        hyper["epsilon_decay_steps"] = steps / 2
+        hyper["epsilon"] = f"linear(1, 0.05, {steps / 2})"
     peers = ("PureJaxRL", "rejax")
     return replace(row, config=config, hyper=hyper, num_seeds=case.num_seeds, peers=peers), steps
 

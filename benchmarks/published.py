@@ -260,9 +260,9 @@ TASKS: Mapping[str, Task] = {
         env="pgx:connect_four,opponent=self",
         published="0.937 [0.906, 0.968]",
         counts="greedy",
-        source="pgx's own AlphaZero script, run here with `python -m benchmarks.pgx_alphazero`, at "
-        "the same number of moves, of steps of each search, and of seeds: 512 games of each seed "
-        "against a random player. 1 is the most.",
+        source="pgx's own AlphaZero script, run here with `python -m "
+        "benchmarks.peers.pgx_alphazero`, at the same number of moves, of steps of each search, "
+        "and of seeds: 512 games of each seed against a random player. 1 is the most.",
         differences="The preset has two convolutions, pgx's script a small residual network. On "
         "that network, by the same command, triglot's has 0.947 [0.921, 0.973], and wins 57 % "
         "[49 %, 65 %] of the games against pgx's of the same seed, a draw being half a win.",
@@ -272,7 +272,7 @@ TASKS: Mapping[str, Task] = {
         env="brax:inverted_pendulum",
         published="1,000.0 (1,000 to 1,000)",
         counts="greedy",
-        source="brax's own evolution strategy, run here with `python -m benchmarks.brax_es`, "
+        source="brax's own evolution strategy, run here with `python -m benchmarks.peers.brax_es`, "
         "5 seeds of 1,050,000 steps. 1,000 is the most.",
         differences="The same population, network, noise and optimizer. brax counts the steps of a "
         "member's first episode, and steps its environments on to the generation's end; triglot "

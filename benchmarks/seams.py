@@ -3,9 +3,8 @@
 All programs of a row train on CartPole-v1 with the same setting, each from its own initial state,
 in one process, interleaved (`benchmarks.harness`). Rows: `ppo` (4 environments x 128 steps, 4
 epochs x 4 minibatches, two 64-64 tanh networks); `seeds`, the same with several seeds in one
-program; `dqn`, its libraries and options against the first library, from full replays. Run it from
-the repository's root, pinned to one core: other processes then disturb it least, and XLA's threads
-do not add noise:
+program. Run it from the repository's root, pinned to one core: other processes then disturb it
+least, and XLA's threads do not add noise:
 
     taskset -c 0 python -m benchmarks.seams --row ppo
 """
@@ -28,16 +27,9 @@ from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 
 from . import harness, plain_ppo
-from .peers.rows import ROWS
 
 PLAIN = "plain"
 ONE_PASS = "plain, one pass of the critic"
-DQN_OPTIONS = {
-    "prioritized": {"prioritized": True},
-    "n_step 3": {"n_step": 3},
-    "double": {"double": True},
-    "dueling": {"dueling": True},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +74,15 @@ def trainer_of(
     def given(kind: type) -> dict[str, Any]:
         return {f.name: numbers[f.name] for f in fields(kind) if f.name in numbers}
 
+    hyper = {name: float(number) for name, number in given(PPO.Hyperparams).items()}
+    rate = f"linear({config.learning_rate}, 0, {config.decay_updates} updates)"
     agent = make_agent(
         "ppo",
         env,
         backend=backend,
         arithmetic=arithmetic,
         config=given(PPO.Config),
-        hyper={name: float(number) for name, number in given(PPO.Hyperparams).items()},
+        hyper={**hyper, "learning_rate": rate},
     )
     return Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=num_updates)
 
@@ -125,25 +119,6 @@ def seeds_programs(backend: str, counts: tuple[int, ...], num_updates: int) -> d
     return programs
 
 
-def dqn_programs(backends: tuple[str, ...], num_updates: int) -> dict[str, Program]:
-    """Build DQN on all libraries, and with its options on the first one, from full replays."""
-    row, env = ROWS["dqn"], make_env("gymnax:CartPole-v1")
-    num_envs = row.config["num_envs"]
-    fill = -(-row.config["learning_starts"] // num_envs) + 1
-    how = {"steps": num_updates * num_envs, "baselines": backends[:1]}
-    made = [(backend, backend, {}) for backend in backends]
-    made += [(f"{backends[0]}, {name}", backends[0], each) for name, each in DQN_OPTIONS.items()]
-    programs = {}
-    for name, backend, options in made:
-        config = {**row.config, **options}
-        agent = make_agent("dqn", env, backend=backend, config=config, hyper=row.hyper)
-        trainer = Trainer(agent, VectorEnvironment(env, num_envs), chunk_size=num_updates)
-        empty = program(trainer.init, trainer.train_chunk, None, **how)
-        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(empty.state)
-        programs[name] = replace(empty, state=filled)
-    return programs
-
-
 def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[harness.Compiled]]:
     """Trace and compile every program `rounds` times from cleared caches, interleaved."""
     rng = np.random.default_rng(0)
@@ -157,7 +132,7 @@ def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[har
 
 
 def main(
-    row: Literal["ppo", "seeds", "dqn"] = "ppo",
+    row: Literal["ppo", "seeds"] = "ppo",
     backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"),
     arithmetics: tuple[Literal["native", "leaf_order", "canonical"], ...] = ("native", "canonical"),
     rounds: int = 20,
@@ -170,11 +145,11 @@ def main(
     """Measure every program of a row and write a JSON file.
 
     Args:
-      row: the algorithm, or several seeds of PPO.
+      row: PPO of one seed on each library, or of several seeds.
       backends: libraries to measure; `seeds` takes the first.
       arithmetics: of each library, in the row `ppo`.
       rounds: pairs; each round runs every program once.
-      num_updates: updates in one run; None for 64 of PPO, 16 with several seeds, 2,000 of DQN.
+      num_updates: updates in one run; None for 64, and 16 with several seeds.
       compile_rounds: times each program is compiled, each time from cleared caches.
       num_seeds: numbers of seeds, in the row `seeds`.
       vmapped: in the row `ppo`, measure each under `vmap` over one seed too.
@@ -183,10 +158,8 @@ def main(
     jax.config.update("jax_enable_compilation_cache", False)
     if row == "ppo":
         programs = ppo_programs(backends, arithmetics, num_updates or 64, vmapped)
-    elif row == "seeds":
-        programs = seeds_programs(backends[0], num_seeds, num_updates or 16)
     else:
-        programs = dqn_programs(backends, num_updates or 2_000)
+        programs = seeds_programs(backends[0], num_seeds, num_updates or 16)
     before = harness.environment()
     made = compile_all(programs, compile_rounds)
     metrics: dict[str, Any] = {}

@@ -57,40 +57,33 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
 
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    from triglot import make_agent, make_env
-    from triglot.core.hyper import fill_schedule_horizon
-    from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
-    from triglot.core.loop.vectorize import VectorEnvironment
-    from triglot.core.trainers import compile_evaluation, initialize_and_compile
+    from triglot import Experiment, make_agent, make_env
 
     env = make_env("gymnax:CartPole-v1")
     lap("import")
     agent = make_agent("ppo", env, backend=backend)
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=20)
-    num_updates = updates_for(trainer, 500_000)
-    hyper = fill_schedule_horizon(agent.hyper, num_updates)
-    lap("build")
     key, eval_key = jax.random.split(jax.random.key(seed))
-    how = {"num_episodes": 64, "max_steps": 1000, "explore": False}
-    with closing(trainer.program()) as program, ThreadPoolExecutor(2) as background:
+    experiment = Experiment(agent, env, key=key[None], total_steps=500_000, chunk_size=20)
+    lap("build")
+    with closing(experiment.program()) as program, ThreadPoolExecutor(2) as background:
 
         def on_stage(name: str) -> None:
             lap(name)
             if name == "trace":
-                states = init_seeds.eval_shape(trainer, key[None], hyper)
-                background.submit(compile_evaluation, trainer, states, eval_key[None], **how)
+                compile_evaluation = experiment.compile_evaluation
+                background.submit(compile_evaluation, experiment.shapes, num_episodes=64)
 
-        state = initialize_and_compile(trainer, program, key[None], hyper, background, on_stage)
+        state = experiment.start_and_compile(program, background, on_stage)
         done, best = 0, 0.0
-        while best < GOAL and done < num_updates:
+        while best < GOAL and done < experiment.num_updates:
             state, _ = jax.block_until_ready(program(state, 20))
             done += 20
             lap("train")
             look = jax.random.fold_in(eval_key, done)
-            episodes = trainer.evaluate_seeds(state.agent, look[None], **how)
+            episodes = experiment.evaluate(state, num_episodes=64, keys=look[None])
             best = float(episodes.returns.mean())
             lap("evaluate")
-    return {"laps": laps, "return": best, "env_steps": done * trainer.steps_per_update}
+    return {"laps": laps, "return": best, "env_steps": done * experiment.steps_per_update}
 
 
 def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, float]:

@@ -128,6 +128,16 @@ def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:
     return MissingExtra(f"{what} is not installed: run `pip install 'triglot[{extra}]'`.")
 
 
+# Hyperparameters of triglot 0.2: what is a schedule in their place, and an example.
+REPLACED = {
+    "decay_updates": ("learning_rate", "linear(3e-4, 0, 500 updates)"),
+    **dict.fromkeys(
+        ("epsilon_start", "epsilon_end", "epsilon_decay_steps"),
+        ("epsilon", "linear(1, 0.05, 100_000)"),
+    ),
+}
+
+
 def unknown(
     kind: str, given: str, choices: Iterable[str], meant: str | None = None
 ) -> TriglotError:
@@ -137,6 +147,12 @@ def unknown(
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")
     """
     names = sorted(choices)
+    instead, example = REPLACED.get(given.lstrip("-").replace("-", "_"), (None, ""))
+    if instead in {name.lstrip("-").replace("-", "_") for name in names}:
+        return TriglotError(
+            f"there is no {kind} {shown(given)} since triglot 0.3: {instead} is a number or a "
+            f"schedule, such as {example!r}."
+        )
     by_letters = {name.lower(): name for name in names}
     near = difflib.get_close_matches(given.lower(), by_letters, n=1, cutoff=0.6)
     found = meant if meant in names else by_letters[near[0]] if near else None

@@ -29,11 +29,11 @@ from .hyper import (
 from .loop.callbacks import Callback, OnStage, check_callback, ignore_stage
 from .loop.checkpoint import Checkpoints
 from .loop.chunks import Chunk, run_chunks
-from .loop.continuing import check_continued, continued, only_changes
+from .loop.continuing import check_continued, continued
 from .loop.divergence import divergence, updates_before_learning
 from .loop.episode import Episodes
 from .loop.population import Population
-from .loop.sharding import Shard, Sharding, fewest_devices, gathered, make_sharding, on_host
+from .loop.sharding import Sharding, fewest_devices, gathered, make_sharding, on_host
 from .loop.state import RunnerState
 from .loop.trainer import (
     USUAL_CHUNK,
@@ -99,7 +99,7 @@ class Experiment:
     num_seeds: int = 1
     hyper: PyTree | Sequence[PyTree] | None = None
     devices: int | Mesh | None = None
-    shard: Shard | None = None
+    shard: str | None = None
     most_devices: int = 1
     population: Population | None = None
     every_update: Callback | None = None
@@ -327,7 +327,7 @@ class Experiment:
             rest of this one, because its learning rate is 0.
         """
         check_continued(self.agent, self.shapes, state, self.num_seeds)
-        hyper = only_changes(self._one_hyper, changed)
+        hyper = {name: getattr(self._one_hyper, name) for name in changed}
         name = type(self.agent).__name__
         return continued(name, state, hyper, self.num_updates, self.steps_per_update)
 

@@ -9,16 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Protocol,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    cast,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -76,15 +67,20 @@ NON_NEGATIVE = Range(0.0, MAX_FLOAT)
 
 
 def between(
-    default: float | None, low: float, high: float = math.inf, *, above_low: bool = False
+    default: float | Schedule | None, low: float, high: float = math.inf, *, above_low: bool = False
 ) -> Any:
     """Declare a field whose number lies within `[low, high]`; without `low` where `above_low`."""
     return field(default=default, metadata={"allowed": Range(low, high, above_low)})
 
 
-def unit_interval(default: float) -> Any:
+def unit_interval(default: float | Schedule) -> Any:
     """Declare a field whose number lies within [0, 1]."""
     return between(default, 0.0, 1.0)
+
+
+def non_negative(default: float | Schedule) -> Any:
+    """Declare a field whose number is at least 0 and finite, as one without a declaration is."""
+    return field(default=default, metadata={"allowed": NON_NEGATIVE})
 
 
 def positive(default: float) -> Any:
@@ -100,6 +96,18 @@ def finite(default: float | None) -> Any:
 def below(other: str, default: float) -> Any:
     """Declare a field that holds a finite number below that of the field `other`."""
     return field(default=default, metadata={**finite(default).metadata, "below": other})
+
+
+def anneals(other: str, declared: Any) -> Any:
+    """Declare a field towards which the agent changes the number in the field `other`.
+
+    `other` is then no schedule; None, where the field allows it, leaves `other` as it is.
+
+    Args:
+      other: a field of the same dataclass.
+      declared: the field, declared by another function of this module.
+    """
+    return field(default=declared.default, metadata={**declared.metadata, "anneals": other})
 
 
 def part_of(count: str) -> Any:
@@ -140,19 +148,6 @@ def for_environment(options: Any, kinds: Collection[str]) -> Any:
             default, others = one.metadata["by_environment"]
             found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
     return replace(cast(Any, options), **found) if found else options
-
-
-def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
-    """Declare a field that is an older way to change another one over the training.
-
-    Args:
-      schedule_of: the other field. Where that is a `Schedule`, or a number instead of None, this
-        one has no effect.
-      neutral: the value with which it has none.
-      declared: the field, declared by another function of this module.
-    """
-    metadata = {**declared.metadata, "replaced_by": (schedule_of, neutral)}
-    return field(default=declared.default, metadata=metadata)
 
 
 def one_of(default: str, *others: str) -> Any:
@@ -230,15 +225,11 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     for one in fields(hyper):
         given = getattr(hyper, one.name)
         allowed = allowed_by(one, config)
-        if given is None:
-            _check_replaced(owner, one, hyper)
         if given is None or isinstance(given, Tracer):
             continue
         if _is_concrete(given):
             _check_numeric(f"{owner}'s {one.name}", given)
-        elif isinstance(given, Schedule):
-            _check_schedule(owner, one)
-        elif not is_number(given):
+        elif not isinstance(given, Schedule) and not is_number(given):
             raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(given)}.")
         for number in _extremes(given):
             rounded = to_float32(number)
@@ -249,7 +240,12 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
                     f"{owner}'s {one.name} must be {allowed}, got {shown(number)}{where}"
                     + (f", which is {rounded:g} in float32." if lost else ".")
                 )
-        _check_replaced(owner, one, hyper)
+        annealed = one.metadata.get("anneals")
+        if annealed and isinstance(getattr(hyper, annealed), Schedule):
+            raise TriglotError(
+                f"{owner}'s {one.name} anneals {annealed}, which is a schedule, "
+                f"{getattr(hyper, annealed)}: set {one.name} to None."
+            )
         other = one.metadata.get("below")
         most = _extremes(getattr(hyper, other)) if other else ()
         if other and most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
@@ -283,44 +279,6 @@ def _extremes(value: Any) -> tuple[float, ...]:
     if isinstance(value, Schedule):
         return tuple(number for number in value.ends() if is_number(number))
     return (value,) if is_number(value) else ()
-
-
-def _check_schedule(owner: str, one: "Field[Any]") -> None:
-    """Refuse a schedule of a number that itself describes a schedule."""
-    if (other := replacement_of(one)[0]) is not None:
-        raise TriglotError(
-            f"{owner}'s {one.name} must be a number: it describes how {other} changes. Give "
-            f"{other} a schedule."
-        )
-
-
-def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
-    """Refuse a number that has no effect, because another hyperparameter replaces it."""
-    other, neutral = replacement_of(one)
-    value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
-    # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
-    has_default = other not in optional_in(type(hyper))
-    replaces = isinstance(instead, Schedule) or (not has_default and instead is not None)
-    if other and value is None and one.default is not None and not replaces:
-        raise TriglotError(f"{owner}'s {one.name} must be a number, or give {other}, got None.")
-    if other and replaces and value not in (one.default, neutral):
-        kind = "a schedule, " if isinstance(instead, Schedule) else ""
-        raise TriglotError(
-            f"{owner}'s {one.name} has no effect, because {other} is {kind}{instead}: give one of "
-            "them."
-        )
-
-
-def replacement_of(one: "Field[Any]") -> tuple[str | None, float | None]:
-    """Return what `replaced_by` declares; `decay_updates` of custom hyperparameters has a name."""
-    decay = ("learning_rate", math.inf) if one.name == "decay_updates" else (None, None)
-    return one.metadata.get("replaced_by", decay)
-
-
-def optional_in(owner: Any) -> set[str]:
-    """Name the fields of a dataclass that have no value by default."""
-    without = [one for one in fields(owner) if one.default is None]
-    return {one.name for one in without if "by_environment" not in one.metadata}
 
 
 def _is_lost(number: float, rounded: float) -> bool:
@@ -501,54 +459,34 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
     return jax.tree.map(broadcast, hyper)
 
 
-@runtime_checkable
-class Scheduled(Protocol):
-    """Hyperparameters with a schedule over updates; this is optional."""
-
-    @property
-    def decay_updates(self) -> Number | None:
-        """Updates over which the schedule runs; None for the whole run."""
-        ...
-
-
-def learning_ends(rate: Any, decay_updates: float | None, steps_per_update: int) -> float:
-    """Return the updates after which the learning rate is 0; infinity if it never is.
+def learning_ends(rate: Any, steps_per_update: int) -> float:
+    """Return the updates after which a learning rate is 0; infinity if it never is.
 
     Args:
-      rate: the learning rate; a number or a `Schedule`, which replaces `decay_updates`.
-      decay_updates: updates over which a number falls to 0; None or infinity if it does not.
+      rate: a number or a `Schedule`.
       steps_per_update: environment steps of one update.
     """
-    if not isinstance(rate, Schedule):
-        return math.inf if decay_updates is None else float(decay_updates)
-    if rate.kind == FUNCTION or not rate.counts or rate.values[-1] != 0:
+    if not isinstance(rate, Schedule) or rate.kind == FUNCTION:
+        return math.inf
+    if not rate.counts or rate.values[-1] != 0:
         return math.inf
     return rate.counts[-1] / (1 if rate.unit == "updates" else steps_per_update)
 
 
 def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT:
-    """Let schedules without a span last the whole run, and set `decay_updates` so if it is None.
-
-    Numbers that a schedule replaces (`replaced_by`) get the value with which they have no effect.
+    """Let schedules without a span last the whole run.
 
     Args:
-      hyper: hyperparameters; without schedules and `decay_updates` they are returned unchanged.
+      hyper: hyperparameters; without schedules they are returned unchanged.
       num_updates: updates of the whole run.
     """
     if not is_dataclass(hyper):
         return hyper
-    values: dict[str, Any] = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
-    schedules = {
+    values = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    filled = {
         name: value.over(num_updates)
         for name, value in values.items()
         if isinstance(value, Schedule)
     }
-    now: dict[str, Any] = dict(schedules)
-    for one in fields(hyper):
-        other, neutral = replacement_of(one)
-        if other in schedules:
-            now[one.name] = neutral
-    if "decay_updates" in values and values["decay_updates"] is None:
-        now.setdefault("decay_updates", float(num_updates))
-    given: Any = hyper
-    return replace(given, **now) if now else given
+    scheduled: Any = hyper
+    return replace(scheduled, **filled) if filled else hyper

@@ -104,11 +104,10 @@ def train(
         change their hyperparameters. The metrics then have `parent`, whom a member copied after an
         update (mostly itself), and what is perturbed. None: they are independent.
       continue_from: the result of an earlier training of this agent in this environment, which is
-        continued bit for bit, apart from schedules. Schedules without a span, and `decay_updates`
-        of None, last the whole training: they are stretched over the earlier steps and
-        `total_steps` together, so that a learning rate that had fallen to 0 goes on from where it
-        would be by then. Environments that are stepped in Python begin new episodes. The given
-        state is not changed.
+        continued bit for bit, apart from schedules. Schedules without a span last the whole
+        training: they are stretched over the earlier steps and `total_steps` together, so that a
+        learning rate that had fallen to 0 goes on from where it would be by then. Environments that
+        are stepped in Python begin new episodes. The given state is not changed.
       stop_if_diverged: whether NaN and infinite parameters of a seed end the training with
         `Diverged`. False leaves them, for a sweep in which some values may diverge.
 

@@ -70,7 +70,6 @@ def sb3(row: Row, total_steps: int, python: Path | None) -> Contender:
     if python is None:
         raise NotInstalled(missing)
     given = {**row.setting, "env-id": row.env_id}
-    del given["decay_updates"]  # infinite: the learning rate is constant, as there
     return _contender(row, total_steps, [python.absolute(), *RUN], given, missing)
 
 

@@ -1,6 +1,7 @@
 """triglot's own program: the pieces that `triglot.train` calls, compiled ahead of time."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -8,10 +9,8 @@ import jax
 import triglot
 from triglot import nn
 from triglot.core.agent import PolicyInput
-from triglot.core.hyper import fill_schedule_horizon
-from triglot.core.loop.chunks import run_chunks
-from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
-from triglot.core.trainers import make_trainer
+from triglot.core.loop.trainer import Trainer, init_seeds
+from triglot.core.loop.vectorize import VectorEnvironment
 
 from .. import peak
 from .contender import Contender, Train
@@ -31,20 +30,19 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
     agent = triglot.make_agent(
         row.algorithm, made, backend=backend, config=row.config, hyper=row.hyper
     )
-    trainer = make_trainer(agent, made)
-    num_updates = updates_for(trainer, total_steps)
-    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+    experiment = triglot.Experiment(agent, made, key=jax.random.key(0), total_steps=total_steps)
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
+        hyper, seeds = experiment.hyperparams, replace(experiment, num_seeds=len(keys[0]))
         start = time.perf_counter()
-        init = init_seeds.lower(trainer, keys[0], hyper).compile()
-        program = trainer.program()
+        init = init_seeds.lower(experiment.trainer, keys[0], hyper).compile()
+        program = experiment.program()
         program.compile(init(keys[0], hyper))
         seconds = time.perf_counter() - start
 
         def train(index: int) -> Any:
             states = init(keys[index], hyper)
-            for chunk in run_chunks(program, states, num_updates, trainer.chunk_size):
+            for chunk in seeds.chunks(states, program=program):
                 states = chunk.runner_states
             return states.agent
 
@@ -74,7 +72,6 @@ def matrix_flops_per_step(row: Row) -> float:
     """Count the floating-point operations of matrix products per environment step."""
     env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
     agent = triglot.make_agent(row.algorithm, env, config=row.config, hyper=row.hyper)
-    trainer = make_trainer(agent, env)
-    assert isinstance(trainer, Trainer)
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     traced = jax.make_jaxpr(trainer.update)(jax.eval_shape(lambda: trainer.init(jax.random.key(0))))
     return peak.matrix_flops(traced.jaxpr) / trainer.steps_per_update

@@ -56,7 +56,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         "MAX_GRAD_NORM": given["max_grad_norm"],
         "GAMMA": given["discount"],
         "LAMBDA": given["q_lambda"],
-        "EPS_START": 1.0,
+        "EPS_START": given["epsilon"],
         "EPS_FINISH": given["epsilon_end"],
         "EPS_DECAY": given["epsilon_decay_steps"] / total_steps,
         "WANDB_MODE": "disabled",

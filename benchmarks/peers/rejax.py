@@ -109,8 +109,8 @@ def _own_options(algorithm: str, given: Mapping[str, Any], total_steps: int) -> 
         options["target_update_freq"] = period * given["num_envs"] if period > 1 else 1
     if "epsilon_decay_steps" in given:
         options |= {
-            "eps_start": 1.0,
-            "eps_end": given.get("epsilon_end", 0.05),
+            "eps_start": given["epsilon"],
+            "eps_end": given["epsilon_end"],
             "exploration_fraction": given["epsilon_decay_steps"] / total_steps,
         }
     if algorithm == "dqn":

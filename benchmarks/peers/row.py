@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from triglot.rl import schedule
+
 Options = Mapping[str, Any]
 
 
@@ -46,8 +48,20 @@ class Row:
 
     @property
     def setting(self) -> dict[str, Any]:
-        """All options, of both kinds."""
-        return {**self.config, **self.hyper}
+        """All options, of both kinds, in numbers.
+
+        A schedule, which peers write otherwise, is its start; that of epsilon also has
+        `epsilon_end` and `epsilon_decay_steps`.
+        """
+        options = {**self.config, **self.hyper}
+        for name, value in self.hyper.items():
+            if not isinstance(value, str):
+                continue
+            ramp = schedule(value)
+            options[name] = ramp.values[0]
+            if name == "epsilon":
+                options |= {"epsilon_end": ramp.values[1], "epsilon_decay_steps": ramp.counts[0]}
+        return options
 
     def given(self, peer: str) -> dict[str, Any]:
         """Give the options that a peer has, by its names."""

@@ -10,7 +10,7 @@ from .row import Row
 from .stoix_rows import STOIX_ROWS
 
 PPO_HYPER = {
-    "learning_rate": 2.5e-4,
+    "learning_rate": "linear(2.5e-4, 0)",
     "discount": 0.99,
     "gae_lambda": 0.95,
     "clip_epsilon": 0.2,
@@ -57,7 +57,7 @@ DQN = Row(
         "learning_rate": 2.5e-4,
         "discount": 0.99,
         "target_update_period": 50,
-        "epsilon_decay_steps": 100_000.0,
+        "epsilon": "linear(1, 0.05, 100_000)",
         "tau": 1.0,
         "max_grad_norm": 10.0,
     },
@@ -79,7 +79,7 @@ SB3 = replace(
     rounds=6,
     suites=("gymnasium",),
     config={**PPO.config, "num_envs": 8, "clip_value": True},
-    hyper={**PPO_HYPER, "decay_updates": float("inf")},
+    hyper={**PPO_HYPER, "learning_rate": 2.5e-4},
     peers=("Stable-Baselines3",),
     differences=("Stable-Baselines3 builds its environments and networks after the clock starts",),
 )
@@ -124,11 +124,10 @@ PQN = Row(
         "hidden_sizes": (128, 128),
     },
     hyper={
-        "learning_rate": 5e-4,
+        "learning_rate": "linear(5e-4, 0)",
         "discount": 0.99,
         "q_lambda": 0.95,
-        "epsilon_end": 0.2,
-        "epsilon_decay_steps": 40_000.0,
+        "epsilon": "linear(1, 0.2, 40_000)",
         "max_grad_norm": 10.0,
     },
     peers=("purejaxql", "rejax"),
@@ -190,7 +189,7 @@ ROWS: Mapping[str, Row] = {
             **DQN.hyper,
             "learning_rate": 1e-3,
             "target_update_period": 1,
-            "epsilon_decay_steps": 10_000.0,
+            "epsilon": "linear(1, 0.05, 10_000)",
             "tau": 0.02,
         },
         peers=("rejax",),
@@ -205,7 +204,7 @@ ROWS: Mapping[str, Row] = {
         total_steps=20_000,
         rounds=5,
         config={**DQN.config, "num_envs": 1, "rollout_length": 10},
-        hyper={**DQN.hyper, "epsilon_decay_steps": 10_000.0},
+        hyper={**DQN.hyper, "epsilon": "linear(1, 0.05, 10_000)"},
         peers=("CleanRL",),
         differences=(
             "triglot clips the norm of the gradients at 10, CleanRL does not",
@@ -329,7 +328,7 @@ ROWS: Mapping[str, Row] = {
             "target_update_period": 1,
             "learning_rate": 5e-4,
             "discount": 0.99,
-            "epsilon_decay_steps": 10_000.0,
+            "epsilon": "linear(1, 0.05, 10_000)",
             "tau": 0.02,
             "max_grad_norm": 10.0,
         },
@@ -360,8 +359,7 @@ ROWS: Mapping[str, Row] = {
         hyper={
             **PQN.hyper,
             "q_lambda": 0.65,
-            "epsilon_end": 0.05,
-            "epsilon_decay_steps": 100_352.0,
+            "epsilon": "linear(1, 0.05, 100_352)",
         },
         peers=("purejaxql",),
         differences=(
@@ -380,7 +378,7 @@ ROWS: Mapping[str, Row] = {
         config={"num_envs": 16, "rollout_length": 128, "num_epochs": 2, "num_minibatches": 1},
         hyper={
             **PPO_HYPER,
-            "learning_rate": 3e-4,
+            "learning_rate": "linear(3e-4, 0)",
             "discount": 0.95,
             "gae_lambda": 0.9,
             "max_grad_norm": 1.0,
@@ -405,7 +403,12 @@ ROWS: Mapping[str, Row] = {
             "num_minibatches": 8,
             "hidden_sizes": (256, 256, 256),
         },
-        hyper={**PPO_HYPER, "learning_rate": 2e-4, "gae_lambda": 0.8, "max_grad_norm": 1.0},
+        hyper={
+            **PPO_HYPER,
+            "learning_rate": "linear(2e-4, 0)",
+            "gae_lambda": 0.8,
+            "max_grad_norm": 1.0,
+        },
         peers=("Craftax_Baselines",),
         differences=(
             "Craftax_Baselines starts all episodes that end in one step from at most 4 new worlds "
@@ -430,7 +433,7 @@ ROWS: Mapping[str, Row] = {
             "kernel_size": 2,
             "hidden_sizes": (64,),
         },
-        hyper={**PPO_HYPER, "learning_rate": 1e-3},
+        hyper={**PPO_HYPER, "learning_rate": "linear(1e-3, 0)"},
         peers=("XLand-MiniGrid",),
         differences=(
             "networks: XLand-MiniGrid embeds tiles, colours, the direction, the last action and "
@@ -453,7 +456,7 @@ ROWS: Mapping[str, Row] = {
             "hidden_sizes": (64, 64),
             "normalize_obs": True,
         },
-        hyper={**PPO_HYPER, "learning_rate": 1e-3, "discount": 0.995},
+        hyper={**PPO_HYPER, "learning_rate": "linear(1e-3, 0)", "discount": 0.995},
         peers=("brax",),
         differences=(
             "minibatches: brax's are of whole rollouts, triglot's of single steps",

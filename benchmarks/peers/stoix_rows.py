@@ -153,7 +153,6 @@ STOIX_ROWS: Mapping[str, Row] = {
         },
         hyper={
             "learning_rate": 1e-3,
-            "decay_updates": float("inf"),
             "discount": 0.99,
             "gae_lambda": 0.95,
             "value_coef": 1.0,

@@ -16,16 +16,16 @@ from ..hyper import (
     one_of,
     only_for,
     positive,
-    replaced_by,
     unit_interval,
 )
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
-from ..rl.exploration import epsilon_greedy, exploration_rate, greedy
+from ..rl.exploration import epsilon_greedy, greedy
 from ..rl.learning import replay_and_learn
 from ..rl.priorities import importance_weights
 from ..rl.replay import PrioritizedReplayConfig, Replay
+from ..rl.schedules import schedule
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Spec
 from ..types import Metrics, PyTree, pytree_dataclass
@@ -38,12 +38,7 @@ class ReplayedQHyperparams:
     Attributes:
       learning_rate: of the optimizer.
       discount: of future rewards, within [0, 1].
-      epsilon: probability of a random action, such as `linear(1, 0.05, 250_000)`. None: it changes
-        linearly, as the next three say.
-      epsilon_start: probability of a random action at the start.
-      epsilon_end: the same, from `epsilon_decay_steps` on.
-      epsilon_decay_steps: environment steps, of all environments together, over which it changes
-        linearly.
+      epsilon: probability of a random action.
       target_update_period: gradient steps between updates of the target network; rounded down.
       tau: weight of the online parameters in each update of the target's: 1 copies them, less
         averages them (Polyak).
@@ -58,10 +53,7 @@ class ReplayedQHyperparams:
 
     learning_rate: Number = 2.5e-4
     discount: Number = unit_interval(0.99)
-    epsilon: Number | None = between(None, 0.0, 1.0)
-    epsilon_start: Number | None = replaced_by("epsilon", None, unit_interval(1.0))
-    epsilon_end: Number | None = replaced_by("epsilon", None, unit_interval(0.05))
-    epsilon_decay_steps: Number | None = replaced_by("epsilon", None, between(250_000.0, 1.0))
+    epsilon: Number = unit_interval(schedule("linear(1, 0.05, 250_000)"))
     target_update_period: Number = between(50.0, 1.0)
     tau: Number = unit_interval(1.0)
     priority_exponent: Number = only_for("prioritized", 0.6)
@@ -199,10 +191,6 @@ class ReplayedQ(AgentBase, ABC):
         """Return the exponent of the weights that correct for priorities, float32 `[]`."""
         return state.hyper.importance_sampling_exponent
 
-    def epsilon(self, state: ReplayedQState) -> jax.Array:
-        """Compute the probability of a random action, float32 `[]`."""
-        return exploration_rate(state.hyper, state.replay.num_added)
-
     def act(
         self,
         state: ReplayedQState,
@@ -228,18 +216,17 @@ class ReplayedQ(AgentBase, ABC):
         """Act on given action values `[N, num_actions]`, epsilon-greedily if `explore`."""
         action = greedy(q, inputs.action_mask)
         if explore:
-            epsilon = self.epsilon(state)
+            epsilon = state.hyper.epsilon
             action = epsilon_greedy(action, q.shape[-1], inputs.action_mask, epsilon, key)
         return PolicyOutput(action=action, carry=carry, extras={})
 
     def update(
         self, state: ReplayedQState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[ReplayedQState, Metrics]:
-        epsilon = self.epsilon(state)
         state, metrics = replay_and_learn(
             self.replay, self.config, state, trajectory, self._learn_from, key
         )
-        return state, {**metrics, "epsilon": epsilon}
+        return state, {**metrics, "epsilon": state.hyper.epsilon}
 
     def _learn_from(
         self, state: ReplayedQState, sample: Any, key: jax.Array

@@ -1,6 +1,5 @@
 """Policy gradients: what PPO, A2C, REINFORCE, IMPALA and V-MPO share."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -12,10 +11,10 @@ from ..hyper import (
     Number,
     between,
     check_divides,
+    non_negative,
     one_of,
     only_for,
     positive,
-    replaced_by,
     unit_interval,
 )
 from ..learner import LearnerState
@@ -26,8 +25,9 @@ from ..networks.heads import merge_heads, policy_shapes
 from ..networks.unroll import apply_step, carries, unroll
 from ..rl.distributions import Policy, policy, to_action
 from ..rl.losses import gae, successor_values
-from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from ..rl.minibatches import epochs_of_minibatches, flatten, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
+from ..rl.schedules import schedule
 from ..specs import Spec
 from ..types import Key, Metrics, PyTree, pytree_dataclass
 
@@ -39,9 +39,7 @@ class PolicyGradientHyperparams:
     """Hyperparameters that every policy gradient has; a sweep may vary them under `vmap`.
 
     Attributes:
-      learning_rate: at the start, or a schedule.
-      decay_updates: updates over which a number falls linearly to 0. None: the whole run.
-        Infinity: it is constant.
+      learning_rate: of the optimizer; it falls linearly to 0 over the whole run.
       discount: of future rewards, within [0, 1].
       value_coef: weight of the value loss.
       max_grad_norm: clip threshold of the global gradient norm.
@@ -50,10 +48,7 @@ class PolicyGradientHyperparams:
       rmsprop_eps: RMSProp's epsilon, inside the root; None: optax's 1e-8.
     """
 
-    learning_rate: Number = 1e-3
-    decay_updates: Number | None = replaced_by(
-        "learning_rate", math.inf, between(None, 0.0, above_low=True)
-    )
+    learning_rate: Number = non_negative(schedule("linear(1e-3, 0)"))
     discount: Number = unit_interval(0.99)
     value_coef: Number = 0.5
     max_grad_norm: Number = between(0.5, 0.0)
@@ -341,9 +336,9 @@ class PolicyGradient(AgentBase):
         Returns:
           The learner's next state, and the metrics with `learning_rate`.
         """
-        hyper = self.scheduled(state)
+        hyper = state.hyper
         learner, metrics = self.learner.step(
-            state.learner, lambda v, b, k: loss(v, b, k, state.hyper), batch, key, hyper
+            state.learner, lambda v, b, k: loss(v, b, k, hyper), batch, key, hyper
         )
         return learner, {**metrics, "learning_rate": hyper.learning_rate}
 
@@ -361,14 +356,13 @@ class PolicyGradient(AgentBase):
         Arguments and results are those of `learn`; the metrics are averages. `epochs` is how many
         of them count, and `stop` ends them early, see `epochs_of_minibatches`.
         """
-        config = self.config
-        hyper = self.scheduled(state, config.num_epochs * config.num_minibatches)
+        config, hyper = self.config, state.hyper
 
         def step(
             learner: LearnerState, minibatch: PolicySamples, own_key: Key
         ) -> tuple[LearnerState, Metrics]:
             return self.learner.step(
-                learner, lambda v, b, k: loss(v, b, k, state.hyper), minibatch, own_key, hyper
+                learner, lambda v, b, k: loss(v, b, k, hyper), minibatch, own_key, hyper
             )
 
         learner, metrics = epochs_of_minibatches(
@@ -383,18 +377,6 @@ class PolicyGradient(AgentBase):
             scan=self.learner.scan,
         )
         return learner, {**metrics, "learning_rate": hyper.learning_rate}
-
-    def scheduled(self, state: Any, steps_per_update: int = 1) -> Any:
-        """Return the hyperparameters with the learning rate of this update.
-
-        Args:
-          state: of the agent, from before the update.
-          steps_per_update: gradient steps that one update takes.
-        """
-        hyper = state.hyper
-        done = state.learner.num_gradient_steps // steps_per_update
-        rate = linear_decay(hyper.learning_rate, done, hyper.decay_updates)
-        return replace(hyper, learning_rate=rate)
 
 
 def with_advantage(trajectory: Trajectory, advantage: jax.Array) -> Trajectory:

@@ -64,7 +64,12 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
-def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> State:
+def restore(
+    path: Path,
+    like: State,
+    added: Mapping[str, Any] | None = None,
+    dropped: tuple[str, ...] = (),
+) -> State:
     """Read a pytree written by `save`.
 
     Args:
@@ -73,6 +78,7 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
         leaves suffice. Containers without arrays may differ.
       added: arrays of `like` by path, used where the checkpoint lacks them, because an older
         version wrote it.
+      dropped: how paths begin of arrays that the checkpoint may have, and `like` lacks.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -96,18 +102,22 @@ def restore(path: Path, like: State, added: Mapping[str, Any] | None = None) -> 
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
             differences = type_differences(metadata.tree, _plain(abstract))
+            wanted, stored = by_path(abstract), by_path(metadata.tree)
             lacking = {**_empty(abstract), **(added or {})}
-            filled = {n: lacking[n] for n in lacking.keys() - by_path(metadata.tree).keys()}
-            for name in differences.keys() - filled.keys():
+            filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
+            left_out = {n for n in stored.keys() - wanted.keys() if n.startswith(dropped)}
+            for name in differences.keys() - filled.keys() - left_out:
                 own, needed = differences[name]
                 raise TriglotError(
                     f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
                     f"but expected {needed}."
                 )
             # Orbax also compares containers without arrays, of which each library has its own.
-            wanted = by_path(abstract)
-            stored = jax.tree.structure(metadata.tree)
-            item = jax.tree.unflatten(stored, [wanted[name] for name in by_path(metadata.tree)])
+            described = [
+                jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if n in left_out else wanted[n]
+                for n, leaf in stored.items()
+            ]
+            item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
             found = {**filled, **by_path(checkpointer.restore(path.absolute(), item))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
@@ -218,13 +228,14 @@ class Checkpoints:
         *,
         previous: bool = False,
         added: Mapping[str, Any] | None = None,
+        dropped: tuple[str, ...] = (),
     ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
           like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
-          added: see `restore`.
+          added, dropped: see `restore`.
 
         Returns:
           The updates done, and the state.
@@ -238,7 +249,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added)
+            return number, restore(self.path(number), wanted, added, dropped)
 
         try:
             return read(numbers[-1])

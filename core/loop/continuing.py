@@ -1,8 +1,7 @@
 """Continue a training from its last state, with schedules over the whole of both."""
 
-import math
-from collections.abc import Collection
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import TriglotError, kind_of
-from ..hyper import learning_ends, replacement_of
+from ..hyper import learning_ends
 from ..rl.schedules import Schedule
 from ..types import PyTree, on_data, type_differences
 from .state import RunnerState
@@ -71,67 +70,49 @@ def continued(
     Raises:
       TriglotError: if the learning rate falls to 0 before the end.
     """
-    num_seeds, done = state.num_updates.shape[0], float(np.asarray(state.num_updates)[0])
-    hyper = getattr(state.agent, "hyper", None)
+    done = float(np.asarray(state.num_updates)[0])
     schedules = {name: _stretched(one, done, num_updates) for name, one in state.schedules.items()}
+    changed = with_hyper(replace(state, schedules=schedules), given, steps_per_update)
+    schedules = changed.schedules
+    # The first seed's numbers: they differ in no training of this package.
+    rate = _of_seed(schedules["learning_rate"]) if "learning_rate" in schedules else None
+    ends = learning_ends(rate, steps_per_update)
+    if max(ends, done) < num_updates:
+        raise TriglotError(
+            f"{owner}'s learning rate, {rate}, is 0 after {ends:,.0f} updates, and continuing ends "
+            f"after {num_updates:,}, the last of which would learn nothing: give another, such as "
+            "hyper={'learning_rate': 'linear(1e-4, 0)'}, which falls to 0 at the new end, or "
+            "hyper={'learning_rate': 1e-4}."
+        )
+    return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
+
+
+def with_hyper(states: RunnerState, given: Mapping[str, Any], steps_per_update: int) -> RunnerState:
+    """Replace hyperparameters of a training by numbers or schedules, for all seeds alike.
+
+    Args:
+      states: `[S, ...]`.
+      given: by name; spans are filled in, and None changes nothing.
+      steps_per_update: environment steps of one update.
+    """
+    num_seeds, schedules = states.num_updates.shape[0], dict(states.schedules)
+    done = states.num_updates[0]
     numbers: dict[str, Any] = {}
-    if "decay_updates" not in given and _horizon(hyper) == done:
-        given = {**given, "decay_updates": float(num_updates)}
     for name, value in given.items():
         schedules.pop(name, None)
         if isinstance(value, Schedule):
             schedules[name] = jax.tree.map(lambda n: jnp.full(num_seeds, n, jnp.float32), value)
-            value = value.at(jnp.int32(0), jnp.zeros(()))
+            value = value.at(done, done.astype(jnp.float32) * steps_per_update)
         if value is not None:
             numbers[name] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), (num_seeds,))
-    # Of schedules, the first seed's numbers: they differ in no training of this package.
-    firsts = {name: _of_seed(one) for name, one in schedules.items()}
-    rates = {"learning_rate": firsts.get("learning_rate"), "decay_updates": None}
-    if "learning_rate" not in firsts:
-        horizon = numbers.get("decay_updates", getattr(hyper, "decay_updates", None))
-        rates["decay_updates"] = None if horizon is None else float(np.max(np.asarray(horizon)))
-    ends = learning_ends(rates["learning_rate"], rates["decay_updates"], steps_per_update)
-    if max(ends, done) < num_updates:
-        raise TriglotError(
-            f"{owner}'s learning rate falls to 0 after {ends:,.0f} updates, and continuing ends "
-            f"after {num_updates:,}, the last of which would learn nothing: change it, such as "
-            "hyper={'decay_updates': None} (it falls to 0 at the new end) or "
-            "hyper={'learning_rate': 1e-4, 'decay_updates': inf} (it is constant)."
-            if rates["learning_rate"] is None
-            else f"{owner}'s learning rate, {rates['learning_rate']}, is 0 after {ends:,.0f} "
-            f"updates, and continuing ends after {num_updates:,}, the last of which would learn "
-            "nothing: give another, such as hyper={'learning_rate': 'linear(1e-4, 0)'}."
-        )
-    copied = jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), state)
-    if numbers:
-        agent = replace(copied.agent, hyper=replace(copied.agent.hyper, **numbers))
-        copied = replace(copied, agent=agent)
-    return replace(copied, schedules=schedules)
-
-
-def only_changes(hyper: Any, names: Collection[str]) -> dict[str, Any]:
-    """Select hyperparameters by name, and those that a schedule among them replaces.
-
-    Args:
-      hyper: as `fill_schedule_horizon` returns them.
-      names: of the hyperparameters that change.
-    """
-    if not names:
-        return {}
-    scheduled = {name for name in names if isinstance(getattr(hyper, name), Schedule)}
-    replaced = {one.name for one in fields(hyper) if replacement_of(one)[0] in scheduled}
-    return {name: getattr(hyper, name) for name in {*names, *replaced}}
+    if not numbers:
+        return replace(states, schedules=schedules)
+    agent = replace(states.agent, hyper=replace(states.agent.hyper, **numbers))
+    return replace(states, agent=agent, schedules=schedules)
 
 
 def _without_hyper(agent_state: Any) -> PyTree:
     return replace(agent_state, hyper=()) if hasattr(agent_state, "hyper") else agent_state
-
-
-def _horizon(hyper: Any) -> float:
-    """Return the updates over which the learning rate falls; NaN without, or if seeds differ."""
-    updates = getattr(hyper, "decay_updates", None)
-    different = np.unique(np.asarray(math.nan if updates is None else updates))
-    return float(different[0]) if len(different) == 1 else math.nan
 
 
 def _stretched(one: Schedule, done: float, num_updates: int) -> Schedule:

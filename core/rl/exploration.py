@@ -1,7 +1,5 @@
 """Exploration with action values: epsilon-greedy actions, probabilities and values, masks."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -24,21 +22,6 @@ def linear_schedule(start: Number, end: Number, num_steps: Number, step: jax.Arr
     """
     share = jnp.minimum(step.astype(jnp.float32) / num_steps, 1.0)
     return start + share * (end - start)
-
-
-def exploration_rate(hyper: Any, num_steps: jax.Array) -> jax.Array:
-    """Compute the probability of a random action, float32 `[]`: `hyper.epsilon`.
-
-    Without one it changes from `epsilon_start` to `epsilon_end` over `epsilon_decay_steps`.
-
-    Args:
-      hyper: with these four.
-      num_steps: int32 `[]`, environment steps so far.
-    """
-    if hyper.epsilon is not None:
-        return hyper.epsilon
-    start, end = hyper.epsilon_start, hyper.epsilon_end
-    return linear_schedule(start, end, hyper.epsilon_decay_steps, num_steps)
 
 
 def greedy(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:

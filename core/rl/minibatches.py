@@ -1,4 +1,4 @@
-"""Epochs of minibatches from a rollout, and schedules over the updates."""
+"""Epochs of minibatches from a rollout."""
 
 from collections.abc import Callable
 from typing import Any
@@ -96,22 +96,6 @@ def _until(
     averages = jax.tree.map(lambda rows: jnp.mean(rows, where=shown), metrics)
     skipped = jnp.sum(left & ~late) / jnp.sum(~late)
     return state, {**averages, "skipped_steps": skipped}
-
-
-def linear_decay(start: Number, num_updates: jax.Array, horizon: Number | None) -> jax.Array:
-    """Let a hyperparameter fall linearly from `start` to 0.
-
-    Args:
-      start: float `[]`.
-      num_updates: int32 `[]`, updates so far.
-      horizon: float `[]`, updates until it is 0. Infinity, or None: it is constant.
-
-    Returns:
-      float32 `[]`.
-    """
-    if horizon is None:
-        return jnp.asarray(start)
-    return start * jnp.maximum(1.0 - num_updates.astype(jnp.float32) / horizon, 0.0)
 
 
 def flatten(tree: PyTree) -> PyTree:

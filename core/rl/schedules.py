@@ -102,9 +102,10 @@ class Schedule:
           num_updates: int32 `[]`, updates so far.
           num_steps: float32 `[]`, environment steps so far.
 
-        linear: start * (1 - x) + end * x; cosine: end + (start - end) * (1 + cos(pi * x)) / 2, as
-        in Loshchilov and Hutter 2016, https://arxiv.org/abs/1608.03983, equation 5; exponential:
-        start * (end / start)^x; where x = min(count / span, 1).
+        linear: start * (1 - x) + end * x of updates, start + x * (end - start) of steps; cosine:
+        end + (start - end) * (1 + cos(pi * x)) / 2, as in Loshchilov and Hutter 2016,
+        https://arxiv.org/abs/1608.03983, equation 5; exponential: start * (end / start)^x; where
+        x = min(count / span, 1).
         """
         if self.function is not None:
             with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -114,7 +115,7 @@ class Schedule:
         if self.kind in RAMPS:
             start, end = values
             share = jnp.minimum(count / self.counts[0], 1.0) if self.counts else jnp.zeros(())
-            return _ramp(self.kind, start, end, share)
+            return _ramp(self.kind, start, end, share, self.unit)
         starts = jnp.stack([jnp.asarray(each, jnp.float32) for each in self.counts])
         if self.kind == "interpolate":
             return jnp.interp(count, starts, jnp.stack(values))
@@ -128,9 +129,13 @@ class Schedule:
             return (float(self.at(jnp.int32(0), 0.0)),)
 
 
-def _ramp(kind: str, start: jax.Array, end: jax.Array, share: jax.Array) -> jax.Array:
-    if kind == "linear":
+def _ramp(kind: str, start: jax.Array, end: jax.Array, share: jax.Array, unit: str) -> jax.Array:
+    if kind == "linear" and unit == "updates":
         return start * (1.0 - share) + end * share
+    if kind == "linear":
+        # Rounded otherwise than that of updates, as epsilon has been since version 0.1: another
+        # last bit would change what earlier trainings explored.
+        return start + share * (end - start)
     if kind == "cosine":
         return end + (start - end) * 0.5 * (1.0 + jnp.cos(math.pi * share))
     return start * (end / start) ** share

@@ -56,17 +56,18 @@ from .core.hyper import (
     CountByEnvironment,
     Number,
     NumberByEnvironment,
+    anneals,
     as_float32,
     below,
     between,
     by_environment,
     check_divides,
     finite,
+    non_negative,
     one_of,
     only_for,
     part_of,
     positive,
-    replaced_by,
     unit_interval,
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
@@ -101,7 +102,6 @@ from .core.rl.exploration import (
     epsilon_greedy,
     epsilon_greedy_probs,
     epsilon_greedy_value,
-    exploration_rate,
     greedy,
     linear_schedule,
     mask_q,
@@ -119,7 +119,7 @@ from .core.rl.losses import (
     successor_values,
     vtrace,
 )
-from .core.rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from .core.rl.minibatches import epochs_of_minibatches, flatten, swap_time
 from .core.rl.normalize import (
     Normalizer,
     RunningStats,
@@ -191,8 +191,8 @@ __all__ = [
     # What is added to an algorithm
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
-    "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "part_of", "by_environment", "CountByEnvironment", "NumberByEnvironment", "replaced_by",
+    "Number", "unit_interval", "non_negative", "positive", "finite", "between", "below", "one_of",
+    "only_for", "part_of", "by_environment", "CountByEnvironment", "NumberByEnvironment", "anneals",
     "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
@@ -201,10 +201,10 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "exploration_rate", "mask_q", "soft_value", "noisy",
+    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy",
     "multi_categorical", "MultiCategorical",
     # Rollouts to samples and minibatches
-    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
+    "epochs_of_minibatches", "flatten", "swap_time",
     # Returns and losses
     "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
     "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",

@@ -75,15 +75,6 @@ def test_the_greatest_allowed_value_is_chosen(mask: Any, expected: list[int]) ->
     assert output.action.dtype == jnp.int32
 
 
-def test_epsilon_falls_over_environment_steps() -> None:
-    agent = table(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=40.0)
-    state = agent.init(jax.random.key(0), 2)
-    for num_steps, expected in [(0, 0.9), (20, 0.5), (40, 0.1), (4000, 0.1)]:
-        replay = replace(state.replay, num_added=jnp.asarray(num_steps, jnp.int32))
-        later = replace(state, replay=replay)
-        np.testing.assert_allclose(agent.epsilon(later), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 0.06, 0.5, 1.0])
 def test_random_actions_are_as_frequent_as_epsilon_and_uniform(epsilon: float) -> None:
     count = 120_000
@@ -290,8 +281,7 @@ def test_the_replay_is_rounded_up_to_whole_rollouts() -> None:
     ("hyper", "words"),
     [
         ({"discount": 1.5}, r"discount must be within \[0, 1\], got 1.5"),
-        ({"epsilon_end": -0.1}, r"epsilon_end must be within \[0, 1\]"),
-        ({"epsilon_decay_steps": 0.0}, "epsilon_decay_steps must be at least 1"),
+        ({"epsilon": -0.1}, r"epsilon must be within \[0, 1\]"),
         ({"priority_eps": 0.0}, r"priority_eps must be finite and above 0, got 0.0"),
         ({"tau": 2.0}, r"tau must be within \[0, 1\]"),
         ({"target_update_period": 0.5}, "target_update_period must be at least 1, got 0.5"),

@@ -1,12 +1,10 @@
 """PPO's loss against numbers worked out by hand, on a network that is two tables."""
 
-from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from triglot.algorithms.ppo import PPO, Batch, PPOConfig, PPOHyperparams
 from triglot.backends import build
@@ -66,15 +64,3 @@ def test_value_clipping_and_advantage_normalization() -> None:
     np.testing.assert_allclose(metrics["policy_loss"], -0.1, rtol=1e-5)
     # The first value may move from 0 to 0.2 only: max(1, 1.8^2); the second did not move: 4.
     np.testing.assert_allclose(metrics["value_loss"], (3.24 + 4.0) / 2 / 2, rtol=1e-6)
-
-
-@pytest.mark.parametrize("done", [0.0, 1.0, 3.0, 4.0, 9.0])
-def test_the_learning_rate_falls_to_zero_over_the_run(done: float) -> None:
-    made = agent()
-    state = made.init(jax.random.key(0), 4, PPOHyperparams(learning_rate=1.0, decay_updates=4.0))
-
-    steps = done * made.config.num_epochs * made.config.num_minibatches
-    learner = replace(state.learner, num_gradient_steps=jnp.asarray(steps, jnp.int32))
-    later = replace(state, learner=learner)
-    rate = made.scheduled(later, made.config.num_epochs * made.config.num_minibatches).learning_rate
-    np.testing.assert_allclose(rate, max(0.0, 1.0 - done / 4.0))

@@ -12,7 +12,6 @@ from triglot.algorithms.pqn import PQN, Batch, PQNConfig, PQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import AgentState, Trajectory
 from triglot.core.errors import TriglotError
-from triglot.core.learner import LearnerState
 from triglot.core.network import Variables
 from triglot.core.rl.losses import lambda_returns
 from triglot.core.specs import Box, Discrete
@@ -96,18 +95,6 @@ def test_lambda_returns_against_numpy(trace_decay: float) -> None:
     given = jnp.asarray(terminated), jnp.asarray(truncated)
     found = lambda_returns(jnp.asarray(reward), *given, jnp.asarray(value), 0.9, trace_decay)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_epsilon_falls_with_the_environment_steps() -> None:
-    own = agent(num_epochs=2)
-    begun = state(own, epsilon_start=1.0, epsilon_end=0.5, epsilon_decay_steps=24.0)
-    learner = LearnerState(
-        variables=begun.learner.variables,
-        opt_state=begun.learner.opt_state,
-        num_gradient_steps=jnp.array(4),  # 2 updates of 6 steps each
-    )
-    later = AgentState(learner=learner, hyper=begun.hyper)
-    assert [float(own.epsilon(each)) for each in (begun, later)] == [1.0, 0.75]
 
 
 @pytest.mark.slow

@@ -244,7 +244,7 @@ def test_the_gradient_flows_through_the_chosen_values_alone() -> None:
 def test_each_environment_has_its_own_epsilon() -> None:
     """With epsilon 0.5 and alpha 3 those of three environments are 2^-1, 2^-2.5 and 2^-4."""
     made = agent(num_envs=3, learning_starts=3000)
-    hyper = replace(made.hyper, epsilon_start=0.5, epsilon_end=0.5, epsilon_alpha=3.0)
+    hyper = replace(made.hyper, epsilon=0.5, epsilon_alpha=3.0)
     state = made.init(jax.random.key(0), 3, hyper)
     inputs = PolicyInput(obs=jnp.ones((3, 1)), first=jnp.zeros(3, bool))
 

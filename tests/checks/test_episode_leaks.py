@@ -158,7 +158,8 @@ def evaluate_joined(self: Any, variables: Any, batch: Any, key: Any) -> Any:
 
 
 def r2d2_returns_joined(steps: Any, next_value: Any, hyper: Any, n_step: int) -> Any:
-    joined = replace(steps, truncated=_nowhere(steps.truncated))
+    # Without `first` too: an episode that starts after a step tells of its end.
+    joined = replace(steps, truncated=_nowhere(steps.truncated), first=_nowhere(steps.first))
     return _n_step_returns(joined, next_value, hyper, n_step)
 
 

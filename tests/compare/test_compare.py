@@ -105,7 +105,10 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
         assert facts["causes"] == []
     assert read["cost"] is None
     (programs,) = read["programs"]["pairs"]
-    assert programs["backends"] == ["haiku", "equinox"] and programs["sentence"]
+    assert programs["backends"] == ["haiku", "equinox"]
+    hashes = {facts["sha256"] for facts in read["programs"]["backends"].values()}
+    assert programs["identical"] == (len(hashes) == 1)
+    assert programs["identical"] or programs["one"]["name"] in programs["sentence"]
     assert all("TorsoAndHeads" in read["code"][name]["source"] for name in ("equinox",))
     assert read["failures"] == [] and read["ladder"] is None and read["against"] is None
     statistics = result["statistics"]["backends"]["haiku"]

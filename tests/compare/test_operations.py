@@ -20,8 +20,7 @@ from triglot.compare import traced
 from triglot.compare.jobs import weights_file
 from triglot.compare.operations import Operations, add_operations, add_places
 from triglot.compare.options import CompareOptions
-from triglot.compare.programs.diff import diff_programs
-from triglot.compare.programs.text import program_text
+from triglot.compare.programs import Program, difference, program_text
 from triglot.compare.rungs import rung_named, rung_of_arithmetic
 from triglot.compare.search import PARTS
 from triglot.compare.training.networks import build_agent
@@ -136,29 +135,30 @@ def test_a_planted_difference_of_the_update_has_a_place(
     assert f"They differ. {PARTS[part]} at " in verdict["sentence"]
 
 
-def text(function: Callable, *args: Any) -> str:
-    return program_text(jax.jit(function).lower(*args).compile())
+def program(function: Callable, *args: Any) -> Program:
+    return Program(program_text(jax.jit(function).lower(*args).compile()))
 
 
-def test_a_fusion_explains_what_only_the_compiled_training_has(tmp_path: Path) -> None:
+def test_the_first_operation_explains_what_only_the_compiled_training_has(tmp_path: Path) -> None:
     x = jnp.arange(24.0).reshape(2, 3, 4)
-    found = diff_programs(
-        text(lambda x: jnp.sum(jnp.exp(x), axis=2), x),
-        text(lambda x: jnp.sum(jnp.exp(x), axis=(1, 2)), x),
+    compared = difference(
+        program(lambda x: jnp.sum(jnp.exp(x), axis=2), x),
+        program(lambda x: jnp.sum(jnp.exp(x), axis=(1, 2)), x),
     )
     pair = a_pair("haiku", "linen", cause="compilation")
     options = replace(OPTIONS, num_seeds=1)
-    programs = [{"backends": ["haiku", "linen"], **found.as_json()}]
-    locate(options, tmp_path, pair, programs)
+    locate(options, tmp_path, pair, [{"backends": ["haiku", "linen"], **compared}])
     operation, (cause,) = pair["first_difference"]["operation"], pair["causes"]
     assert operation["compiled_only"] and operation["part"] == "program"
     assert operation["one"]["name"] == operation["other"]["name"] == "reduce"
-    line = inspect.getsourcelines(test_a_fusion_explains_what_only_the_compiled_training_has)[1]
+    test = test_the_first_operation_explains_what_only_the_compiled_training_has
+    line = inspect.getsourcelines(test)[1]
     assert operation["one"]["source"].endswith(f"{Path(__file__).name}:{line + 3}")
     assert operation["other"]["source"].endswith(f"{Path(__file__).name}:{line + 4}")
-    assert operation["fusion"] in cause["where"]
-    assert "Haiku sums f32[2,3,4] over dimension 2" in cause["evidence"]
-    assert "Flax Linen sums f32[2,3,4] over dimensions 1 and 2" in operation["sentence"]
+    assert operation["one"]["source"] in cause["where"]
+    assert "Haiku computes f32[2,3]" in cause["evidence"]
+    assert "dimensions={1,2}" in cause["evidence"]
+    assert operation["other"]["source"] in operation["sentence"]
 
 
 def test_a_search_that_fails_leaves_its_reason(

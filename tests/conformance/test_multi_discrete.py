@@ -103,7 +103,7 @@ def test_a_run_is_resumed_evaluated_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = f"train ppo {TWO_DIALS} --num-envs 2 --rollout-length 4 --num-minibatches 2"
-    words += " --hidden-sizes 5 --eval-episodes 0 --decay-updates 4 --checkpoint-seconds 0"
+    words += " --hidden-sizes 5 --eval-episodes 0 --learning-rate 1e-3 --checkpoint-seconds 0"
     parts, whole = tmp_path / "parts", tmp_path / "whole"
     assert run(words, "--total-steps", 16, "--out", parts) == 0
     assert run(f"resume {parts} --total-steps 32") == 0

@@ -62,9 +62,8 @@ def test_a_resumed_run_is_the_undisturbed_run(
     monkeypatch.setattr("triglot.runs.train._draw", lambda *given: None)  # no plots
     case = CASES[algorithm]
     size = find_algorithm(algorithm).Config(**case.config).steps_per_update
-    hyper = dict(case.hyper)
-    if hasattr(find_algorithm(algorithm).Hyperparams(), "decay_updates"):
-        hyper["decay_updates"] = WHOLE  # the schedule of the first part is that of the whole
+    # The schedule of the first part is that of the whole.
+    hyper = {"learning_rate": f"linear(1e-3, 0, {WHOLE} updates)", **case.hyper}
     options = [*words(case.config), *words(hyper), "--eval-episodes", "0", "--no-preset"]
     command = ["train", algorithm, case.envs[0], *options, "--checkpoint-seconds", "0"]
 

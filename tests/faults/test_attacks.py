@@ -349,7 +349,7 @@ def test_edited_options_are_not_obeyed_silently(
 
 
 def test_an_extended_run_is_as_it_was_trained(run: Path) -> None:
-    assert main(["resume", str(run), "--total-steps", "256", "--decay-updates", "inf"]) == 0
+    assert main(["resume", str(run), "--total-steps", "256", "--learning-rate", "1e-3"]) == 0
     assert main(["resume", str(run)]) == 0
 
 
@@ -407,7 +407,7 @@ def test_hard_links_are_not_written_through(run: Path, outside: Path) -> None:
         shutil.move(run / name, outside / name)
         os.link(outside / name, run / name)
     before = {name: (outside / name).read_bytes() for name in names}
-    more = ["--total-steps", "256", "--decay-updates", "inf"]
+    more = ["--total-steps", "256", "--learning-rate", "1e-3"]
     assert main(["resume", str(run), *more]) == 0
     assert {name: (outside / name).read_bytes() for name in names} == before
     assert json.loads((run / "summary.json").read_text())["num_updates"] == 16
@@ -417,7 +417,7 @@ def test_hard_links_are_not_written_through(run: Path, outside: Path) -> None:
 def test_a_folder_in_place_of_a_file(name: str, run: Path) -> None:
     (run / name).unlink()
     (run / name).mkdir()
-    more = ["--total-steps", "256", "--decay-updates", "inf"]
+    more = ["--total-steps", "256", "--learning-rate", "1e-3"]
     assert main(["resume", str(run), *more]) == 2
     assert main(["runs", str(run.parent)]) == 0
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.gallery.pair import Pair
+from tests.gallery.pair import Pair
 from triglot.core.network import Network, Variables
 from triglot.core.types import PyTree
 from triglot.diff.inputs import batch_of

@@ -1,22 +1,19 @@
 """The gallery's pairs compute the same function, and each planted bug changes something."""
 
 import re
-import sys
 from pathlib import Path
 
 import jax
 import pytest
 
+from tests.gallery import checking
+from tests.gallery import pair as gallery
+from tests.gallery.pair import Bug, Pair
+from triglot.core.errors import TriglotError
+from triglot.core.network import num_params
+from triglot.diff.loading import load_network
+
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # benchmarks are not installed
-
-from benchmarks.gallery import pair as gallery  # noqa: E402
-from benchmarks.gallery.pair import Bug, Pair  # noqa: E402
-from tests.gallery import checking  # noqa: E402
-from triglot.core.errors import TriglotError  # noqa: E402
-from triglot.core.network import num_params  # noqa: E402
-from triglot.diff.loading import load_network  # noqa: E402
-
 GUIDE = ROOT / "docs" / "guide" / "port.md"
 PAIRS = gallery.find_pairs()
 BUGS = [(pair, bug) for pair in PAIRS.values() for bug in pair.bugs]
@@ -99,6 +96,6 @@ def test_a_place_is_right_near_a_mark(tmp_path: Path) -> None:
     bug = pair.bugs[0].name
     lines = gallery.marks(pair.file)["planted"][bug]
     file = pair.file.name
-    assert gallery.is_marked(f"add (benchmarks/gallery/{file}:{lines[-1] + 2})", pair, bug)
-    assert not gallery.is_marked(f"add (benchmarks/gallery/{file}:1)", pair, bug)
+    assert gallery.is_marked(f"add (tests/gallery{file}:{lines[-1] + 2})", pair, bug)
+    assert not gallery.is_marked(f"add (tests/gallery{file}:1)", pair, bug)
     assert not gallery.is_marked(f"add (elsewhere.py:{lines[0]})", pair, bug)

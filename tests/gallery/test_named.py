@@ -1,15 +1,11 @@
 """`diff` finds nothing in clean pairs of the gallery, and names and locates the planted bugs."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
-
-from benchmarks.gallery import pair as gallery
-from benchmarks.gallery.worker import compare
+from tests.gallery import pair as gallery
+from tests.gallery.worker import compare
 from triglot.diff.measures.effort import QUICK, STANDARD
 
 PAIRS = gallery.find_pairs()

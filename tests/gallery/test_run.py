@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # benchmarks are not installed
-
-from benchmarks.gallery import __main__ as command  # noqa: E402
-from benchmarks.gallery import page, run, worker  # noqa: E402
-from benchmarks.gallery.pair import find_pairs, marks  # noqa: E402
-from triglot.diff.pairing.parameters import Pairing  # noqa: E402
-from triglot.diff.report import Report  # noqa: E402
-from triglot.diff.types import Cause, Difference, Operation  # noqa: E402
+from tests.gallery import __main__ as command
+from tests.gallery import page, run, worker
+from tests.gallery.pair import find_pairs, marks
+from triglot.diff.pairing.parameters import Pairing
+from triglot.diff.report import Report
+from triglot.diff.types import Cause, Difference, Operation
 
 PAIRS = find_pairs()
 NAME = "dueling"
@@ -134,7 +131,7 @@ def test_an_unknown_pair_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def report(causes: tuple[Cause, ...], line: int) -> Report:
-    place = Operation("mul", f"benchmarks/gallery/families/agents.py:{line}")
+    place = Operation("mul", f"tests/gallery/families/agents.py:{line}")
     return Report(
         labels=("one", "other"),
         verdict="different",

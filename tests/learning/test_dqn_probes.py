@@ -13,6 +13,7 @@ from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import PolicyInput
 from triglot.core.networks.heads import merge_heads
+from triglot.core.rl.schedules import schedule
 from triglot.core.train import train
 from triglot.envs import probes
 
@@ -39,8 +40,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 HYPER = DQNHyperparams(
     learning_rate=1e-2,
     discount=DISCOUNT,
-    epsilon_end=0.5,
-    epsilon_decay_steps=1000.0,
+    epsilon=schedule("linear(1, 0.5, 1_000)"),  # pyright: ignore
     target_update_period=10.0,
 )
 

@@ -22,7 +22,7 @@ ENVIRONMENT_LIBRARIES = {
 }  # fmt: skip
 OF_OTHER_EXTRAS = {
     "h5py", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame", "ray", "tensorboardX",
-    "vl_convert", "wandb",
+    "wandb",
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {

@@ -132,26 +132,3 @@ def test_an_editable_install_wins_beside_the_clone(editable: Path, checkout: Pat
     # There, the clone's own folder could be imported as an empty namespace `triglot`.
     core = checkout / "src" / "triglot" / "core" / "__init__.py"
     assert imported_from(editable, checkout.parent) == f"{core} make_env\n[]"
-
-
-def test_without_the_extra_report_only_its_commands_fail(tmp_path: Path) -> None:
-    program = """
-import sys
-sys.modules["vl_convert"] = None  # as if it were not installed
-from triglot.cli import main as cli
-import triglot.runs.train
-words = "ppo", "probe:two-step", "--out", "out"
-print(cli.main(["compare", *words]), cli.main(["sweep", *words, "--over", "gamma=0.9,0.99"]))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "2 2\n", done.stderr
-    assert (
-        done.stderr.count("vl_convert is not installed: run `pip install 'triglot[report]'`") == 2
-    )
-    assert not (tmp_path / "out").exists()

@@ -31,7 +31,7 @@ def run(out: Path, *words: str, updates: int = UPDATES) -> int:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "finished"
-    assert run(out, *POPULATION, *PERTURB, "--decay-updates", "inf") == 0
+    assert run(out, *POPULATION, *PERTURB, "--learning-rate", "1e-3") == 0
     return out
 
 
@@ -74,7 +74,7 @@ def test_a_run_stopped_between_generations_is_resumed_bit_for_bit(
     finished: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "first"
-    assert run(out, *POPULATION, *PERTURB, "--decay-updates", "inf", updates=4) == 0
+    assert run(out, *POPULATION, *PERTURB, "--learning-rate", "1e-3", updates=4) == 0
     steps = str(UPDATES * STEPS_PER_UPDATE)
     assert cli.main(["resume", str(out), "--total-steps", steps]) == 0
     whole, resumed = read_metrics(finished)[1], read_metrics(out)[1]

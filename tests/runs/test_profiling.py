@@ -63,7 +63,7 @@ def test_it_changes_no_number_and_is_not_recorded(run: Path, tmp_path: Path) -> 
 
 
 def test_a_resumed_run_is_traced_when_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["resume", str(run), "--total-steps", "48", "--decay-updates", "inf"]) == 0
+    assert cli.main(["resume", str(run), "--total-steps", "48", "--learning-rate", "1e-3"]) == 0
     assert len(traces(run)) == 1
     capsys.readouterr()
     words = ["--total-steps", "60", "--profile"]

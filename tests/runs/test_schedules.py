@@ -3,7 +3,6 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 import triglot
 from tests.runs.refused import assert_refused
 from triglot.cli import main as cli
-from triglot.core.errors import TriglotError
 from triglot.runs.storage.journal import read_metrics
 
 WORDS = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
@@ -64,8 +62,6 @@ def test_a_resumed_run_keeps_its_schedules(
     extend = ["resume", str(out), "--total-steps"]
     assert cli.main([*extend, "40"]) == 2
     assert "the last of which would learn nothing" in capsys.readouterr().err
-    assert cli.main([*extend, "32", "--decay-updates", "4"]) == 2
-    assert "which a resumed run keeps" in capsys.readouterr().err
     assert cli.main([*extend, "32"]) == 0
     whole, resumed = read_metrics(finished)[1], read_metrics(out)[1]
     for name, values in whole.items():
@@ -82,7 +78,6 @@ WRONG = {
     "--num-epochs linear(1,4)": "expected a number, got 'linear(1,4)'",
     "--initial-std linear(1,0.5)": "initial_std is fixed when the training compiles",
     "--stop-at linear(1,0.5)": "--stop-at must be a number, got the schedule",
-    "--learning-rate linear(1,0) --decay-updates 4": "decay_updates has no effect",
 }
 
 
@@ -100,8 +95,10 @@ def test_bad_schedules_are_refused_in_a_sentence(
 def test_a_run_with_an_epsilon_is_continued_and_read(
     algorithm: str, epsilon: str, tmp_path: Path
 ) -> None:
-    """Its older numbers, which have no effect, are stored as None."""
-    own = {"dqn": "--batch-size 4 --learning-starts 8", "pqn": "--num-minibatches 1"}[algorithm]
+    own = {
+        "dqn": "--batch-size 4 --learning-starts 8",
+        "pqn": "--num-minibatches 1 --learning-rate 5e-4",
+    }[algorithm]
     words = f"{algorithm} probe:two-step --no-preset --num-envs 2 --hidden-sizes 4 {own}".split()
     words += ["--rollout-length", "4", "--eval-episodes", "2", "--epsilon", epsilon]
     whole, part = tmp_path / "whole", tmp_path / "part"
@@ -109,7 +106,6 @@ def test_a_run_with_an_epsilon_is_continued_and_read(
         more = ["--total-steps", steps, "--out", str(out), "--no-compilation-cache"]
         assert cli.main(["train", *words, *more]) == 0
     extend = ["resume", str(part), "--total-steps", "64"]
-    extend += ["--decay-updates", "inf"] if algorithm == "pqn" else []
     assert cli.main(extend) == 0
     for run_dir in (whole, part):
         assert cli.main(["evaluate", str(run_dir), "--episodes", "2"]) == 0
@@ -119,44 +115,14 @@ def test_a_run_with_an_epsilon_is_continued_and_read(
     assert cli.main(["train", "--config", str(part / "config.json"), "--print-config"]) == 0
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "pqn", "c51"])
-@pytest.mark.parametrize("epsilon", [0.1, "linear(1, 0.1, 1000)"])
-def test_an_epsilon_replaces_its_older_numbers(algorithm: str, epsilon: Any) -> None:
-    env = triglot.make_env("gymnax:CartPole-v1")
-    for old in ({"epsilon_start": 0.5}, {"epsilon_end": 0.1}, {"epsilon_decay_steps": 10.0}):
-        (name,) = old
-        with pytest.raises(TriglotError, match=f"{name} has no effect, because epsilon is"):
-            triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon, **old})
-    triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon})
-    with pytest.raises(TriglotError, match="epsilon_start must be a number, or give epsilon"):
-        triglot.make_agent(algorithm, env, hyper={"epsilon_start": None})
-
-
-@pytest.mark.parametrize(
-    ("words", "kept"),
-    [
-        (["--epsilon", "linear(1, 0.05)"], False),
-        (["--epsilon=0.1"], False),
-        (["--learning-rate", "linear(1e-3, 0)"], True),
-        ([], True),
-    ],
-)
-def test_an_epsilon_replaces_the_numbers_of_a_preset(
+@pytest.mark.parametrize(("words", "kept"), [(["--epsilon=0.1"], False), ([], True)])
+def test_an_epsilon_replaces_that_of_a_preset(
     words: list[str], kept: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["train", "dqn", "gymnax:CartPole-v1", *words, "--print-config"]) == 0
     printed = tomllib.loads(capsys.readouterr().out)
-    assert (printed["hyper"]["epsilon_decay_steps"] == 50_000) == kept
-    assert ("without epsilon_decay_steps" in printed["preset"]) != kept
-    hyper = {**printed["hyper"]}
-    triglot.make_agent("dqn", triglot.make_env("gymnax:CartPole-v1"), hyper=hyper)
-
-
-@pytest.mark.parametrize("over", [["--over", "epsilon=0.1,0.2"], ["--over=epsilon=0.1,0.2"]])
-def test_a_swept_epsilon_replaces_the_numbers_of_a_preset(over: list[str], tmp_path: Path) -> None:
-    words = ["sweep", "dqn", "gymnax:CartPole-v1", *over, "--out", str(tmp_path / "x")]
-    hyper = cli._parse_with_algorithm(words).hyper
-    assert hyper == triglot.DQN.Hyperparams(learning_rate=5e-4, tau=0.02, target_update_period=1)
+    assert (printed["hyper"]["epsilon"] == "linear(1, 0.05, 50000 steps)") == kept
+    assert ("without epsilon" in printed["preset"]) != kept
 
 
 def test_a_schedule_replaces_a_presets_decay(capsys: pytest.CaptureFixture[str]) -> None:

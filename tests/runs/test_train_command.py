@@ -18,6 +18,7 @@ import pytest
 import triglot
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
+from triglot.core.hyper import fill_schedule_horizon
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import Trainer, init_seeds
@@ -70,7 +71,8 @@ def test_it_writes_down_what_it_did(finished: Path) -> None:
     config, summary = read(finished / "config.json"), read(finished / "summary.json")
     assert config["command"].startswith("triglot train ppo probe:two-step --num-seeds 2")
     assert config["config"].items() >= SMALL.items()
-    assert config["hyper"]["decay_updates"] == config["num_updates"] == 7
+    assert config["hyper"]["learning_rate"] == "linear(0.00025, 0, 7 updates)"
+    assert config["num_updates"] == 7
     assert config["num_steps"] == 7 * STEPS_PER_UPDATE and config["total_steps"] == 100
     assert config["versions"]["jax"] == jax.__version__
     assert (summary["num_updates"], summary["interrupted"]) == (7, False)
@@ -89,9 +91,9 @@ def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     keys = jax.random.split(jax.random.key(0), 2)
     like = init_seeds.eval_shape(trainer, keys, agent.hyper)
-    with pytest.raises(TriglotError, match=r"hyper\.decay_updates is float32"):
+    with pytest.raises(TriglotError, match=r"schedules\.learning_rate.* is float32"):
         Checkpoints(finished / "checkpoints").restore(like)[1]
-    hyper = triglot.PPO.Hyperparams(decay_updates=7.0)
+    hyper = fill_schedule_horizon(agent.hyper, 7)
     like = init_seeds.eval_shape(trainer, keys, hyper)
     state = Checkpoints(finished / "checkpoints").restore(like)[1]
     np.testing.assert_array_equal(state.num_updates, [7, 7])
@@ -216,10 +218,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
         env = triglot.make_env("probe:two-step")
         agent = triglot.make_agent("ppo", env, config=SMALL)
         trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
-        keys, hyper = (
-            jax.random.split(jax.random.key(0), 2),
-            triglot.PPO.Hyperparams(decay_updates=7.0),
-        )
+        keys = jax.random.split(jax.random.key(0), 2)
+        hyper = fill_schedule_horizon(agent.hyper, 7)
         like = init_seeds.eval_shape(trainer, keys, hyper)
         states.append(Checkpoints(folder / "checkpoints").restore(like)[1])
     chex.assert_trees_all_equal(*(state.agent for state in states))

@@ -30,7 +30,7 @@ def listed(given: SweepOptions) -> list[dict[str, Any]]:
 AXES = {
     "learning_rate=1e-4,3e-4": Choices("learning_rate", (1e-4, 3e-4)),
     "--learning-rate=1": Choices("learning_rate", (1.0,)),
-    "decay_updates=none,100,inf": Choices("decay_updates", (None, 100.0, math.inf)),
+    "value_clip_range=none,100,inf": Choices("value_clip_range", (None, 100.0, math.inf)),
     "learning_rate=1e-4,linear(3e-4,0),cosine(1, 0, 9)": Choices(
         "learning_rate", (1e-4, "linear(0.0003, 0)", "cosine(1, 0, 9 steps)")
     ),

@@ -100,7 +100,7 @@ def test_an_interruption_is_raised_and_continued(
 
 VALUES: dict[str, list[Any]] = {
     "learning_rate": [1.23456789e-4, np.float64(0.1), 1],
-    "decay_updates": [None, 100.0, float("inf")],
+    "value_clip_range": [None, 100.0, float("inf")],
     "num_envs": [8, np.int64(16)],
     "hidden_sizes": [(64, 64), [256], None],
     "clip_value": [True, False],

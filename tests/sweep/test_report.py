@@ -12,6 +12,7 @@ import pytest
 from tests.shared.pages.test_report import References
 from tests.sweep.small import options
 from triglot.shared.pages.charts import drawing
+from triglot.shared.pages.charts.chart import Chart
 from triglot.shared.pages.tables import as_text
 from triglot.sweep import report
 from triglot.sweep.plan import SweepPlan, make_plan
@@ -172,15 +173,18 @@ def test_the_page_escapes_what_it_shows(tmp_path: Path, unbounded: None) -> None
     plan.settings[0]["method"] = "<script>alert(1)</script>"  # type: ignore[index]
     found = outcomes(plan)
     result = result_of(plan, found)
-    text = page_of(result)
+    text = page_of(result, report.main_charts(result))
     assert "<script>alert(1)" not in text
+    assert re.search(r"<text[^>]*>&lt;script&gt;alert\(1\)&lt;/script&gt;</text>", text), (
+        "a row's name"
+    )
 
 
-def page_of(result: Mapping[str, Any]) -> str:
-    """Build the page with its table and files, and without charts."""
+def page_of(result: Mapping[str, Any], mains: Mapping[str, Chart] | None = None) -> str:
+    """Build the page with its table and files."""
     ranking = ranking_table(result)
     files = {report.RESULT: "{}", **report.as_files([ranking])}
-    return report.page(result, ranking, files, {})
+    return report.page(result, ranking, files, mains or {})
 
 
 def words_of(result: Mapping[str, Any]) -> str:

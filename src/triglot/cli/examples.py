@@ -6,7 +6,7 @@ triglot train dqn gymnax:CartPole-v1 --eval-every 20000 --stop-at 475 --log tens
 triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
 triglot resume runs/first
 triglot resume runs/first --backend nnx
-triglot resume runs/first --total-steps 1000000 --decay-updates inf
+triglot resume runs/first --total-steps 1000000 --learning-rate 1e-4
 triglot evaluate runs/first
 triglot evaluate runs/first --checkpoint best --sampled --episodes 1000 --seed 1
 triglot render runs/first

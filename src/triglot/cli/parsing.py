@@ -16,7 +16,7 @@ import tyro
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Suppress, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..core.errors import TriglotError, shown
+from ..core.errors import REPLACED, TriglotError, shown, unknown
 from ..runs.registry.arg import OTHER_NAMES, flag, marked, split_hint
 from ..runs.registry.overrides import type_hints, type_members
 from ..shared.terminal.wrapping import COLOR, terminal_width, wrapped
@@ -85,6 +85,8 @@ def parse(
             name = word.partition("=")[0]
             names = _option_names(options, nested)
             other = OTHER_NAMES.get(name.replace("_", "-"))
+            if name.lstrip("-").replace("-", "_") in REPLACED:
+                raise unknown("option", name, names)
             near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ";"
             named = f"{prog} {arguments[0]}" if algorithm and arguments[0][0] != "-" else prog
@@ -105,7 +107,7 @@ def _check_no_schedules(values: Mapping[str, Any]) -> None:
     config = values.get("config")
     static = vars(config) if is_dataclass(config) else {}
     for name, value in {**values, **static}.items():
-        if name not in ("config", "hyper") and _is_schedule(value):
+        if name not in ("config", "hyper", "learning_rate") and _is_schedule(value):
             raise TriglotError(
                 f"{flag(name)} must be a number, got the schedule {value}: only hyperparameters "
                 "change over a training."

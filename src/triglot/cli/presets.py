@@ -33,7 +33,7 @@ def use_preset(words: Sequence[str], options: type, algorithm: Any) -> tuple[lis
     numbers = list(config_files.numbers_of(algorithm))
     known = {one.name for one in (*fields(options), *numbers)}
     own = {name: value for name, value in found.options.items() if name in known}
-    left_out = [*config_files.given_in(words, own), *config_files.replaced_in(words, algorithm)]
+    left_out = config_files.given_in(words, own)
     if config_files.given_in(words, ["network"]):
         of_networks = [one.name for one in numbers if one.metadata.get("only_for") == "networks"]
         left_out += ["backend", *of_networks]
@@ -63,8 +63,15 @@ def preset_in_file(parsed: Any, words: Sequence[str], named: str | None) -> str 
     if not named.startswith(found.name):
         return None
     now = vars(parsed) | vars(parsed.config) | vars(parsed.hyper)
-    own = {
-        name: tuple(one) if isinstance(one, list) else one for name, one in found.options.items()
-    }
+    own = {name: _value(one) for name, one in found.options.items()}
     changed = ", ".join(name for name, value in own.items() if now.get(name, value) != value)
     return f"{found.name} without {changed}" if changed else found.name
+
+
+def _value(value: Any) -> Any:
+    """Convert a value of a preset's file to that of an option."""
+    if isinstance(value, str) and "(" in value:
+        from ..core.rl.schedules import schedule  # imports JAX
+
+        return schedule(value)
+    return tuple(value) if isinstance(value, list) else value

@@ -39,7 +39,7 @@ from .operations import Operations, add_operations
 from .options import CompareOptions
 from .pages import comparison
 from .pages.contents import AT_ONCE
-from .programs.diff import diff_all
+from .programs import diff_all
 from .results import Saved
 from .verdict.causes import add_causes
 

@@ -1,7 +1,7 @@
 """The first operation in which two libraries' trainings differ, for every pair of a comparison."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..backends import libraries
@@ -80,7 +80,7 @@ class Operations:
                 place["operation"] = update.operation
                 continue
             if any(cause["name"] == COMPILED for cause in pair["causes"]):
-                _add_fusion(pair, compared.get(tuple(pair["backends"])))
+                _add_compiled(pair, compared.get(tuple(pair["backends"])))
                 if isinstance(update, str) and place["operation"] is None:
                     place["not_located"] = update
                 continue
@@ -158,40 +158,26 @@ def add_places(verdict: Json, pairs: Iterable[Json]) -> Json:
     return verdict
 
 
-def _add_fusion(pair: Json, compared: Mapping[str, Any] | None) -> None:
-    """Name the first fusion in which the training programs compute differently, if there is one."""
-    found = compared and compared["fusion"]
-    if not found:
+def _add_compiled(pair: Json, compared: Json | None) -> None:
+    """Name the first operation in which the compiled training programs differ, if there is one."""
+    if not (compared and compared["place"]):
         return
-    sides = {
-        libraries.title(backend): found[side]
-        for backend, side in zip(pair["backends"], ("one", "other"), strict=True)
-    }
+    place = compared["place"]
     computes = " and ".join(
-        f"{title} {one['computes']}" if one else f"{title} has no such fusion"
-        for title, one in sides.items()
-    )
-    where = " and ".join(
-        f"{one['name']} of {title}" + (f" ({one['source']})" if one["source"] else "")
-        for title, one in sides.items()
-        if one
+        f"{libraries.title(backend)} computes {compared[side]['text']}"
+        for backend, side in zip(pair["backends"], ("one", "other"), strict=True)
+        if compared[side]
     )
     for cause in pair["causes"]:
         if cause["name"] == COMPILED:
-            cause["where"] += f", first in fusion {where}"
-            cause["evidence"] += f"; in its first fusion that differs, {computes}"
-    one, other = (
-        side and {"name": side["opcode"], "source": side["source"], "scope": side["name"]}
-        for side in sides.values()
-    )
+            cause["where"] += f", first at {place}"
+            cause["evidence"] += f"; where the compiled programs first differ, {computes}"
     pair["first_difference"]["operation"] = {
-        "one": one,
-        "other": other,
+        "one": compared["one"],
+        "other": compared["other"],
         "max_abs": None,
         "max_rel": None,
         "compiled_only": True,
         "part": "program",
-        "fusion": next(side["name"] for side in sides.values() if side),
-        "computes": [side and side["computes"] for side in sides.values()],
-        "sentence": f"The compiled trainings differ first in fusion {where}: {computes}",
+        "sentence": f"The compiled trainings differ first at {place}",
     }

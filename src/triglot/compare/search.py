@@ -16,7 +16,7 @@ from ..core.networks.combinators import part_of
 from ..diff.compare import diff_networks
 from ..diff.programs import explain, first_bit_difference, first_large_difference, record_both
 from ..diff.programs.tape import Tape
-from ..diff.types import Difference, Side
+from ..diff.types import Difference, Side, places
 from ..runs.registry.environments import make_env
 from .batches import Batch, first_batches
 from .options import CompareOptions
@@ -198,7 +198,7 @@ def as_json(found: Difference | None, part: str) -> Json | None:
     if found is None:
         return None
     when = "when compiled, up to" if found.compiled_only else "at"
-    sentence = f"{PARTS[part]} {when} {_place(found)}"
+    sentence = f"{PARTS[part]} {when} {places(found.one, found.other)}"
     return {**asdict(found), "part": part, "sentence": sentence}
 
 
@@ -226,7 +226,7 @@ def _update(found: Difference, *, is_rounding: bool) -> Update:
     )
     cause = {
         "name": "summation_order" if is_rounding else "update",
-        "where": f"the {part}, {_place(found)}",
+        "where": f"the {part}, {places(found.one, found.other)}",
         "evidence": evidence,
         "part": "update",
     }
@@ -244,11 +244,3 @@ PARTS = {
     "gradient of the loss": "The updates differ first in the gradient of the loss",
     "update": "The updates differ first",
 }
-
-
-def _place(found: Difference) -> str:
-    sides = [
-        "nothing" if one is None else f"{one.name} in {one.source}" if one.source else one.name
-        for one in (found.one, found.other)
-    ]
-    return f"{sides[0]} on both sides" if sides[0] == sides[1] else " and ".join(sides)

@@ -72,6 +72,15 @@ class Operation:
     scope: str = ""
 
 
+def places(one: Operation | None, other: Operation | None) -> str:
+    """Write an operation of each side in words, such as `add in a.py:7 and mul in b.py:9`."""
+    first, second = (
+        "nothing" if side is None else f"{side.name} in {side.source}" if side.source else side.name
+        for side in (one, other)
+    )
+    return f"{first} on both sides" if first == second else f"{first} and {second}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """The first operation of each side whose inputs agree and whose results do not.

@@ -9,7 +9,7 @@ from ..shared.statistics.curves import finite_mean
 from .options import CurvesOptions
 from .plots import learning_curves as plots
 from .plots.learning_curves import Curve
-from .storage.config import read_config
+from .storage.config import read_config, without_spans
 from .storage.journal import RECENTLY, last_metrics, read_metrics, recent_mean
 
 PARTS = ("algorithm", "env", "backend")
@@ -99,10 +99,8 @@ def _facts(config: dict[str, Any]) -> dict[str, str]:
         "arithmetic": config["arithmetic"] or "default",
         "optimizer": config["optimizer"] or "default",
         **config["config"],
-        **config["hyper"],
+        **without_spans(config["hyper"], config["num_updates"]),
     }
-    if numbers.get("decay_updates") == config["num_updates"]:  # the default
-        numbers["decay_updates"] = "all"
     named = {name: f"{name} {_format(value)}" for name, value in numbers.items()}
     return dict(zip(PARTS, parts, strict=True)) | named
 

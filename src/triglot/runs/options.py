@@ -137,8 +137,8 @@ class ResumeOptions(RunOptions):
     Attributes:
       backend: continue on this network library: weights and the optimizer's moments are translated.
       total_steps: environment steps per seed, counted from the run's start; more extend the run.
-      decay_updates: updates, counted from the run's start, over which the learning rate of an
-        extended run falls to 0; inf for a constant one.
+      learning_rate: of an extended run; a schedule counts from the run's start, linear(3e-4, 0)
+        falls to 0 at the new end.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
       devices: divide the training among this many devices.
       shard: what is divided, seeds or envs.
@@ -149,7 +149,7 @@ class ResumeOptions(RunOptions):
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
     stop_at: Annotated[float | None, Arg("RETURN", "the run's")] = None
-    decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
+    learning_rate: Annotated[float | None, Arg("RATE", "the run's")] = None
     profile: bool = False
     devices: Annotated[int | None, Arg("N", "the run's")] = None
     shard: Annotated[str | None, Arg("seeds|envs", "the run's, if N divides it")] = None

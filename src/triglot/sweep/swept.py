@@ -4,17 +4,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..shared.pages.charts.chart import SHORT, Chart, number, table, word
+import numpy as np
+
+from ..shared.pages.charts.chart import Axes, Chart, write, write_short_numbers
 from ..shared.pages.charts.curves import seeds_chart
-from ..shared.pages.charts.estimates import estimates, row_of, rows_chart
-from ..shared.pages.charts.theme import GROUND, INK, LIBRARIES, PALETTE, STAGES, Series, Spec
+from ..shared.pages.charts.estimates import row_of, rows_chart
+from ..shared.pages.charts.theme import GRID, GROUND, INK, LIBRARIES, PALETTE, QUIET, STAGES, Series
 from ..shared.pages.numbers import format_value
 from ..shared.statistics import format_return
+from ..shared.statistics.curves import forward_filled
 
 RETURN = "return per episode"
 LOG_RATIO = 20  # largest to smallest value of a name, above which its axis is logarithmic
 MAX_CELLS = 30  # values of a name in a heat map
 MAX_TICKS = 10  # values that an axis shows one by one
+SCALE_WIDTH = 250  # of the scale of colours, in pixels
+DARK_FROM = 4  # the stage from which text on it is light
 BLUE = LIBRARIES["haiku"]
 
 
@@ -45,8 +50,13 @@ def best_curves_chart(
     """
     series = tuple(Series(f"g{i}", _label(one), (PALETTE[i],)) for i, one in enumerate(records))
     seeds = [curves["settings"][str(one["setting"])] for one in records]
-    bounds = curves["return_bounds"]
-    return seeds_chart(name, series, seeds, curves["env_steps"], bounds=bounds)
+    return seeds_chart(
+        name,
+        series,
+        [curves["env_steps"]] * len(series),
+        [forward_filled(np.array(each, np.float64)) for each in seeds],
+        bounds=curves["return_bounds"],
+    )
 
 
 def search_chart(records: Sequence[Mapping[str, Any]], name: str) -> Chart:
@@ -58,35 +68,34 @@ def search_chart(records: Sequence[Mapping[str, Any]], name: str) -> Chart:
       records: the settings of one environment that have a return.
       name: of the chart.
     """
-    rows, best = [], -math.inf
-    for one in sorted(records, key=lambda record: record["setting"]):
-        value, is_whole = one["return"]["value"], one["status"] == "finished"
-        best = max(best, value) if is_whole else best
-        kind = "trained to the end" if is_whole else "stopped early"
-        rows.append((one["setting"], value, best if math.isfinite(best) else None, kind))
-    kinds = {"trained to the end": "circle", "stopped early": "cross"}
-    legend = {} if any(row[-1] == "stopped early" for row in rows) else None
-    scale = {"domain": list(kinds), "range": list(kinds.values())}
-    shape = word("kind", None, scale=scale, legend=legend)
-    tooltip = [number("x", "setting"), number("y", "return", format=".4~g")]
-    dots: Spec = {
-        "mark": {"type": "point", "color": BLUE, "size": 42, "opacity": 0.6},
-        "encoding": {"y": number("y", RETURN), "shape": shape, "tooltip": tooltip},
-    }
-    line: Spec = {
-        "transform": [{"filter": "isValid(datum.best)"}],
-        "mark": {"type": "line", "interpolate": "step-after", "color": INK, "strokeWidth": 1.8},
-        "encoding": {"y": number("best", RETURN)},
-    }
-    x = number("x", "settings, in the order of the search", scale={"nice": False, "padding": 12})
+    ordered = sorted(records, key=lambda record: record["setting"])
+    numbers = [one["setting"] for one in ordered]
+    returns = np.array([one["return"]["value"] for one in ordered])
+    whole = np.array([one["status"] == "finished" for one in ordered])
+    best = np.fmax.accumulate(np.where(whole, returns, np.nan))
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.step(numbers, best, where="post", color=INK, linewidth=1.8)
+        for kind, marker, which in (
+            ("trained to the end", "o", whole),
+            ("stopped early", "x", ~whole),
+        ):
+            x, y = np.extract(which, numbers), returns[which]
+            axes.plot(x, y, marker, color=BLUE, markersize=6, alpha=0.7, label=kind)
+        if not whole.all():
+            axes.legend(loc="lower right")
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("settings, in the order of the search")
+        axes.set_ylabel(RETURN)
+        write_short_numbers(axes.yaxis)
+
     return Chart(
         name=name,
         description="The return of each setting in the order of the search, and the best so far.",
-        content={
-            "data": table(("x", "y", "best", "kind"), rows, words=("kind",)),
-            "encoding": {"x": x},
-            "layer": [line, dots],
-        },
+        draw=draw,
     )
 
 
@@ -113,20 +122,28 @@ def _one_name_chart(records: Sequence[Mapping[str, Any]], name: str, chart: str)
         palette = dict.fromkeys(places, BLUE)
         about = {"description": f"{words} interval.", "seeds": seeds, "step": 42}
         return rows_chart(chart, rows, palette, RETURN, **about)
-    few = sorted(set(values)) if len(set(values)) <= MAX_TICKS else None
-    axis = {"format": "~g", "labelOverlap": True, **({"values": few} if few else {})}
-    kind = "log" if _is_log(values) else "linear"
-    x = number("at", name, axis=axis)
-    x["scale"] = {"type": kind, "zero": False, "padding": 20, "nice": False}
-    y = number(title=RETURN, scale={"zero": False}, axis={"labelExpr": SHORT})
-    dot = {"type": "point", "filled": True, "size": 22, "opacity": 0.35}
-    layers = estimates(rows, x, y, {"value": BLUE}, seeds=seeds, seed=dot, upright=True)
-    line: Spec = {"type": "line", "color": BLUE, "strokeWidth": 1.6}
-    return Chart(
-        name=chart,
-        description=f"{words} interval.",
-        content={"layer": [{**layers[-1], "mark": line}, *layers]},
-    )
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import NullLocator
+
+        if _is_log(values):
+            axes.set_xscale("log")
+        axes.plot(*np.array(seeds).reshape(-1, 2).T, "o", color=BLUE, markersize=4.5, alpha=0.35)
+        for at, _, low, high in rows:
+            if low is not None and high is not None:
+                look = {"linewidth": 3, "solid_capstyle": "round", "alpha": 0.55}
+                axes.plot([at, at], [low, high], color=BLUE, **look)
+        means = np.array([row[:2] for row in rows], np.float64)
+        axes.plot(*means[means[:, 0].argsort()].T, "o-", color=BLUE, linewidth=1.6, markersize=8.5)
+        write_short_numbers(axes.xaxis)
+        if len(set(values)) <= MAX_TICKS:
+            axes.set_xticks(sorted(set(values)), list(map(format_value, sorted(set(values)))))
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(name)
+        axes.set_ylabel(RETURN)
+        write_short_numbers(axes.yaxis)
+
+    return Chart(name=chart, description=f"{words} interval.", draw=draw)
 
 
 def _is_grid(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
@@ -139,32 +156,33 @@ def _is_grid(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool
 def _heat_map(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart: str) -> Chart:
     """Build a heat map: a cell for each combination of the values of two names."""
     returns = [record["return"]["value"] for record in records]
-    rows = [
-        (*(format_value(one["values"][name]) for name in names), value, format_return(value))
-        for one, value in zip(records, returns, strict=True)
-    ]
     (across, down), columns = names, [_ordered_texts(_values_of(records, name)) for name in names]
-    x = word("x", across, type="ordinal", sort=columns[0], axis={"labelAngle": 0})
-    # The largest number stands above.
-    y = word("y", down, type="ordinal", sort=columns[1][::-1])
-    low, high = _domain(returns)
-    dark = low + (high - low) * 4 / len(STAGES)  # from where the fill is dark
-    ink = {"condition": {"test": f"datum.value >= {dark!r}", "value": GROUND}, "value": INK}
-    height = max(26, min(48, 330 // len(columns[1]))) * len(columns[1]) + 60
-    tooltip = [word("x", across), word("y", down), word("text", "return")]
-    cells = {
-        "mark": {"type": "rect", "stroke": GROUND, "strokeWidth": 2},
-        "encoding": {"color": _colour(returns, "square"), "tooltip": tooltip},
-    }
-    text = {"text": {"field": "text"}, "color": ink}
+    x, y = (
+        [texts.index(format_value(value)) for value in _values_of(records, name)]
+        for name, texts in zip(names, columns, strict=True)
+    )
+
+    def draw(axes: Axes) -> None:
+        stages = _colours(axes, returns)
+        cells = {"color": [STAGES[stage] for stage in stages], "edgecolor": GROUND, "linewidth": 2}
+        axes.bar(x, 1, 1, bottom=np.array(y) - 0.5, **cells)
+        for *place, value, stage in zip(x, y, returns, stages, strict=True):
+            ink = GROUND if stage >= DARK_FROM else INK
+            axes.text(*place, format_return(value), ha="center", va="center", color=ink)
+        axes.set_xlim(-0.5, len(columns[0]) - 0.5)
+        axes.set_ylim(-0.5, len(columns[1]) - 0.5)  # the largest number stands above
+        axes.set_xticks(range(len(columns[0])), columns[0])
+        axes.set_yticks(range(len(columns[1])), columns[1])
+        axes.set_xlabel(across)
+        axes.set_ylabel(down)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+
+    height = max(26, min(48, 330 // len(columns[1]))) * len(columns[1]) + 70
     return Chart(
         name=chart,
         description=f"Mean return for each {across} and {down}.",
-        content={
-            "data": table(("x", "y", "value", "text"), rows, words=("x", "y", "text")),
-            "encoding": {"x": x, "y": y},
-            "layer": [cells, {"mark": {"type": "text", "fontSize": 12}, "encoding": text}],
-        },
+        draw=draw,
         heights=(height, height),
     )
 
@@ -173,52 +191,51 @@ def _parallel_chart(
     records: Sequence[Mapping[str, Any]], names: Sequence[str], chart: str
 ) -> Chart:
     """Build parallel coordinates: a line for each setting, an axis for each name and the return."""
-    axes = {name: _values_of(records, name) for name in names}
-    returns = axes["return"] = [record["return"]["value"] for record in records]
-    places = {name: _places(values) for name, values in axes.items()}
+    axes_of = {name: _values_of(records, name) for name in names}
+    returns = axes_of["return"] = [record["return"]["value"] for record in records]
+    places = {name: _places(values) for name, values in axes_of.items()}
     worst_first = sorted(range(len(records)), key=lambda index: returns[index])
-    rows = [
-        (f"s{order:05d}", name, places[name][format_value(values[index])], returns[index])
-        for order, index in enumerate(worst_first)
-        for name, values in axes.items()
-    ]
-    labels = []
-    for name, values in axes.items():
-        shown = sorted(places[name].items(), key=lambda item: item[1])
-        if len(shown) > 6 and all(map(_is_number, values)):  # a scale of numbers: its ends
-            shown = [shown[0], shown[-1]]
-        form = (lambda text: format_return(float(text))) if name == "return" else str
-        labels += [(name, place, form(text)) for text, place in shown]
-    look = {"labelAngle": 0, "grid": True, "labelColor": INK, "labelFontSize": 13}
-    x = word("axis", type="ordinal", sort=list(axes), axis=look, scale={"padding": 0.5})
-    y = number("y", axis=None, scale={"domain": [-0.03, 1.03], "nice": False})
-    lines = {
-        "data": table(("s", "axis", "y", "value"), rows, words=("s", "axis")),
-        "mark": {"type": "line", "strokeWidth": 1.8, "opacity": 0.9},
-        "encoding": {"color": _colour(returns, "stroke"), "detail": {"field": "s"}},
-    }
-    texts = [
-        {
-            "data": table(("axis", "y", "text"), labels, words=("axis", "text")),
-            "mark": {"type": "text", "align": "left", "dx": 6, **colour},
-            "encoding": {"text": {"field": "text"}},
-        }
-        # The first lies behind the second, so that lines do not cross the text.
-        for colour in ({"stroke": GROUND, "strokeWidth": 5}, {"color": INK})
-    ]
+
+    def draw(axes: Axes) -> None:
+        stages = _colours(axes, returns)
+        for index in worst_first:
+            line = [places[name][format_value(values[index])] for name, values in axes_of.items()]
+            axes.plot(line, color=STAGES[stages[index]], linewidth=1.8, alpha=0.9)
+        for column, (name, values) in enumerate(axes_of.items()):
+            axes.axvline(column, color=GRID, linewidth=1, zorder=1)
+            shown = sorted(places[name].items(), key=lambda item: item[1])
+            if len(shown) > 6 and all(map(_is_number, values)):  # a scale of numbers: its ends
+                shown = [shown[0], shown[-1]]
+            for text, place in shown:
+                text = format_return(float(text)) if name == "return" else text
+                write(axes, text, (column, place), (6, 0), color=INK, fontsize=12)
+        axes.set_xlim(-0.5, len(axes_of) - 0.5)
+        axes.set_xticks(range(len(axes_of)), list(axes_of), color=INK, fontsize=13)
+        axes.set_yticks([])
+
     return Chart(
         name=chart,
         description=f"Each setting as a line over {', '.join(names)} and its return.",
-        content={"encoding": {"x": x, "y": y}, "layer": [lines, *texts]},
+        draw=draw,
         heights=(380, 320),
     )
 
 
-def _colour(returns: Sequence[float], symbol: str) -> Spec:
-    """Build the channel that colours by the return, darker for higher ones."""
-    scale = {"type": "quantize", "range": list(STAGES), "domain": _domain(returns)}
-    legend = {"title": RETURN, "symbolType": symbol, "symbolOpacity": 1}
-    return number("value", scale=scale, legend=legend)
+def _colours(axes: Axes, returns: Sequence[float]) -> list[int]:
+    """Draw the scale of the stages above a plot, and return that of each return."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    bounds = np.linspace(*_domain(returns), len(STAGES) + 1)
+    scale = ScalarMappable(BoundaryNorm(bounds, len(STAGES)), ListedColormap(STAGES))
+    share = SCALE_WIDTH / axes.figure.bbox.width
+    place = {"location": "top", "anchor": (0, 0), "shrink": share, "aspect": 18, "pad": 0.03}
+    bar = axes.figure.colorbar(scale, ax=axes, ticks=bounds[1:-1], **place)
+    bar.ax.xaxis.set_ticks_position("bottom")
+    bar.ax.set_xticklabels(map(format_return, bounds[1:-1]), fontsize=10)
+    bar.ax.set_title(RETURN, color=QUIET, loc="left")
+    bar.outline.set_visible(False)
+    return np.digitize(returns, bounds[1:-1]).tolist()
 
 
 def _domain(returns: Sequence[float]) -> list[float]:

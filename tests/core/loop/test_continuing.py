@@ -30,7 +30,7 @@ def rates(result: Any) -> Any:
 
 
 def test_two_halves_are_the_whole() -> None:
-    own = agent(decay_updates=float("inf"))
+    own = agent(learning_rate=2.5e-4)
     whole = train(own, ENV, key=KEY, total_steps=2 * STEPS, num_seeds=2)
     first = train(own, ENV, key=KEY, total_steps=STEPS, num_seeds=2)
     second = train(own, ENV, total_steps=STEPS, continue_from=first)
@@ -57,13 +57,13 @@ def test_a_rate_that_has_fallen_goes_on_from_where_it_would_be(rate: dict[str, A
 
 
 def test_a_rate_that_ended_by_choice_is_refused_until_it_is_changed() -> None:
-    own = agent(decay_updates=5.0)
+    own = agent(learning_rate="linear(2.5e-4, 0, 5 updates)")
     first = train(own, ENV, key=KEY, total_steps=STEPS)
-    with pytest.raises(TriglotError, match="falls to 0 after 5 updates"):
+    with pytest.raises(TriglotError, match="is 0 after 5 updates"):
         train(own, ENV, total_steps=STEPS, continue_from=first)
     changed = train(
         own, ENV, total_steps=STEPS, continue_from=first,
-        hyper={"learning_rate": "linear(1e-3, 1e-4)", "decay_updates": None},
+        hyper={"learning_rate": "linear(1e-3, 1e-4)"},
     )  # fmt: skip
     expected = np.linspace(1e-3, 1e-4, 20, endpoint=False)[10:]
     np.testing.assert_allclose(rates(changed), expected, rtol=1e-5)

@@ -19,6 +19,7 @@ from triglot.core.hyper import fill_schedule_horizon
 from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.rl.schedules import schedule
 from triglot.core.train import train
 from triglot.envs import gymnax, probes
 
@@ -147,10 +148,10 @@ def test_nothing_to_train_is_refused(number: dict[str, int]) -> None:
 
 
 def test_the_budget_sets_the_schedule_and_leaves_a_stated_one() -> None:
-    assert fill_schedule_horizon(PPOHyperparams(), 7).decay_updates == 7.0
-    assert fill_schedule_horizon(
-        PPOHyperparams(decay_updates=float("inf")), 7
-    ).decay_updates == float("inf")
+    rates = {"linear(1, 0)": "linear(1, 0, 7 updates)", "linear(1, 0, 9)": "linear(1, 0, 9 steps)"}
+    for rate, filled in rates.items():
+        hyper = PPOHyperparams(learning_rate=schedule(rate))  # pyright: ignore
+        assert str(fill_schedule_horizon(hyper, 7).learning_rate) == filled
     assert fill_schedule_horizon({"any": 1.0}, 7) == {"any": 1.0}
     result = train(make_agent(), ENV, key=jax.random.key(0), total_steps=4 * 128)
     rates = result.metrics["learning_rate"][0]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.core.rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from triglot.core.rl.minibatches import epochs_of_minibatches, flatten, swap_time
 
 
 def test_each_epoch_visits_every_sample_once_in_an_order_of_its_own() -> None:
@@ -54,14 +54,6 @@ def test_steps_beyond_a_part_of_the_epochs_are_left_out(epochs: float, taken: in
     total, metrics = masked(jnp.float32(epochs))
     np.testing.assert_allclose(total, rows[taken - 1], rtol=1e-6)
     np.testing.assert_allclose(metrics["total"], np.mean(rows[:taken]), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("done", "share"), [(0, 1.0), (1, 0.75), (4, 0.0), (9, 0.0)])
-def test_the_linear_decay(done: int, share: float) -> None:
-    updates = jnp.asarray(done, jnp.int32)
-    np.testing.assert_allclose(linear_decay(2.0, updates, 4.0), 2.0 * share)
-    for horizon in (None, float("inf")):
-        np.testing.assert_allclose(linear_decay(2.0, updates, horizon), 2.0)
 
 
 def test_rearranging_a_rollout() -> None:

@@ -57,7 +57,6 @@ def test_without_a_span_it_lasts_the_whole_run() -> None:
     hyper = PPO.Hyperparams(learning_rate=with_text("linear(8, 0)"))
     filled = fill_schedule_horizon(hyper, 8)
     assert str(filled.learning_rate) == "linear(8, 0, 8 updates)"
-    assert filled.decay_updates == math.inf  # the older way to change the rate has no effect
     assert at_updates(filled.learning_rate) == [8.0, 7.0, 6.0, 0.0]  # pyright: ignore
 
 
@@ -106,11 +105,11 @@ OUT_OF_RANGE: dict[str, tuple[Any, dict[str, Any], str]] = {
     "optax": (PPO, {"learning_rate": optax.constant_schedule(-1.0)}, "got -1.0"),
     "part": (PPO, {"epochs": "linear(4, 5)"}, "epochs must be above 0 and at most 4, got 5"),
     "below": (Rainbow, {"v_min": "linear(-10, 20)"}, "v_min must be below v_max"),
-    "older": (PPO, {"decay_updates": "linear(1, 2)"}, "Give learning_rate a schedule"),
-    "both": (
-        PPO,
-        {"learning_rate": "linear(1, 0)", "decay_updates": 5.0},
-        "decay_updates has no effect, because learning_rate is a schedule, linear(1, 0)",
+    "annealed": (
+        Rainbow,
+        {"importance_sampling_exponent": "linear(0.4, 1)"},
+        "importance_sampling_exponent_end anneals importance_sampling_exponent, which is a "
+        "schedule, linear(0.4, 1): set importance_sampling_exponent_end to None",
     ),
 }
 
@@ -154,18 +153,24 @@ def trained(
     return triglot.train(agent, built, key=jax.random.key(3), total_steps=steps)
 
 
-def test_a_linear_schedule_is_the_decay_of_ppo_bit_for_bit() -> None:
-    new = trained(
-        "ppo", {"learning_rate": "linear(0.25, 0)", "gae_lambda": "linear(1, 0.5, 16)"}, SMALL
-    )
-    old = trained("ppo", {"learning_rate": 0.25, "gae_lambda": "linear(1, 0.5, 16)"}, SMALL)
-    np.testing.assert_array_equal(new.metrics["learning_rate"], [[0.25, 0.1875, 0.125, 0.0625]])
-    np.testing.assert_array_equal(new.metrics["gae_lambda"], [[1.0, 0.75, 0.5, 0.5]])
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        new.runner_state.agent.learner.variables,
-        old.runner_state.agent.learner.variables,
-    )
+def test_a_training_follows_its_schedules() -> None:
+    hyper = {"learning_rate": "linear(0.25, 0)", "gae_lambda": "linear(1, 0.5, 16)"}
+    metrics = trained("ppo", hyper, SMALL).metrics
+    np.testing.assert_array_equal(metrics["learning_rate"], [[0.25, 0.1875, 0.125, 0.0625]])
+    np.testing.assert_array_equal(metrics["gae_lambda"], [[1.0, 0.75, 0.5, 0.5]])
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 77, 99, 100, 2**24 + 4])
+@pytest.mark.parametrize(("start", "end"), [(1.0, 0.05), (0.7, 0.3), (0.3, 0.0)])
+def test_steps_and_updates_keep_their_arithmetic(start: float, end: float, num_steps: int) -> None:
+    """Epsilon over steps and PPO's rate over updates have had these bits since version 0.1."""
+    count, one = jnp.float32(num_steps), jnp.float32(1)
+    share = jnp.minimum(count / jnp.float32(100), one)
+    start_, end_ = jnp.float32(start), jnp.float32(end)
+    steps = schedule(f"linear({start}, {end}, 100)").at(jnp.int32(0), count)
+    assert steps == start_ + share * (end_ - start_)
+    updates = schedule(f"linear({start}, 0, 100 updates)").at(jnp.int32(num_steps), one)
+    assert updates == start_ * jnp.maximum(one - count / jnp.float32(100), jnp.float32(0))
 
 
 def test_an_online_agent_follows_a_schedule_from_step_to_step() -> None:
@@ -193,5 +198,5 @@ def test_an_agent_without_hyperparameters_in_its_state_is_refused() -> None:
             return {"learner": super().init(key, num_envs, hyper).learner}
 
     other = Stateless(agent.network, agent.obs_spec, agent.action_spec, agent.config, agent.hyper)
-    with pytest.raises(TriglotError, match="cannot follow the schedule of discount"):
+    with pytest.raises(TriglotError, match=r"cannot follow the schedule of .*discount"):
         jax.eval_shape(Trainer(other, VectorEnvironment(env, 2)).init, jax.random.key(0))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from triglot.diff.programs.catalogue.activations import NAMED, name_function
-from triglot.diff.programs.values import Core, close, in_place_of, layouts
+from triglot.diff.programs.values import Core, close, in_place_of, largest_difference, layouts
 from triglot.diff.programs.wide import widen
 
 RANDOM = np.random.default_rng(0).normal(size=(2, 3, 4))
@@ -35,6 +35,14 @@ def test_a_masked_number_hides_no_difference() -> None:
     assert close(masked, np.array([-1e9, 1.0, 2.0]))
     assert not close(masked, np.array([-1e30, 1.0, 2.001]))
     assert not close(masked, np.array([1e30, 1.0, 2.0]))
+
+
+def test_the_largest_difference_is_that_of_numbers_that_are_not_masked() -> None:
+    masked = np.array([-np.inf, 1.0, -2.0])
+    assert largest_difference(masked, np.array([-1e30, 1.5, -2.0])) == (0.5, 0.25)
+    assert largest_difference(masked, masked) == (0.0, 0.0)
+    assert np.isinf(largest_difference(masked, -masked)[0])
+    assert np.isnan(largest_difference(masked, masked[1:])).all()
 
 
 def test_layouts_permute_join_and_split_axes() -> None:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -27,7 +25,7 @@ REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 # Each command with the option that makes the schedule of its first part that of the whole.
 COMMANDS = {
-    "ppo": (PPO, "--decay-updates 6"),
+    "ppo": (PPO, "--learning-rate=linear(2.5e-4,0,48)"),
     "dqn": (f"train dqn probe:two-step --rollout-length 4 {REPLAY}", ""),
 }
 STEPS_PER_UPDATE, FIRST, WHOLE = 8, 3, 6
@@ -100,7 +98,7 @@ def test_a_native_run_is_translated_where_it_is_read(
 def test_an_extended_run_with_a_constant_rate_is_the_longer_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    constant = ["--decay-updates", "inf"]
+    constant = ["--learning-rate", "2.5e-4"]
     whole = trained("ppo", tmp_path / "whole", WHOLE, "haiku", *constant)
     out = trained("ppo", tmp_path / "run", FIRST, "haiku", *constant)
     assert cli.main(["resume", str(out), "--total-steps", "48"]) == 0
@@ -117,23 +115,50 @@ def test_the_schedule_of_an_extended_run_is_stated(
     before = (out / "config.json").read_bytes()
     assert cli.main(["resume", str(out), "--total-steps", "40"]) == 2
     told = capsys.readouterr().err
-    assert "falls to 0 over 3 updates, and 40 steps are 5 updates" in told
-    assert "add --decay-updates 5" in told and (out / "config.json").read_bytes() == before
-    words = ["resume", str(out), "--total-steps", "40", "--decay-updates"]
-    assert cli.main([*words, "4"]) == 2
-    assert "falls to 0 over 4 updates" in capsys.readouterr().err
-    assert cli.main([*words, "5"]) == 0
+    assert "follows linear(0.00025, 0, 3 updates), and 40 steps are 5 updates" in told
+    assert 'add --learning-rate, such as "linear(0.00025, 0)"' in told
+    assert (out / "config.json").read_bytes() == before
+    words = ["resume", str(out), "--total-steps", "40", "--learning-rate"]
+    assert cli.main([*words, "linear(2.5e-4, 0, 4 updates)"]) == 2
+    assert "follows linear(0.00025, 0, 4 updates)" in capsys.readouterr().err
+    assert cli.main([*words, "linear(2.5e-4, 0)"]) == 0
     assert (
-        "the learning rate now falls to 0 over 5 updates, counted from the run's start; before, it "
-        "fell to 0 over 3 updates"
+        "the learning rate is now linear(0.00025, 0, 5 updates), before it was "
+        "linear(0.00025, 0, 3 updates)"
     ) in unwrapped(capsys)
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    rates = [line["learning_rate"][0] / lines[0]["learning_rate"][0] for line in lines]
-    np.testing.assert_allclose(rates, [1, 2 / 3, 1 / 3, 1 - 3 / 5, 1 - 4 / 5], rtol=1e-5)
-    assert read_config(out)["hyper"]["decay_updates"] == 5
-    assert cli.main(["resume", str(out), "--total-steps", "48", "--decay-updates", "inf"]) == 0
-    assert "the learning rate now is constant" in unwrapped(capsys)
+    assert rates(out) == pytest.approx([1, 2 / 3, 1 / 3, 1 - 3 / 5, 1 - 4 / 5], rel=1e-5)
+    assert read_config(out)["hyper"]["learning_rate"] == "linear(0.00025, 0, 5 updates)"
+    # From a schedule to a number, and back.
+    assert cli.main(["resume", str(out), "--total-steps", "48", "--learning-rate", "1e-4"]) == 0
+    assert "the learning rate is now 0.0001, before" in unwrapped(capsys)
+    assert rates(out)[5:] == pytest.approx([0.4])
+    assert cli.main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert cli.main(["resume", str(out), "--total-steps", "56"]) == 0
+    words = ["resume", str(out), "--total-steps", "64", "--learning-rate", "cosine(1e-4, 1e-5)"]
+    assert cli.main(words) == 0
+    assert cli.main(["resume", str(out), "--total-steps", "72"]) == 0
+
+
+def rates(folder: Path) -> list[float]:
+    """Read the learning rate of each update, divided by 2.5e-4."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["learning_rate"][0] / 2.5e-4 for line in lines]
+
+
+def test_a_changed_rate_is_followed_from_an_earlier_checkpoint(tmp_path: Path) -> None:
+    """The first checkpoint after the change is lost, as when the machine stops."""
+    out = trained("ppo", tmp_path / "run", FIRST)
+    before = copied(out / "checkpoints", tmp_path / "before")
+    words = ["resume", str(out), "--total-steps", "48", "--learning-rate", "1e-4"]
+    assert cli.main(words) == 0
+    expected = numbers(out)
+    for folder in (out / "checkpoints").iterdir():
+        shutil.rmtree(folder)
+    for folder in before.iterdir():
+        shutil.copytree(folder, out / "checkpoints" / folder.name)
+    assert cli.main(["resume", str(out)]) == 0
+    for path, array in expected.items():
+        np.testing.assert_array_equal(numbers(out)[path], array, err_msg=path)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +168,9 @@ def test_the_schedule_of_an_extended_run_is_stated(
         ("--total-steps 0", "total_steps must be at least 1, got 0"),
         ("--backend haikoo", "unknown backend 'haikoo'; did you mean 'haiku'?"),
         ("--backend table", "the backend 'table' builds lookup tables only"),
-        ("--decay-updates 9", "give --total-steps too"),
-        ("--total-steps 48 --decay-updates -1", "decay_updates must be"),
+        ("--learning-rate 9", "give --total-steps too"),
+        ("--total-steps 48 --learning-rate -1", "learning_rate must be"),
+        ("--decay-updates 9", "learning_rate is a number or a schedule"),
     ],
 )
 def test_a_change_that_is_not_possible_is_refused(
@@ -168,14 +194,6 @@ def test_a_run_without_a_checkpoint_is_not_moved(
     assert "has no checkpoint whose weights --backend nnx could continue" in capsys.readouterr().err
 
 
-def test_a_schedule_that_the_algorithm_lacks_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = trained("dqn", tmp_path / "run", 1)
-    assert cli.main(["resume", str(out), "--total-steps", "80", "--decay-updates", "9"]) == 2
-    assert "dqn has no schedule over updates" in capsys.readouterr().err
-
-
 def test_the_writer_of_each_checkpoint_is_found() -> None:
     changes = [
         {"num_updates": 5, "option": "backend", "from": "haiku", "to": "nnx"},
@@ -197,16 +215,3 @@ def test_a_cell_that_computes_another_function_is_refused(tmp_path: Path) -> Non
     plan = prepare(replace(options, backend="nnx"), folder=tmp_path / "run")
     with pytest.raises(TriglotError, match="They compute different functions"):
         changing.Translation(plan, None).like(0)  # pyright: ignore
-
-
-def test_the_horizon_in_the_state_is_that_of_the_run() -> None:
-    env = triglot.make_env("probe:two-step")
-    agent = triglot.make_agent("ppo", env, hyper={"decay_updates": 4.0})
-    state = agent.init(jax.random.key(0), 2)
-    from triglot.core.loop.state import RunnerState
-
-    zero = jnp.zeros(())
-    states = RunnerState(key=zero, agent=state, carry=(), env=(), num_updates=zero)
-    changed = changing.with_schedule(states, triglot.PPO.Hyperparams(decay_updates=9.0))
-    assert float(changed.agent.hyper.decay_updates) == 9.0
-    assert changing.with_schedule(states, triglot.DQN.Hyperparams()) is states

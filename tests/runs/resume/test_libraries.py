@@ -25,7 +25,8 @@ SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0
 REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"
 # The schedule of the first part is that of the whole.
 PPO = (
-    "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2 --decay-updates 4"
+    "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2 "
+    "--learning-rate=linear(2.5e-4,0,32)"
 )
 COMMANDS = {
     "ppo": PPO,

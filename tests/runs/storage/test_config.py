@@ -38,7 +38,7 @@ OPTIONS = TrainOptions(
     log=("tensorboard",),
     debug=("nans",),
     config=PPOConfig(num_envs=2, rollout_length=8, num_minibatches=1, hidden_sizes=(8, 4)),
-    hyper=PPOHyperparams(learning_rate=1e-3, decay_updates=float("inf")),
+    hyper=PPOHyperparams(learning_rate=1e-3, value_clip_range=float("inf")),
 )
 
 

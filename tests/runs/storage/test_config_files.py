@@ -74,7 +74,7 @@ def test_the_command_wins(words: str, name: str, value: Any) -> None:
     "words",
     [
         "ppo probe:two-step",
-        "ppo probe:reach --initial-std 0.5 --no-normalize-advantage --decay-updates inf --seed 7",
+        "ppo probe:reach --no-normalize-advantage --value-clip-range inf --seed 7",
         "dqn gridworld:3x3 --hidden-sizes 4 4 --n-step 3 --double",
         "q_learning gridworld:3x3 --backend table --method sarsa",
     ],
@@ -94,7 +94,7 @@ def test_the_options_of_a_run_can_be_used_again(capsys: pytest.CaptureFixture[st
     again = options("--config run/config.json")
     whole = with_defaults(given)
     assert (again.config, again.hyper) == (whole.config, whole.hyper)
-    assert again.hyper.decay_updates is None, "the length of the new run counts"
+    assert not again.hyper.learning_rate.counts, "the length of the new run counts"
     assert again.out is None
     compared = options("--config run/config.json --backends haiku linen", CompareOptions)
     assert compared.total_steps == 5000 and compared.arithmetic == "canonical"

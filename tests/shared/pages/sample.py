@@ -183,7 +183,6 @@ def _pair(a: str, b: str, sizes: dict[str, float], num_seeds: int) -> dict[str, 
         "one": {"name": "dot_general", "source": f"{a}/linear.py:42", "scope": "torso/0"},
         "other": {"name": "dot_general", "source": f"{b}/linear.py:77", "scope": "torso/0"},
         "compiled_only": True,
-        "fusion": "fusion.12",
     }
     bounds = (
         {"low": None, "high": None} if half is None else {"low": mean - half, "high": mean + half}
@@ -371,25 +370,29 @@ def _programs(backends: Sequence[str], sizes: dict[str, float]) -> dict[str, Any
     pairs = []
     for a, b in combinations(backends, 2):
         same = sizes[a] == sizes[b]
-        lines = [
-            "entry > while while.3 (ppo.py:88) > fusion fusion.12",
-            f"  - dot = f32[64,64] dot(x, kernel), lhs_contracting_dims={{1}}   # {a}/linear.py:42",
-            f"  + dot = f32[64,64] dot(kernel, x), lhs_contracting_dims={{0}}   # {b}/linear.py:77",
-            "  ... 148 instructions: equal",
-        ]
         sentence = (
             "The compiled programs are the same."
             if same
-            else "The compiled programs differ in 2 of 2,104 instructions; first in fusion.12."
+            else "The compiled programs differ in 2 of 2,104 and 2 of 2,194 operations, first at "
+            f"dot in {a}/linear.py:42 and dot in {b}/linear.py:77."
+        )
+        one, other = (
+            {
+                "name": "dot",
+                "source": f"{name}/linear.py:{line}",
+                "scope": "dot.12",
+                "text": f"f32[64,64] dot(%, %), lhs_contracting_dims={{{axis}}}",
+            }
+            for name, line, axis in ((a, 42, 1), (b, 77, 0))
         )
         pairs.append(
             {
                 "backends": [a, b],
                 "identical": same,
                 "sentence": sentence,
-                "lines": [] if same else lines,
-                "first_difference": None if same else "fusion.12",
-                "source": None if same else f"{a}/linear.py:42",
+                "one": None if same else one,
+                "other": None if same else other,
+                "opcodes": {} if same else {"fusion": [112, 142], "transpose": [3, 1]},
             }
         )
     return {"backends": facts, "pairs": pairs}

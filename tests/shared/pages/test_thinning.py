@@ -48,14 +48,6 @@ def test_the_ladder_of_many_libraries_has_fewer_digits() -> None:
     assert thinned({**result, "ladder": [pair]})["ladder"] == [pair]
 
 
-def test_many_program_lines_are_folded() -> None:
-    result = sample(num_updates=5)
-    result["programs"]["pairs"][0]["lines"] = [f"  - {'x' * 90} {i}" for i in range(5000)]
-    lines = thinned(result)["programs"]["pairs"][0]["lines"]
-    assert len(lines) < 500 and lines[-1].endswith("more lines")
-    assert int(lines[-1].split()[1].replace(",", "")) + len(lines) - 1 == 5000
-
-
 def test_a_point_is_the_average_of_its_updates() -> None:
     result = sample(num_updates=2 * MAX_POINTS, num_seeds=1, backends=("haiku", "nnx"))
     result["curves"]["backends"]["haiku"] = [[1.0, None, 2.0, 4.0] * (MAX_POINTS // 2)]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
+from ...core.hyper import first_numbers
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_not_finite, find_value_difference, is_inexact, to_float64
@@ -86,7 +87,7 @@ def _hyperparameters(case: LearningCase) -> None:
     Fix: In init, put `self.hyper if hyper is None else hyper` into the state as float32 arrays;
     read them from the state in act and update.
     """
-    hyper = jax.tree.map(jnp.asarray, case.agent.hyper)
+    hyper = jax.tree.map(jnp.asarray, first_numbers(case.agent.hyper))
     if not jax.tree.leaves(hyper):
         raise NotApplicable("the agent has no hyperparameters.")
 

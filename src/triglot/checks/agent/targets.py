@@ -10,6 +10,7 @@ import numpy as np
 from jax.interpreters import partial_eval
 
 from ...core import specs
+from ...core.hyper import first_numbers
 from ...core.types import by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
@@ -165,7 +166,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     of another kind of actions, or of a setting, so that this is no mistake by itself.
     """
     agent, state = case.agent, case.made
-    hyper = jax.tree.map(jnp.asarray, agent.hyper)
+    hyper = jax.tree.map(jnp.asarray, first_numbers(agent.hyper))
     idle = (
         {one.name for one in fields(hyper) if _may_be_idle(one, agent.config)}
         if (is_dataclass(hyper))
@@ -200,7 +201,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
 def _may_be_idle(one: Field[Any], config: Any) -> bool:
     """Tell whether a hyperparameter is declared to have no effect with such a configuration."""
     reader = one.metadata.get("only_for")
-    if "replaced_by" in one.metadata or reader in ("optimizer", "networks"):
+    if reader in ("optimizer", "networks"):
         return True
     return reader is not None and not getattr(config, reader, True)
 

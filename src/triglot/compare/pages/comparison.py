@@ -1,7 +1,7 @@
 """Write a comparison's folder: the page, the figures, the tables and `comparison.json`."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...backends import libraries
 from ...shared.machine.files import write_files
 from ...shared.pages import numbers
 from ...shared.pages.charts import curves, drawing, schedules, theme
-from ...shared.pages.charts.chart import RATE, Chart
+from ...shared.pages.charts.chart import Chart
 from ...shared.pages.page import PAGE, as_files
 from ...shared.pages.page import page as build
 from ...shared.pages.tables import Result, as_markdown
@@ -28,8 +28,6 @@ from .pairs import details, matrix
 CURVES = "curves"
 FOLDER = "figures"  # of all files but the learning curves
 SLOWER = "slower"  # the cause of costs above another library's
-KINDS = {"- ": "one", "+ ": "other", "..": "fold"}  # of a program's line, by its beginning
-SOURCE = "   # "  # before file and line, in a program's line
 
 
 def write(out: Path, result: Result) -> None:
@@ -145,8 +143,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         equal_pairs=[numbers.pair_title(pair) for pair in curves.equal_pairs(result)],
         matrix=matrix(result),
         details=details(result),
-        program_lines=_program_lines,
-        rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
+        rates=[(stage, Markup(drawing.svg(chart, drawing.RATE)), chart) for stage, chart in rates],
         speeds=speeds_table(result),
         code=_code(result.get("code") or {}),
         colours=theme.colours(list(result["backends"])),
@@ -171,13 +168,6 @@ def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
             evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
             findings.append((name, {"name": SLOWER, "where": "its costs", "evidence": evidence}))
     return findings
-
-
-def _program_lines(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Split the lines in which two programs differ into kind, text and source."""
-    for line in lines:
-        text, _, source = line.partition(SOURCE)
-        yield KINDS.get(line.strip()[:2], "place"), text, source
 
 
 def _code(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -113,5 +113,4 @@ def _operation(operation: Mapping[str, Any], backends: list[str]) -> Iterator[tu
     if operation.get("part") in PARTS:
         yield "Part of the update", PARTS[operation["part"]]
     if operation.get("compiled_only"):
-        fusion = f", in {operation['fusion']}" if operation.get("fusion") else ""
-        yield "Where it appears", f"only in the compiled program{fusion}"
+        yield "Where it appears", "only in the compiled program"

@@ -1,7 +1,6 @@
 """The stages of a training of one library on one rung."""
 
 import functools
-import hashlib
 import json
 import re
 import sys
@@ -28,7 +27,7 @@ from ...runs.registry.environments import make_env
 from ...shared.machine import version
 from ...shared.machine.files import write_json
 from ..options import CompareOptions
-from ..programs.text import describe, plain_text, program_text
+from ..programs import Program, describe, program_text
 from ..results import Arrays
 from ..rungs import Rung, rung_of_arithmetic
 from . import networks, probes
@@ -189,9 +188,8 @@ class Session:
         """What must be equal, so that a training that continues has the same numbers."""
         versions = {f"version of {name}": found for name, found in version.versions().items()}
         # Names and places in the source differ between a compiled program and one from the cache.
-        text = plain_text(program_text(self.program.compiled))
-        program = hashlib.sha256(text.encode()).hexdigest()
-        return {**versions, "device": self.facts["device"], "compiled program": program}
+        program = Program(program_text(self.program.compiled))
+        return {**versions, "device": self.facts["device"], "compiled program": program.sha256}
 
     def snapshot(self) -> Arrays:
         """Return every seed's parameters, and the network's outputs on the fixed inputs."""

@@ -13,7 +13,7 @@ from ...shared.machine.files import replacing
 from ...shared.machine.interrupt import Signalled
 from ..jobs import Job, weights_file
 from ..options import CompareOptions
-from ..programs.text import program_text
+from ..programs import program_text
 from ..results import Arrays, Record, Saved
 from ..start import Started
 from .session import Session

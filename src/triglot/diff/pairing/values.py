@@ -1,7 +1,7 @@
 """Whether two checkpoints hold the same numbers, and what is wrong with those that differ."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import jax
 import numpy as np
@@ -40,14 +40,26 @@ def weight_causes(
         counterpart = f"{layers.get(layer, layer)}/{last}".strip("/")
         if name not in pairing.one and counterpart in other:
             pairs[name] = counterpart
-    causes = []
-    for name in (each for each in one if each in pairs):
-        theirs = other[pairs[name]]
-        if not equal(one[name], theirs):
-            cause, evidence = described(name, one[name], theirs, one)
-            where = f"{name} ({labels[0]}); {pairs[name]} ({labels[1]})"
-            causes.append(Cause(cause, where, evidence))
-    return causes
+    return list(differing(one, other, {name: pairs[name] for name in one if name in pairs}, labels))
+
+
+def differing(
+    one: Mapping[str, np.ndarray],
+    other: Mapping[str, np.ndarray],
+    pairs: Mapping[str, str],
+    labels: tuple[str, str],
+) -> Iterator[Cause]:
+    """Yield a cause for each pair of arrays that hold different numbers.
+
+    Args:
+      one, other: arrays by name.
+      pairs: names of the first to those of the second.
+      labels: of both sides.
+    """
+    for name, counterpart in pairs.items():
+        if not equal(one[name], other[counterpart]):
+            cause, evidence = described(name, one[name], other[counterpart], one)
+            yield Cause(cause, f"{name} ({labels[0]}); {counterpart} ({labels[1]})", evidence)
 
 
 def described(

@@ -11,9 +11,8 @@ import numpy as np
 from ...core.tracing.jaxprs import walk
 from ..types import Cause, Difference, Operation
 from . import places
-from .divergence import difference
 from .tape import Tape
-from .values import View
+from .values import View, largest_difference
 from .wide import is_floating
 
 # The relative error of float32 programs against float64, with room for long sums.
@@ -74,7 +73,7 @@ def arithmetic_difference(
         np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
         for tape in native
     ]
-    largest, relative = difference(*outputs)
+    largest, relative = largest_difference(*outputs)
     one, other = found[0][1]
     first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
     return [cause for cause, _ in found], first
@@ -84,7 +83,10 @@ def _error(native: Tape, wide: Tape) -> float:
     """Return the largest error of the outputs, relative to the largest output."""
     pairs = zip(native.outputs, wide.outputs, strict=True)
     return max(
-        (difference(np.asarray(native.arrays[a], np.float64), wide.arrays[b])[1] for a, b in pairs),
+        (
+            largest_difference(np.asarray(native.arrays[a], np.float64), wide.arrays[b])[1]
+            for a, b in pairs
+        ),
         default=0.0,
     )
 

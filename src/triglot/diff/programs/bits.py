@@ -11,7 +11,7 @@ from ..types import Difference
 from . import divergence, places
 from .regions import differing
 from .tape import DATA, Tape
-from .values import TOLERANCE, View
+from .values import TOLERANCE, View, largest_difference
 
 
 def first_bit_difference(
@@ -69,7 +69,7 @@ def _compiled_difference(one: View, other: View) -> Difference | None:
         first, second = _compiled(one.tape, pair[0]), _compiled(other.tape, pair[1])
         if np.array_equal(first, second, equal_nan=True):
             return None
-        return divergence.difference(first.astype(np.float64), second.astype(np.float64))
+        return largest_difference(first.astype(np.float64), second.astype(np.float64))
 
     outputs = zip(one.tape.outputs, other.tape.outputs, strict=True)
     if (last := next(filter(size, outputs), None)) is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
-from .values import Core, View, close, in_place_of
+from .values import Core, View, close, in_place_of, largest_difference
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Divergence:
         one, other = (
             array if array.dtype.kind == "c" else array.astype(np.float64) for array in pair
         )
-        return difference(one, other)
+        return largest_difference(one, other)
 
     def agrees(
         self, values: dict[int, Any], operands: dict[tuple[int, int], Any] | None = None
@@ -100,16 +100,6 @@ class Divergence:
         one, other = (part.operation(last=last) for part in self.parts)
         largest, relative = self.size()
         return Difference(one=one, other=other, max_abs=largest, max_rel=relative)
-
-
-def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the largest absolute difference, and that relative to the largest value."""
-    if one.shape != other.shape or not one.size:
-        return float("nan"), float("nan")
-    with np.errstate(all="ignore"):
-        largest = float(np.max(np.abs(one - other)))
-        scale = float(max(np.max(np.abs(one)), np.max(np.abs(other))))
-    return largest, largest / scale if scale else 0.0
 
 
 def find(one: View, other: View) -> Divergence | None:

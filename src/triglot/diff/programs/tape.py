@@ -113,12 +113,12 @@ class Tape:
         """Return whether a value is computed, and no output or new state depends on it."""
         return value in self.producers and value not in self.live
 
-    def needed(self, values: Iterable[int]) -> list[int]:
-        """Return the steps on which some values depend, in order."""
+    def needed(self, values: Iterable[int], known: Collection[int] = ()) -> list[int]:
+        """Return the steps that compute some values, of known ones if there are any, in order."""
         wanted, found = set(values), []
         for index in range(len(self.steps))[::-1]:
             if wanted.intersection(self.steps[index].results):
-                wanted.update(self.steps[index].operands)
+                wanted.update(value for value in self.steps[index].operands if value not in known)
                 found.append(index)
         return found[::-1]
 

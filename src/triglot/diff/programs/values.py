@@ -135,6 +135,22 @@ def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> b
         return bool(np.max(np.abs(one - other)) <= tolerance * scale)
 
 
+def largest_difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the largest absolute difference, and that relative to the largest number.
+
+    Huge numbers of one sign, such as masked logits, are equal. Arrays of different shapes, and
+    empty ones, give NaN.
+    """
+    if one.shape != other.shape or not one.size:
+        return float("nan"), float("nan")
+    with np.errstate(all="ignore"):
+        sizes = np.abs(one), np.abs(other)
+        huge = (np.minimum(*sizes) >= HUGE) & (np.sign(one) == np.sign(other))
+        largest = float(np.max(np.abs(one - other), initial=0.0, where=~huge))
+        scale = float(np.max(np.maximum(*sizes), initial=0.0, where=~huge))
+    return largest, largest / scale if scale else 0.0
+
+
 def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
     """Yield the arrangements of an array in another shape by permuting and joining axes."""
     if array.size != int(np.prod(shape)):

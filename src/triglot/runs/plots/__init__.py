@@ -1,1 +1,1 @@
-"""Plots by matplotlib: learning curves and values of the grid world."""
+"""PNGs of runs: learning curves, ratings, populations, and values of the grid world."""

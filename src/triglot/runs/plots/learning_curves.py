@@ -1,4 +1,4 @@
-"""Plot learning curves; matplotlib is imported on first use."""
+"""Plot learning curves of runs; matplotlib is imported on first use."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...shared.pages.axes import literal, over_steps, quiet, save
-from ...shared.pages.charts.theme import INK, QUIET, colours
-from ...shared.statistics.curves import finite_mean, mean_and_interval
+from ...shared.pages.charts import drawing
+from ...shared.pages.charts.curves import seeds_chart
+from ...shared.pages.charts.theme import PALETTE, Series, colours
+from ...shared.statistics.curves import finite_mean
 from ...shared.statistics.returns import MIN_SEEDS
 
-DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
+DASHES = ((), (9, 3), (3, 3), (9, 3, 3, 3))  # of the first curves in all colours, and of the next
 MAX_POINTS = 80
 # Axis labels; other metrics are labelled by their name.
 AXES = {
@@ -58,7 +59,7 @@ def learning_curves(
     """Plot a metric over training: the mean over seeds.
 
     Around it is its 95% confidence interval, or below `MIN_SEEDS` seeds a thin line for each. Each
-    curve is thinner than the one below it, and dashed, so that equal curves stay visible.
+    curve is thinner than the equal one below it, so that both stay visible.
 
     Args:
       path: the PNG to write.
@@ -70,44 +71,27 @@ def learning_curves(
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
     palette = colours(list(curves))
-    for index, (label, curve) in enumerate(curves.items()):
-        steps, values = averaged(curve, updates_per_point)
-        mean, low, high = mean_and_interval(values)
-        seen, colour = np.isfinite(mean), palette[label]
-        if not seen.any():
-            axes.plot([], [], label=literal(f"{label}: no data"))
-            continue
-        axes.plot(
-            steps[seen],
-            mean[seen],
-            color=colour,
-            label=literal(label),
-            linewidth=1.4 + min(1.5 * (len(curves) - 1 - index), 4.5),
-            dashes=DASHES[index % len(DASHES)],
-        )
-        if len(values) >= MIN_SEEDS:
-            # An interval may be far wider than the values, which would flatten the curves.
-            low, high = np.maximum(low, np.nanmin(values)), np.minimum(high, np.nanmax(values))
-            around = {"color": colour, "alpha": 0.16, "linewidth": 0}
-            axes.fill_between(steps[seen], low[seen], high[seen], **around)
-        elif len(values) > 1:
-            axes.plot(steps[seen], values[:, seen].T, color=colour, alpha=0.4, linewidth=0.7)
-    axes.set_title(literal(title), fontsize="medium", loc="left", color=INK)
-    axes.set_ylabel(AXES.get(metric, literal(metric.replace("_", " "))), color=QUIET)
-    over_steps(axes, "environment steps of each seed")
-    quiet(axes)
-    axes.legend(
-        title=_legend_title([len(curve.values) for curve in curves.values()]),
-        title_fontsize="small",
-        frameon=False,
-        handlelength=4,
+    points = [averaged(curve, updates_per_point) for curve in curves.values()]
+    known = [values[np.isfinite(values)] for _, values in points]
+    drawn = np.concatenate(known)
+    chart = seeds_chart(
+        "curves",
+        [
+            Series(
+                f"g{index}",
+                label if len(values) else f"{label}: no data",
+                (palette[label],),
+                dashes=DASHES[index // len(PALETTE) % len(DASHES)],
+            )
+            for index, (label, values) in enumerate(zip(curves, known, strict=True))
+        ],
+        *zip(*points, strict=True),
+        label=AXES.get(metric, metric.replace("_", " ")),
+        # An interval may be far wider than the values, which would flatten the curves.
+        bounds=(drawn.min(), drawn.max()) if len(drawn) else (None, None),
     )
-    save(figure, path)
+    drawing.write(path, chart, [title, *_meaning([len(curve.values) for curve in curves.values()])])
 
 
 def averaged(curve: Curve, updates_per_point: int | None) -> Curve:
@@ -120,13 +104,14 @@ def averaged(curve: Curve, updates_per_point: int | None) -> Curve:
     )
 
 
-def _legend_title(num_seeds: list[int]) -> str | None:
+def _meaning(num_seeds: list[int]) -> list[str]:
+    """Say what the lines and bands are, if there are several seeds."""
     low, high = min(num_seeds), max(num_seeds)
     if high == 1:
-        return None
+        return []
     seeds = f"{high}" if low == high else f"{low} to {high}"
     around = [
         "band: 95% confidence interval" if high >= MIN_SEEDS else "",
         "thin lines: single seeds" if any(1 < count < MIN_SEEDS for count in num_seeds) else "",
     ]
-    return "; ".join(filter(None, [f"mean of {seeds} seeds", *around]))
+    return ["; ".join(filter(None, [f"mean of {seeds} seeds", *around]))]

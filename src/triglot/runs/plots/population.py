@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...shared.pages.axes import literal, over_steps, quiet, save
-from ...shared.pages.charts.theme import INK, OTHERS, QUIET
+from ...core.errors import printable
+from ...shared.pages.charts import drawing
+from ...shared.pages.charts.chart import over_steps, write_short_numbers
+from ...shared.pages.charts.theme import OTHERS, QUIET
 from .learning_curves import AXES, Curve, averaged
 
 RETURN = "episode_return"
@@ -29,6 +31,7 @@ def lineage(parents: np.ndarray, member: int) -> np.ndarray:
     return held
 
 
+@drawing.themed()
 def draw_population(
     path: Path,
     env_steps: np.ndarray,
@@ -48,24 +51,19 @@ def draw_population(
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    from matplotlib.figure import Figure
-
-    size = (7.2, 1.4 + 1.9 * len(metrics))
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = drawing.new_figure(drawing.FILE, 110 + 140 * len(metrics), drawing.EDGE)
     all_axes: Any = figure.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values) in zip(all_axes, metrics.items(), strict=True):
         followed = values[held, np.arange(len(held))]
         steps, members = averaged(Curve(env_steps, values), None)
-        axes.plot(steps, members.T, color=QUIET, alpha=0.35, linewidth=0.6)
+        axes.plot(steps, members.T, color=QUIET, alpha=0.35, linewidth=0.9)
         steps, line = averaged(Curve(env_steps, followed[None]), None)
-        axes.plot(
-            steps, line[0], color=OTHERS[0], linewidth=2.0, label="lineage of the best member"
-        )
-        axes.set_ylabel(AXES.get(name, literal(name.replace("_", " "))), color=QUIET)
+        axes.plot(steps, line[0], color=OTHERS[0], label="lineage of the best member")
+        axes.set_ylabel(AXES.get(name, name.replace("_", " ")))
+        write_short_numbers(axes.yaxis)
         if name != RETURN and np.nanmin(values) > 0:
             axes.set_yscale("log")
-        quiet(axes)
-    all_axes[0].set_title(literal(title), fontsize="medium", loc="left", color=INK)
-    all_axes[0].legend(frameon=False)
-    over_steps(all_axes[-1], "environment steps of each member")
-    save(figure, path)
+    all_axes[0].set_title(printable(title), fontsize=15, fontweight="bold", loc="left", pad=10)
+    all_axes[0].legend()
+    over_steps(all_axes[-1], env_steps[-1], "environment steps of each member")
+    drawing.save(path, figure)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...shared.pages.axes import literal, over_steps, quiet, save
-from ...shared.pages.charts.theme import INK, QUIET, colours
+from ...shared.pages.charts import drawing
+from ...shared.pages.charts.chart import Axes, Chart, over_steps, reference
+from ...shared.pages.charts.theme import Series, colours
 
 
 class RatedRun(NamedTuple):
@@ -31,28 +32,23 @@ def draw_ratings(path: Path, runs: Sequence[RatedRun], *, title: str) -> None:
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
     palette = colours([run.label for run in runs])
-    axes.axhline(0.0, color=QUIET, linewidth=1.0, linestyle=":", label="random player")
-    for run in runs:
-        around = np.stack([run.elo - run.low, run.high - run.elo]).clip(min=0.0)
-        axes.errorbar(
-            run.num_steps,
-            run.elo,
-            yerr=around,
-            color=palette[run.label],
-            label=literal(run.label),
-            marker="o",
-            markersize=3.5,
-            capsize=2.0,
-            linewidth=1.4,
-        )
-    axes.set_title(literal(title), fontsize="medium", loc="left", color=INK)
-    axes.set_ylabel("Elo points above the random player", color=QUIET)
-    over_steps(axes, "environment steps of each seed")
-    quiet(axes)
-    axes.legend(frameon=False, title="bars: 95% intervals", title_fontsize="small")
-    save(figure, path)
+
+    def draw(axes: Axes) -> None:
+        reference(axes, 0.0, "random player")
+        for run in runs:
+            around = np.stack([run.elo - run.low, run.high - run.elo]).clip(min=0.0)
+            look = {"marker": "o", "markersize": 5, "capsize": 3, "linewidth": 2}
+            axes.errorbar(run.num_steps, run.elo, around, color=palette[run.label], **look)
+        axes.set_ylabel("Elo points above the random player")
+        over_steps(axes, max(run.num_steps[-1] for run in runs))
+
+    chart = Chart(
+        name="ratings",
+        description=title,
+        draw=draw,
+        series=tuple(
+            Series(f"g{index}", run.label, (palette[run.label],)) for index, run in enumerate(runs)
+        ),
+    )
+    drawing.write(path, chart, [title, "bars: 95% intervals"])

@@ -8,10 +8,11 @@ import numpy as np
 
 from ...core.agent import ActionValues, Agent
 from ...core.environment import Environment
+from ...core.errors import printable
 from ...core.wrappers.base import without_wrappers
 from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
-from ...shared.pages.axes import literal, save
+from ...shared.pages.charts import drawing
 
 # By action (up, right, down, left); the vertical axis of the plot points down.
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
@@ -40,6 +41,7 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
     value_map(path, q, (env.height, env.width), title=f"{title}\n{compared}")
 
 
+@drawing.themed()
 def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) -> None:
     """Plot the maximum value of each cell, with an arrow per greedy action.
 
@@ -52,11 +54,9 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
       shape: `(height, width)`.
       title: the title.
     """
-    from matplotlib.figure import Figure
-
     height, width = shape
     values = q.max(axis=1).reshape(shape)
-    figure = Figure(figsize=(1.4 + 0.5 * width, 0.8 + 0.5 * height), dpi=150, layout="constrained")
+    figure = drawing.new_figure(130 + 48 * width, 100 + 48 * height, drawing.EDGE)
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap="viridis")
     figure.colorbar(image, label="maximum Q-value")
@@ -70,11 +70,13 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
         color=np.where(bright, "black", "white"),
         width=0.05 / width,
     )
-    axes.text(0, 0, "goal", ha="center", va="center", color="white", fontsize="small")
+    axes.text(0, 0, "goal", ha="center", va="center", color="white", fontsize=10)
     axes.set_xticks(range(width))
     axes.set_yticks(range(height))
-    axes.set_title(literal(title), fontsize="medium")
-    save(figure, path)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(printable(title, keep="\n"))
+    drawing.save(path, figure)
 
 
 def greedy_actions(q: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from ..plan import Plan
 from ..registry.environments import runs_in
 from ..registry.overrides import fields_as_text
 from ..storage.config import CHANGES, read_config
+from ..storage.old_numbers import with_schedules
 
 # The options that decide what is computed. Those of them that `triglot resume` changes are compared
 # with the changes that config.json lists.
@@ -84,6 +85,7 @@ def edited(plan: Plan, of: Mapping[str, Any]) -> list[str]:
     config, trained = read_config(plan.out), of.get("options")
     if not isinstance(trained, Mapping):
         return []
+    trained = with_schedules(trained)
     changed = {one["option"]: one["to"] for one in config.get(CHANGES, ())}
     found = [
         f"{name} is {shown(now)} and was {shown(was)}"

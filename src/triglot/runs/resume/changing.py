@@ -1,6 +1,5 @@
 """Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,8 @@ import jax.numpy as jnp
 
 from ...core.agent import Agent
 from ...core.errors import MissingExtra, TriglotError
-from ...core.hyper import Scheduled, first_numbers, learning_ends
+from ...core.hyper import first_numbers, learning_ends
+from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
 from ...core.rl.schedules import Schedule
@@ -20,13 +20,16 @@ from ...shared.machine.files import write_json
 from ...shared.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
 from ..plan import Plan, agent_of
+from ..registry.overrides import fields_as_text
 from ..storage.config import CHANGES, read_config
+from ..storage.old_numbers import OLD_NUMBERS, SCHEDULED, with_schedules
 from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
 from .moving import check_translatable, translate_agent_state
 
+RATE = "learning_rate"
 # The options of `triglot resume` that are changes.
-FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard", "stop_at")
+FIELDS = ("backend", "total_steps", RATE, "devices", "shard", "stop_at")
 # Read from the options of the changed run, since other changes may change them too.
 FOLLOWING = ("devices", "shard", "stop_at")
 
@@ -44,22 +47,29 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             f"one library: --backend {change.backend} cannot continue them. Train the other "
             "network with --init-from."
         )
-    if change.decay_updates is not None:
+    if change.learning_rate is not None:
         if change.total_steps is None:
             raise TriglotError(
-                "--decay-updates changes the schedule of an extended run: give --total-steps too."
+                "--learning-rate changes the schedule of an extended run: give --total-steps too."
             )
-        if isinstance(getattr(options.hyper, "learning_rate", None), Schedule):
+        if not hasattr(options.hyper, RATE):
             raise TriglotError(
-                f"the learning rate of {folder} is a schedule, {options.hyper.learning_rate}, "
-                "which a resumed run keeps: leave --decay-updates out."
+                f"{options.algorithm} has no learning rate: leave --learning-rate out."
             )
-        if not isinstance(options.hyper, Scheduled):
+        if any(text.partition("=")[0] == RATE for text in _perturbed(options)):
             raise TriglotError(
-                f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
+                f"the members of {folder} have learning rates of their own, which the population "
+                "perturbs: leave --learning-rate out."
             )
         hyper: Any = options.hyper
-        options = replace(options, hyper=replace(hyper, decay_updates=change.decay_updates))
+        options = replace(options, hyper=replace(hyper, learning_rate=change.learning_rate))
+    old = {SCHEDULED[name] for name in read_config(folder).get(OLD_NUMBERS, ())}
+    for name in old.intersection(text.partition("=")[0] for text in _perturbed(options)):
+        if isinstance(getattr(options.hyper, name), Schedule):
+            raise TriglotError(
+                f"the population of {folder} perturbs {name}, which is a schedule since triglot "
+                "0.3: continue it with triglot 0.2."
+            )
     if change.devices not in (None, options.devices):
         options = replace(options, shard=None)  # chosen anew
     reached = _reached(folder, options)
@@ -72,7 +82,7 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
             "--total-steps, which trains to that number of steps."
         )
-    given = {name: getattr(change, name) for name in FIELDS if name != "decay_updates"}
+    given = {name: getattr(change, name) for name in FIELDS if name != RATE}
     return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -97,24 +107,14 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
             f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
             f"that, got {change.total_steps:,}."
         )
-    rate = getattr(hyper, "learning_rate", None)
-    ends = learning_ends(rate, getattr(hyper, "decay_updates", None), per_update)
-    if max(ends, done) >= num_updates:
-        return
-    if isinstance(rate, Schedule):
+    rate = getattr(hyper, RATE, None)
+    if max(learning_ends(rate, per_update), done) < num_updates:
         raise TriglotError(
-            f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps "
-            f"are {num_updates:,} updates, the last of which would learn nothing. A "
-            "resumed run keeps its schedules: start another from its weights, triglot train "
-            f"... --init-from {folder}."
+            f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps are "
+            f"{num_updates:,} updates, the last of which would learn nothing: add "
+            f'--learning-rate, such as "linear({rate.values[0]:g}, 0)" (it falls to 0 at the new '
+            f"end, counted from the run's start) or {rate.values[0]:g} (it is constant)."
         )
-    raise TriglotError(
-        f"the learning rate of {folder} falls to 0 over {ends:,.0f} updates, and "
-        f"{change.total_steps:,} steps are {num_updates:,} updates, the last of which "
-        f"would learn nothing: add --decay-updates {num_updates} (it falls to 0 at "
-        "the new end, counted from the run's start) or --decay-updates inf (it is "
-        "constant)."
-    )
 
 
 def record_change(
@@ -134,8 +134,10 @@ def record_change(
     if not new and earlier == changes(before):
         return content
     for one in new:
-        table = content if one["option"] != "decay_updates" else content["hyper"]
-        table[one["option"]] = one["to"]
+        if one["option"] == RATE:
+            content["hyper"] = {**content["hyper"], RATE: one["to"]}
+        else:
+            content[one["option"]] = one["to"]
     content["num_updates"] = plan.experiment.num_updates
     content["num_steps"] = plan.experiment.num_steps
     content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
@@ -165,15 +167,10 @@ def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
                     for value in (was, now)
                 )
                 text = f"stops at {now}, before at {was}"
-            case "decay_updates":
-                falls = f"falls to 0 over {now:,.0f} updates, counted from the run's start"
-                text = (
-                    f"the learning rate now {'is constant' if math.isinf(now) else falls}; "
-                    f"before, it fell to 0 over {float(was):,.0f} updates"
-                )
+            case "learning_rate":
+                text = f"the learning rate is now {now}, before it was {was}"
             case _:
-                changed = change.decay_updates is not None or _horizon(plan.experiment.hyperparams)
-                rest = "" if changed else "; schedules go on as they were set"
+                rest = "" if change.learning_rate else "; schedules go on as they were set"
                 text = f"extended from {was:,} to {now:,} steps{rest}"
         lines.append(text)
     return lines
@@ -187,8 +184,10 @@ def _differences(
         now = getattr(plan.options if name in FOLLOWING else change, name)
         if now is None and name not in FOLLOWING:
             continue
-        was = (before["hyper"] if name == "decay_updates" else before)[name]
-        if (float(was) if name == "decay_updates" else was) != now:
+        was = before[name] if name != RATE else before["hyper"][name]
+        if name == RATE:
+            now = fields_as_text(plan.experiment.hyperparams)[name]
+        if was != now:
             found.append({"option": name, "from": was, "to": now})
     return found
 
@@ -203,10 +202,9 @@ def _reached(folder: Path, options: TrainOptions) -> float | None:
     return reached["return"]
 
 
-def _horizon(hyper: Any) -> float | None:
-    """Return the finite number of updates after which a schedule has ended; None without."""
-    updates: Any = hyper.decay_updates if isinstance(hyper, Scheduled) else None
-    return None if updates is None or math.isinf(updates) else float(updates)
+def _perturbed(options: TrainOptions) -> list[str]:
+    """List what a population perturbs, each as NAME or NAME=RANGE."""
+    return [one for text in options.perturb for one in text.split(",")]
 
 
 def changes(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -225,7 +223,7 @@ class Translation:
 
     def __init__(self, plan: Plan, like: RunnerState) -> None:
         """Translate to the states of `plan`, described by `like`."""
-        self._plan, self._like = plan, like
+        self._plan, self.whole = plan, like
         self._config = read_config(plan.out)
 
     def like(self, number: int) -> RunnerState:
@@ -236,7 +234,7 @@ class Translation:
         """
         source = self._source(number)
         if source is None:
-            return self._like
+            return self.whole
 
         def init(key: jax.Array) -> Any:
             hyper = first_numbers(self._plan.experiment.hyperparams)
@@ -245,7 +243,7 @@ class Translation:
         keys = jax.random.split(jax.random.key(0), self._plan.options.num_seeds)
         agent = jax.eval_shape(jax.vmap(init), keys)
         opponent = jax.eval_shape(lambda states: self._copied(source, states), agent)
-        return replace(self._like, agent=agent, opponent=opponent)
+        return replace(self.whole, agent=agent, opponent=opponent)
 
     def of(self, number: int, states: RunnerState) -> RunnerState:
         """Translate the states read from the checkpoint after `number` updates."""
@@ -277,14 +275,42 @@ class Translation:
         return None
 
 
-def with_schedule(states: RunnerState, hyper: Any) -> RunnerState:
-    """Set the horizon of the schedule, which an earlier checkpoint may have otherwise."""
-    now = getattr(states.agent, "hyper", None)
-    if not isinstance(hyper, Scheduled) or not isinstance(now, Scheduled):
-        return states
-    if now.decay_updates is None or hyper.decay_updates is None:
-        return states
-    filled: Any = jnp.full_like(now.decay_updates, hyper.decay_updates)
-    own: Any = now
-    agent = replace(states.agent, hyper=replace(own, decay_updates=filled))
-    return replace(states, agent=agent)
+def rescheduled(plan: Plan) -> set[str]:
+    """Name the hyperparameters that may be a number in a checkpoint and a schedule now, or so."""
+    config = read_config(plan.out)
+    names = {SCHEDULED[name] for name in config.get(OLD_NUMBERS, ())}
+    if _rate_changes(plan, config, 0):
+        names.add(RATE)
+    return names
+
+
+def with_current_schedules(
+    plan: Plan, number: int, states: RunnerState, trained: Mapping[str, Any]
+) -> RunnerState:
+    """Set the learning rate that was changed after a checkpoint, and what an older version wrote.
+
+    Args:
+      plan: of the run.
+      number: updates after which the checkpoint was written.
+      states: as they were read from it.
+      trained: what its manifest says; empty in a run of an earlier version.
+    """
+    config = read_config(plan.out)
+    written = with_schedules(trained["options"]) if "options" in trained else config
+    names = {SCHEDULED[name] for name in written.get(OLD_NUMBERS, ())}
+    if _rate_changes(plan, config, number):
+        names.add(RATE)
+    given = {name: getattr(plan.experiment.hyperparams, name) for name in names}
+    return with_hyper(states, given, plan.experiment.steps_per_update)
+
+
+def _rate_changes(plan: Plan, config: Mapping[str, Any], number: int) -> bool:
+    """Return whether the learning rate changes after `number` updates."""
+    if any(one["option"] == RATE and one["num_updates"] >= number for one in changes(config)):
+        return True
+    now = (
+        fields_as_text(plan.experiment.hyperparams)
+        if hasattr(plan.experiment.hyperparams, RATE)
+        else {}
+    )
+    return RATE in now and now[RATE] != config["hyper"].get(RATE)

@@ -1,7 +1,7 @@
 """The state of a run: initialized, or read from its last checkpoint."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,14 @@ from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
 from ...core.manifest import DamagedError, belongs_to
+from ...core.types import by_path
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
 from ..storage.config import moved_to_hyper, read_config
+from ..storage.old_numbers import OLD_NUMBERS
 from ..storage.records import recorded_progress
 from .binding import check_state, edited
-from .changing import Translation, with_schedule
+from .changing import Translation, rescheduled, with_current_schedules
 
 CHECKPOINTS, KEPT = "checkpoints", "kept"
 KINDS = ("last", "best")
@@ -72,7 +74,9 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
         )
     translation = Translation(plan, plan.experiment.shapes)
     try:
-        done, state = checkpoints.restore(translation.like, previous=previous, added=_added(plan))
+        done, state = checkpoints.restore(
+            translation.like, previous=previous, **_written_otherwise(plan, translation)
+        )
     except DamagedError:
         raise
     except TriglotError as error:
@@ -90,8 +94,9 @@ def _checked(
     plan: Plan, path: Path, done: int, translation: Translation, state: RunnerState
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(plan.experiment.keys))
-    state = with_schedule(translation.of(done, state), plan.experiment.hyperparams)
-    return Progress(state, done, tuple(edited(plan, belongs_to(path))))
+    trained = belongs_to(path)
+    state = with_current_schedules(plan, done, translation.of(done, state), trained)
+    return Progress(state, done, tuple(edited(plan, trained)))
 
 
 def kept_checkpoints(folder: Path) -> Checkpoints:
@@ -111,15 +116,27 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     """
     translation = Translation(plan, plan.experiment.shapes)
     path = kept_checkpoints(plan.out).path(number)
-    state = checkpoint.restore(path, translation.like(number), _added(plan))
+    otherwise = _written_otherwise(plan, translation)
+    state = checkpoint.restore(path, translation.like(number), **otherwise)
     return _checked(plan, path, number, translation, state)
 
 
-def _added(plan: Plan) -> dict[str, jax.Array]:
-    """Give the hyperparameters `[S]` that a checkpoint of an older version lacks, by their path."""
-    names = moved_to_hyper(read_config(plan.out), type(plan.agent))
+def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
+    """Describe what a checkpoint lacks, and what it has in addition, for `checkpoint.restore`.
+
+    An older version wrote other hyperparameters, and a learning rate that was changed may have been
+    a number and be a schedule now. `with_current_schedules` then sets the values.
+    """
+    config, new = read_config(plan.out), rescheduled(plan)
+    lacking = {*moved_to_hyper(config, type(plan.agent)), *new}
     numbers, shape = first_numbers(plan.experiment.hyperparams), (plan.options.num_seeds,)
-    return {
+    added = {
         f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
-        for name in names
+        for name in lacking
     }
+    prefixes = tuple(f"schedules.{name}." for name in new)
+    for path, leaf in by_path(translation.whole.schedules).items():
+        if f"schedules.{path}".startswith(prefixes):
+            added[f"schedules.{path}"] = jnp.zeros(leaf.shape, leaf.dtype)
+    old = (f"agent.hyper.{name}" for name in config.get(OLD_NUMBERS, ()))
+    return {"added": added, "dropped": (*prefixes, *old)}

@@ -26,6 +26,7 @@ from ...shared.machine.files import (
 from ..options import LEFT_OUT, TrainOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import fields_as_text, from_overrides
+from .old_numbers import with_schedules
 from .trust import CONFIG, require_trust
 
 SCHEMA = 1
@@ -128,7 +129,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if found != SCHEMA:
         config = {**_from_schema_0(config), "migrated_from": 0}
     check_fields(path, config, FIELDS)
-    return config
+    return with_schedules(config)
 
 
 def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
@@ -154,6 +155,22 @@ def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust
     chosen["config"] = from_overrides(algorithm.Config, fixed)
     chosen["hyper"] = from_overrides(algorithm.Hyperparams, {**moved, **config["hyper"]})
     return from_overrides(TrainOptions, chosen)
+
+
+def without_spans(hyper: Mapping[str, Any], num_updates: int) -> dict[str, Any]:
+    """Leave out the span of each schedule that lasts the whole run.
+
+    Args:
+      hyper: numbers, and schedules as text, by name.
+      num_updates: of the run.
+    """
+    whole = f", {num_updates} updates)"
+    return {
+        name: value.removesuffix(whole) + ")"
+        if isinstance(value, str) and value.endswith(whole)
+        else value
+        for name, value in hyper.items()
+    }
 
 
 def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:

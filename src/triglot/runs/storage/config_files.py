@@ -8,7 +8,6 @@ of another user, so it may name code only if this user began the run.
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,21 +99,14 @@ def read(path: Path) -> ConfigFile:
 
 def _of_run(path: Path) -> dict[str, Any]:
     """Read what a run was started with."""
-    from ...core.rl.schedules import RAMPS
-    from .config import options_of_run, read_config
+    from .config import options_of_run, read_config, without_spans
 
     if path.name != "config.json":
         raise TriglotError(f"{OPTION} {path}: give a TOML file, or the config.json of a run.")
     options = options_of_run(path.parent, how="write its options in the command")
-    num_updates = read_config(path.parent).get("num_updates")
     content = fields_as_text(options)
     # The whole run may have another length now.
-    if content["hyper"].get("decay_updates") == num_updates:
-        del content["hyper"]["decay_updates"]
-    whole = f", {num_updates} updates)"
-    for name, value in content["hyper"].items():
-        if isinstance(value, str) and value.startswith(RAMPS) and value.endswith(whole):
-            content["hyper"][name] = value.removesuffix(whole) + ")"
+    content["hyper"] = without_spans(content["hyper"], read_config(path.parent)["num_updates"])
     return {name: value for name, value in content.items() if name not in LEFT_OUT} | COMPLETE
 
 
@@ -138,7 +130,7 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
         if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
     _check_types(file, options, algorithm)
-    chosen = {*given_in(words, file.values), *replaced_in(words, algorithm)}
+    chosen = given_in(words, file.values)
     given = _leading(words)
     merged = list(given)
     for name in positional[len(given) :]:
@@ -213,28 +205,6 @@ def numbers_of(algorithm: Any) -> Iterator[Any]:
     """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from fields(owner)
-
-
-def replaced_in(words: Sequence[str], algorithm: Any) -> list[str]:
-    """List the older numbers that an option replaces, as `--epsilon 1` or `--over epsilon=0,1`."""
-    from ...core.hyper import optional_in, replacement_of
-    from ...core.rl.schedules import is_schedule_text
-
-    texts = {}
-    for word, following in pairwise([*words, ""]):
-        name, is_given, text = word.removeprefix("--over=").partition("=")
-        if name.startswith("-") or is_given:  # an axis of a sweep has no hyphens
-            texts[flag(name.lstrip("-"))] = text if is_given else following
-    owners = () if algorithm is None else (algorithm.Config, algorithm.Hyperparams)
-    optional = {name for owner in owners for name in optional_in(owner)}
-    found = []
-    for one in numbers_of(algorithm):
-        other, _ = replacement_of(one)
-        text = texts.get(flag(other)) if other else None
-        # A number replaces it too where the other one has none by default, as `epsilon`.
-        if text is not None and (is_schedule_text(text) or other in optional):
-            found.append(one.name)
-    return found
 
 
 def _leading(words: Sequence[str]) -> list[str]:

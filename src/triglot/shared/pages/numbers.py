@@ -8,6 +8,7 @@ from ...backends import libraries
 from ..statistics import format_return
 
 MISSING = "–"
+THOUSANDS = ("", "k", "M", "G", "T")
 EPSILON = 2.0**-23  # the distance of float32 numbers at 1
 
 # The verdicts from the best to the worst: a sign and a title.
@@ -36,6 +37,22 @@ def size(value: float | None) -> str:
         return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
     digits, _, exponent = f"{value:.1e}".partition("e")
     return f"{digits}e{int(exponent)}"
+
+
+def short(value: float) -> str:
+    """Format the number at a tick of an axis.
+
+    >>> short(200_000), short(1500), short(-0.8), short(2.5e-4), short(0)
+    ('200k', '1.5k', '\N{MINUS SIGN}0.8', '2.5e-4', '0')
+    """
+    size, sign = abs(value), "\N{MINUS SIGN}" if value < 0 else ""
+    thousands = int(math.log10(size) / 3 + 1e-9) if size >= 1 else 0
+    if 0 < thousands < len(THOUSANDS):
+        return f"{sign}{size / 1000**thousands:.4g}{THOUSANDS[thousands]}"
+    if thousands or 0 < size < 1e-3:
+        digits, _, exponent = f"{size:.3e}".partition("e")
+        return f"{sign}{float(digits):g}e{int(exponent)}"
+    return f"{sign}{size:.6g}"
 
 
 def count(value: float | None) -> str:

@@ -1,7 +1,6 @@
 """Build a page: one HTML file that holds everything it shows, from a template of `assets`."""
 
 import functools
-import json
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from markupsafe import Markup
 from ...core.errors import TriglotError
 from . import numbers
 from .charts import drawing, theme
-from .charts.chart import DESK, PHONE, Chart
+from .charts.chart import Chart
 from .tables import Table, as_csv
 
 PAGE = "report.html"
@@ -55,12 +54,11 @@ def page(
             charts={chart.name: chart for chart in drawn},
             plots={
                 chart.name: {
-                    "desk": Markup(drawing.svg(chart, DESK)),
-                    "phone": Markup(drawing.svg(chart, PHONE, narrow=True)),
+                    "desk": Markup(drawing.svg(chart, drawing.DESK)),
+                    "phone": Markup(drawing.svg(chart, drawing.PHONE, narrow=True)),
                 }
                 for chart in drawn
             },
-            specs={chart.name: drawing.live_spec(chart) for chart in drawn},
             tables={table.name: table for table in tables},
             downloads=[
                 # In base64, numbers would be longer.
@@ -72,9 +70,8 @@ def page(
                 for name, text in files.items()
             ],
             sections=[],  # the template adds those that it shows
-            style=Markup(_style()),
+            style=Markup(_style(drawn)),
             script=Markup((ASSETS / "page.js").read_text()),
-            library=drawing.script(),
             n=numbers,
             **content,
         )
@@ -97,25 +94,23 @@ def open_report(folder: Path) -> None:
         raise TriglotError(f"no web browser was found; open {file} in one.")
 
 
-def variable(colour: str) -> str:
-    """Name the style sheet's variable of a colour of the plots."""
-    return f"--c-{colour.removeprefix('#')}"
-
-
-def _style() -> str:
-    """Give each colour of the plots a variable, which is another colour where the page is dark."""
+def _style(drawn: Sequence[Chart]) -> str:
+    """Build the style sheet, with a variable for each colour of the plots and their switches."""
     light = (*theme.DARK, *theme.PALETTE)
-    variables = "".join(f"{variable(colour)}:{colour};" for colour in dict.fromkeys(light))
-    dark = "".join(f"{variable(colour)}:{other};" for colour, other in theme.DARK.items())
-    marks = "".join(
-        f'svg [{part}="{colour}"]{{{part}:var({variable(colour)})}}'
-        for colour in theme.DARK
-        for part in ("fill", "stroke")
+    variables = "".join(f"{theme.variable(colour)}:{colour};" for colour in dict.fromkeys(light))
+    dark = "".join(f"{theme.variable(colour)}:{other};" for colour, other in theme.DARK.items())
+    keys = dict.fromkeys(
+        part.key
+        for chart in drawn
+        for part in (*(chart.series if chart.can_hide else ()), *chart.switches)
+    )
+    hidden = "\n".join(
+        f".plot:has([data-shows={key}]:not(:checked)) .{key}{{display:none}}" for key in keys
     )
     return (
         f":root{{{variables}}}\n"
         f"@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
-        f"{marks}\n{(ASSETS / 'page.css').read_text()}"
+        f"{(ASSETS / 'page.css').read_text()}{hidden}"
     )
 
 
@@ -128,12 +123,5 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["variable"] = lambda colour: f"var({variable(colour)})"
-    environment.filters["spec"] = _as_script
+    environment.filters["variable"] = lambda colour: f"var({theme.variable(colour)})"
     return environment
-
-
-def _as_script(spec: Mapping[str, Any]) -> Markup:
-    """Format JSON for a script element, which `</` would end."""
-    text = json.dumps(spec, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c"))

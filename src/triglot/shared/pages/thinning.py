@@ -1,4 +1,4 @@
-"""Make `comparison.json` small: fewer points of each curve, fewer digits, fewer program lines."""
+"""Make `comparison.json` small: fewer points of each curve, fewer digits."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +12,7 @@ from ..statistics.curves import finite_mean
 MAX_POINTS = 200
 MAX_BYTES = 300_000
 DIGITS, FEW = 6, 4
-# Smaller and smaller, until the file is small enough: points of a curve, lines of two programs.
-STEPS = ((MAX_POINTS, 400), (MAX_POINTS, 120), (120, 60), (80, 20), (40, 8), (20, 4))
+STEPS = (MAX_POINTS, 120, 80, 40, 20)  # points of a curve, until the file is small enough
 
 
 def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,19 +25,18 @@ def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
     """
     whole: dict[str, Any] = _with_infinities(plain(result))
     smaller = whole
-    for points, lines in STEPS:
-        smaller = _thin(whole, points, lines)
+    for points in STEPS:
+        smaller = _thin(whole, points)
         if len(as_json(smaller).encode()) < MAX_BYTES:
             return smaller
     return {name: _with_few_digits(v) if name == "ladder" else v for name, v in smaller.items()}
 
 
-def _thin(result: Mapping[str, Any], points: int, lines: int) -> dict[str, Any]:
+def _thin(result: Mapping[str, Any], points: int) -> dict[str, Any]:
     thin: dict[str, Callable[[Any], Any]] = {
         "curves": lambda found: _thin_curves(found, points),
         "divergence": lambda found: _thin_divergence(found, points),
-        "programs": lambda found: _thin_programs(found, lines),
-        "environments": lambda found: {e: _thin(one, points, lines) for e, one in found.items()},
+        "environments": lambda found: {e: _thin(one, points) for e, one in found.items()},
     }
     return {name: thin[name](v) if v and name in thin else v for name, v in result.items()}
 
@@ -120,12 +118,3 @@ def _thin_divergence(divergence: Mapping[str, Any], points: int) -> dict[str, An
             for pair in divergence["pairs"]
         ],
     }
-
-
-def _thin_programs(programs: Mapping[str, Any], lines: int) -> dict[str, Any]:
-    pairs = []
-    for pair in programs.get("pairs") or ():
-        shown = pair.get("lines") or []
-        more = [f"... {len(shown) - lines:,} more lines"] if len(shown) > lines else []
-        pairs.append({**pair, "lines": [*shown[:lines], *more]})
-    return {**programs, "pairs": pairs}

@@ -163,9 +163,9 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     assert "--backend=table" not in use_preset(words, TrainOptions, find_algorithm(words[0]))[0]
 
 
-@pytest.mark.parametrize("changed", ["", " without learning_rate, decay_updates"])
+@pytest.mark.parametrize("changed", ["", " without learning_rate"])
 def test_what_is_printed_names_its_preset(changed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "ppo brax:ant" + (" --decay-updates None --learning-rate 1e-3" if changed else "")
+    words = "ppo brax:ant" + (" --learning-rate linear(1e-3,0)" if changed else "")
     assert cli.main(["train", *words.split(), "--print-config"]) == 0
     text = capsys.readouterr().out
     assert f'preset = "ppo on brax:ant{changed}"\n' in text and "no_preset" not in text
@@ -180,12 +180,12 @@ def test_a_printed_preset_is_not_replaced_by_that_of_another_version(
     assert cli.main(["train", *words.split(), "--print-config"]) == 0
     Path("printed.toml").write_text(capsys.readouterr().out)
     given, one = options(words), triglot.preset("ppo", "brax:ant")
-    agent = {**one.agent, "hyper": {**one.agent["hyper"], "discount": 0.5, "decay_updates": 3.0}}
+    agent = {**one.agent, "hyper": {**one.agent["hyper"], "discount": 0.5, "epochs": 3.0}}
     later = replace(one, agent=agent)
     monkeypatch.setattr("triglot.cli.presets.find", lambda algorithm, env: later)
     read = options("--config printed.toml")
     assert (read.config, read.hyper) == (given.config, given.hyper)
-    assert read.preset == "ppo on brax:ant without decay_updates, discount"
+    assert read.preset == "ppo on brax:ant without discount, epochs"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....backends import libraries
-from ....shared.pages.charts.chart import Chart, colour_by, number, rows_axis, table, word
+from ....shared.pages.charts.chart import Axes, Chart, name_rows
 from ....shared.pages.charts.estimates import libraries_chart
 from ....shared.pages.charts.theme import GROUND, INK, STAGES, Series
 
@@ -21,51 +21,43 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
         return None
     known = {stage["name"]: stage for stage in cost["stages"] if stage["unit"] in SECONDS}
     stages = [name for name in START if name in known]
-    rows, ends = [], []
-    for backend, measured in cost["backends"].items():
-        library, total = libraries.title(backend), 0.0
-        for stage in stages:
+    rows = [libraries.title(backend) for backend in cost["backends"]]
+    bars, ends = [], []
+    for row, measured in enumerate(cost["backends"].values()):
+        total = 0.0
+        for index, stage in enumerate(stages):
             found = measured.get(stage)
             if found is None or found["median"] is None:
                 continue
             scale = SECONDS[known[stage]["unit"]]
             start, total = total, total + scale * found["median"]
-            rows.append((library, stage, known[stage]["title"], total - start, start, total))
+            bars.append((row, index, start, total))
             if found.get("low") is not None:
                 low, high = (scale * (found[end] - found["median"]) for end in ("low", "high"))
-                ends.append((library, total + low, total + high))
-    if not rows:
+                ends.append((row, total + low, total + high))
+    if not bars:
         return None
     series = tuple(
         Series(stage, known[stage]["title"], (STAGES[index],)) for index, stage in enumerate(stages)
     )
-    seconds = number("seconds", format=".3~r")
-    y, x = rows_axis("backend"), number("from", "seconds", axis={"grid": True, "tickCount": 6})
-    columns = ("backend", "g", "stage", "seconds", "from", "to")
-    bars = {
-        "data": table(columns, rows, words=("backend", "g", "stage")),
-        "mark": {"type": "bar", "height": {"band": 0.6}},
-        "encoding": {
-            "y": y,
-            "x": x,
-            "x2": {"field": "to"},
-            "color": colour_by("g", {one.key: one.colours[0] for one in series}),
-            "tooltip": [word("backend", "library"), word("stage", "stage"), seconds],
-        },
-    }
-    whiskers = [
-        {
-            "data": table(("backend", "low", "high"), ends, words=("backend",)),
-            "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
-            "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
-        }
-        for colour, width in ((GROUND, 3.5), (INK, 1.5))  # visible on light and dark bars
-    ]
+
+    def draw(axes: Axes) -> None:
+        for row, index, start, end in bars:
+            look = {"color": STAGES[index], "gid": stages[index]}
+            axes.barh(row, end - start, 0.6, left=start, **look)
+        for row, low, high in ends:
+            for colour, width in ((GROUND, 3.5), (INK, 1.5)):  # visible on light and dark bars
+                look = {"color": colour, "linewidth": width, "solid_capstyle": "round"}
+                axes.plot([low, high], [row, row], **look)
+        name_rows(axes, rows)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("seconds")
+
     return Chart(
         name="cost",
         heading="Seconds until training runs",
         description="Seconds that each library takes before training runs, stacked by stage.",
-        content={"layer": [bars, *(whiskers if ends else [])]},
+        draw=draw,
         heights=(46 * len(cost["backends"]), 40 * len(cost["backends"])),
         series=series,
     )

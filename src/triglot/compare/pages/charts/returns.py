@@ -6,14 +6,12 @@ from typing import Any
 
 from ....backends import libraries
 from ....shared.pages.charts.chart import (
+    Axes,
     Chart,
-    colour_by,
-    number,
-    returns_scale,
-    rows_axis,
-    strokes,
-    table,
-    word,
+    limits_of_equal,
+    name_rows,
+    stroke,
+    write_short_numbers,
 )
 from ....shared.pages.charts.estimates import libraries_chart
 from ....shared.pages.charts.theme import Series, colours, grouped, library_series
@@ -76,26 +74,28 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
         replace(one, width=2.2 + 1.4 * (len(groups) - 1 - index))
         for index, one in enumerate(library_series(groups))
     )
-    rows = [
-        (one.key, x, float(y))
-        for one, group in zip(series, groups, strict=True)
-        for x, y in zip(thresholds, profiles["backends"][group[0]], strict=True)
-    ]
-    shares = {"axis": {"format": ".0%", "tickCount": 5}, "scale": {"domain": [0, 1]}}
+    shares = [profiles["backends"][group[0]] for group in groups]
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import PercentFormatter
+
+        for one, share in zip(series, shares, strict=True):
+            stroke(axes, one, thresholds, share, drawstyle="steps-pre")
+        axes.set_xlim(thresholds[0], thresholds[-1])
+        axes.set_xlabel("return")
+        write_short_numbers(axes.xaxis)
+        axes.set_ylim(0, 1)
+        axes.set_ylabel("seeds at or above it")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
     return Chart(
         name="profiles",
         heading="Performance profiles",
         description="Performance profiles: the fraction of seeds at or above each return.",
-        content=strokes(
-            table(("g", "x", "y"), rows, words=("g",)),
-            series,
-            (),
-            {"type": "line", "interpolate": "step-before"},
-            x=number("x", "return", axis={"tickCount": 6}, scale={"nice": False, "zero": False}),
-            y=number("y", "seeds at or above it", **shares),
-        ),
+        draw=draw,
         heights=(240, 220),
         series=series,
+        can_hide=True,
     )
 
 
@@ -105,29 +105,35 @@ def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
     if not run:
         return None
     colour = colours(list(result["backends"]))
-    series = tuple(Series(n, libraries.title(n), (colour[n],)) for n in result["backends"])
-    rows = [
-        (rung["title"], name, float(each["final_return"]))
-        for rung in run
-        for name, each in rung["backends"].items()
-        if each["final_return"] is not None and name in colour
+    series = tuple(
+        Series(f"g{index}", libraries.title(name), (colour[name],))
+        for index, name in enumerate(colour)
+    )
+    titles = [rung["title"] for rung in run]
+    found = [
+        (index, row, float(rung["backends"][name]["final_return"]))
+        for row, rung in enumerate(run)
+        for index, name in enumerate(colour)
+        if (rung["backends"].get(name) or {}).get("final_return") is not None
     ]
-    scale = returns_scale((value for *_, value in rows), padding=12)
+
+    def draw(axes: Axes) -> None:
+        for index, row, value in found:
+            below = 0.8 * ((index + 0.5) / len(series) - 0.5)
+            one = series[index]
+            look = {"color": one.colours[0], "markersize": 8, "gid": one.key}
+            axes.plot([value], [row + below], "o", **look)
+        name_rows(axes, titles)
+        axes.set_xlim(limits_of_equal(value for *_, value in found))
+        axes.set_xlabel(TITLE)
+        write_short_numbers(axes.xaxis)
+
     return Chart(
         name="ladder",
         heading="Return after training on each rung of the ladder",
         description="Return after training of each library on each rung of the ladder.",
-        content={
-            "data": table(("rung", "g", "y"), rows, words=("rung", "g")),
-            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
-            "encoding": {
-                "y": rows_axis("rung"),
-                "yOffset": word("g", sort=None),
-                "x": number("y", TITLE, scale=scale, axis={"grid": True, "tickCount": 5}),
-                "color": colour_by("g", colour),
-                "tooltip": [word("rung", "rung"), number("y", "return", format=",.4~r")],
-            },
-        },
+        draw=draw,
         heights=(70 * len(run), 66 * len(run)),
         series=series,
+        can_hide=True,
     )

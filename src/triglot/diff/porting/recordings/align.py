@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...programs.tape import DATA, Tape
-from ...programs.values import Core, View
+from ...programs.values import Core, View, largest_difference
 from .events import Event, aliases_of, consumers, events_of
-from .parts import distance, masks, placed
+from .parts import LOOSE, masks, placed
 from .reading import Call, Recording
 
-LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
 LOCAL = 2e-5  # of float32 sums in one module
 NEAR = 0.05  # of a value that is computed in another way, relative to the largest number
 TIGHT = 1e-5  # of few numbers, which others may have by chance
@@ -148,7 +147,7 @@ class Alignment:
         end = self.places.get(event.array, -1)
         if end not in self.computed:
             return 0.0, 0.0
-        return distance(self.forced[end], np.asarray(self.computed[end]))
+        return largest_difference(self.forced[end], np.asarray(self.computed[end]))
 
     def nearest(self, event: Event) -> tuple[int | None, float]:
         """Return the nearest value of the port that may stand for one, and how far it is."""
@@ -176,7 +175,7 @@ class Alignment:
 
     def _apart(self, event: Event, end: int) -> float:
         arranged = placed(self.value(event), self.arrays[end])
-        return distance(arranged[0], self.arrays[end])[0] if arranged else float("inf")
+        return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
 
     def ends(self, event: Event) -> list[int]:
         """List the values of the port that may stand for a recorded one, in order."""
@@ -253,7 +252,7 @@ class Alignment:
             end = min(ends, key=lambda e: self._apart(event, e))
             self.places[event.array] = end
             arranged = placed(self.value(event), self.arrays[end])
-            if arranged and distance(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
+            if arranged and largest_difference(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
                 self.forced[end] = arranged[0]
 
 

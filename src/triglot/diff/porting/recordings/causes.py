@@ -1,22 +1,19 @@
 """Why the port lacks a recorded value: by the catalogue of `triglot diff`, and by trying."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ...programs import explain_tapes, places
-from ...programs.values import Core
+from ...programs.values import largest_difference
 from ...types import Cause, Difference, Operation
 from .align import Alignment, Found
 from .events import Event
-from .parts import distance, module_tape, part_of, placed
+from .parts import part_of, placed, recorded_tape
 from .trying import steps_of, tried
 
-FLAGS = {"count_include_pad": "pooling"}
 LABELS = ("the recording", "the port")
 MAX_OPERATIONS = 8
 UNKNOWN = "unknown"
-REPLAYED = {"activation", "attention_mask", "attention_scale", "flatten_order", "kernel_layout"}
+REPLAYED = {"activation", "attention_mask", "attention_scale", "kernel_layout"}
 UNSURE = {UNKNOWN, "operation_missing", "unpaired_parameter"}
 
 
@@ -40,7 +37,7 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
 
 def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
     """Explain a part of the port by what the recorded module computes; none if it is not sure."""
-    found = [] if event.is_code else formula_causes(aligned, event, end)
+    found = [] if event.is_code else formula_causes(aligned, [event], end)
     unsure = any(name in UNSURE or "none in " in evidence for name, evidence in found)
     return [] if unsure else found
 
@@ -52,33 +49,17 @@ def num_causes(aligned: Alignment, event: Event, end: int) -> int:
     return int(any(each.name in REPLAYED for each in tried(aligned, Found([event], end))))
 
 
-def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
-    """Explain the part of the port that ends in a value by what the recorded module computes."""
+def formula_causes(aligned: Alignment, events: list[Event], end: int) -> list[tuple[str, str]]:
+    """Explain the part of the port that ends in a value by what recorded modules compute."""
     known = [value for value in aligned.forced if value != end]
     arrays = list(aligned.arrays)
     if end in aligned.computed:
         arrays[end] = aligned.computed[end]
-    if flags := list(_flags(aligned, event, np.asarray(arrays[end]))):
-        return flags
     part = part_of(aligned.tape, arrays, end, known)
-    tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
+    tape = recorded_tape(aligned.recording, [each.call for each in events], np.asarray(arrays[end]))
     if tape is None:
         return []
     return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
-
-
-def _flags(aligned: Alignment, event: Event, computed: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Find a setting of a recorded module whose other value gives the port's result."""
-    settings, recording = event.call.settings, aligned.recording
-    for name, cause in FLAGS.items():
-        if not isinstance(settings.get(name), bool):
-            continue
-        other = {**settings, name: not settings[name]}
-        tapes = [module_tape(recording, event.call, computed, s) for s in (settings, other)]
-        cores = [Core.of(tape.arrays[tape.outputs[0]]) for tape in tapes if tape is not None]
-        own = Core.of(computed)
-        if len(cores) == 2 and cores[1].same(own) and not cores[0].same(own):
-            yield cause, f"{name} is {settings[name]} in the recording, {other[name]} in the port"
 
 
 def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference, list[Cause]]:
@@ -89,7 +70,8 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
         evidence = "the port computes nothing in its place; with it, what follows is equal"
         named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
     elif end is not None:
-        named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
+        is_code = any(each.is_code for each in found.events)
+        named = [] if is_code else formula_causes(aligned, found.events, end)
         if not named or {name for name, _ in named} & UNSURE:
             confirmed = next(tried(aligned, found), None)
             if confirmed is not None:
@@ -101,7 +83,7 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
     size = (float("nan"), float("nan"))
     if end is not None:
         last = placed(aligned.value(found.events[-1]), aligned.arrays[end])
-        size = distance(last[0], np.asarray(aligned.arrays[end])) if last else size
+        size = largest_difference(last[0], np.asarray(aligned.arrays[end])) if last else size
     difference = Difference(
         one=operations[0], other=operations[1], max_abs=size[0], max_rel=size[1]
     )

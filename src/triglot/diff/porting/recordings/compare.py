@@ -15,13 +15,14 @@ from ...pairing.parameters import Pairing
 from ...programs import record
 from ...programs.explain import merged
 from ...programs.recording import forward_program
+from ...programs.values import largest_difference
 from ...report import DIFFERENT, EQUIVALENT, Module, Report
 from ...types import Cause, Difference, Side
 from ..files import read_weights
 from ..names import variables_from
 from .align import Alignment, Found
 from .causes import causes_of, local_causes, num_causes
-from .parts import distance, placed
+from .parts import placed
 from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
@@ -155,7 +156,7 @@ def _local(
     difference, shown = causes_of(aligned, found, label)
     computed = np.asarray(aligned.computed[end])
     arranged = placed(aligned.value(event), computed)
-    size = distance(arranged[0], computed)
+    size = largest_difference(arranged[0], computed)
     causes = [Cause(name, shown[0].where, evidence) for name, evidence in named]
     return replace(difference, max_abs=size[0], max_rel=size[1]), causes
 
@@ -170,7 +171,7 @@ def _module(aligned: Alignment, event: Any, states: Mapping[str, str]) -> Module
     if end is not None and end in aligned.computed:
         computed = np.asarray(aligned.computed[end])
         arranged = placed(aligned.value(event), computed)
-        size = distance(arranged[0], computed)[1] if arranged else 0.0
+        size = largest_difference(arranged[0], computed)[1] if arranged else 0.0
     return Module(event.scope, event.operation, event.source, state, size)
 
 

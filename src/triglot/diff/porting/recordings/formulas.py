@@ -11,20 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...programs.catalogue.activations import NAMED
+
 Arrays: TypeAlias = Mapping[str, Any]
 Settings: TypeAlias = Mapping[str, Any]
 Formula: TypeAlias = Callable[[Settings, Arrays, Sequence[Any]], Any]
-ACTIVATIONS: Mapping[str, Callable[[Settings], Callable[[Any], Any]]] = {
-    "ReLU": lambda s: jax.nn.relu,
-    "Tanh": lambda s: jnp.tanh,
-    "Sigmoid": lambda s: jax.nn.sigmoid,
-    "SiLU": lambda s: jax.nn.silu,
-    "GELU": lambda s: lambda x: jax.nn.gelu(x, approximate=s.get("approximate") == "tanh"),
-    "Mish": lambda s: jax.nn.mish,
-    "ReLU6": lambda s: jax.nn.relu6,
-    "SELU": lambda s: jax.nn.selu,
-    "Hardswish": lambda s: jax.nn.hard_silu,
-    "Hardsigmoid": lambda s: jax.nn.hard_sigmoid,
+GELU, GELU_TANH = "gelu (exact)", "gelu (tanh approximation)"
+# Activations of both libraries by class, as `triglot diff` names them.
+PLAIN = {
+    "ReLU": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "SiLU": "silu", "Mish": "mish",
+    "ReLU6": "relu6", "SELU": "selu", "Hardswish": "hard silu", "Hardsigmoid": "hard sigmoid",
+}  # fmt: skip
+WITH_SETTINGS: Mapping[str, Callable[[Settings], Callable[[Any], Any]]] = {
+    "GELU": lambda s: NAMED[GELU_TANH if s.get("approximate") == "tanh" else GELU],
     "Softplus": lambda s: lambda x: jax.nn.softplus(x * s["beta"]) / s["beta"],
     "LeakyReLU": lambda s: (
         lambda x: jax.nn.leaky_relu(x, s["negative_slope"] if "negative_slope" in s else s["alpha"])
@@ -32,18 +31,20 @@ ACTIVATIONS: Mapping[str, Callable[[Settings], Callable[[Any], Any]]] = {
     "ELU": lambda s: lambda x: jax.nn.elu(x, s["alpha"]),
     "Softmax": lambda s: lambda x: jax.nn.softmax(x, s.get("dim", s.get("axis", -1))),
 }
-NAMED = {  # as Keras names them
-    "linear": lambda x: x, "relu": jax.nn.relu, "tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid,
-    "silu": jax.nn.silu, "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "softmax": jax.nn.softmax, "elu": jax.nn.elu, "selu": jax.nn.selu,
-    "softplus": jax.nn.softplus, "leaky_relu": lambda x: jax.nn.leaky_relu(x, 0.2),
+# As the argument `activation` of Keras names them.
+KERAS_NAMED = {
+    **{name: NAMED[name] for name in ("relu", "tanh", "sigmoid", "silu", "selu", "softplus")},
+    "linear": lambda x: x, "gelu": NAMED[GELU], "softmax": jax.nn.softmax, "elu": jax.nn.elu,
+    "leaky_relu": lambda x: jax.nn.leaky_relu(x, 0.2),
 }  # fmt: skip
 
 
 def formula_of(library: str, kind: str) -> Formula | None:
     """Return the function of `(settings, arrays, inputs)` of a class; None if it is not known."""
-    if kind in ACTIVATIONS:
-        return lambda s, p, x: ACTIVATIONS[kind](s)(x[0])
+    if kind in PLAIN:
+        return lambda s, p, x: NAMED[PLAIN[kind]](x[0])
+    if kind in WITH_SETTINGS:
+        return lambda s, p, x: WITH_SETTINGS[kind](s)(x[0])
     return (TORCH if library == "torch" else KERAS).get(kind)
 
 
@@ -164,7 +165,7 @@ def attention(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
 
 def keras_dense(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     y = x[0] @ p["kernel"]
-    return NAMED[s["activation"]](y + p["bias"] if "bias" in p else y)
+    return KERAS_NAMED[s["activation"]](y + p["bias"] if "bias" in p else y)
 
 
 def keras_convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
@@ -176,7 +177,7 @@ def keras_convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
         x[0], p["kernel"], s["strides"], s["padding"].upper(), rhs_dilation=s["dilation_rate"],
         dimension_numbers=axes, feature_group_count=s["groups"],
     )  # fmt: skip
-    return NAMED[s["activation"]](y + p["bias"] if "bias" in p else y)
+    return KERAS_NAMED[s["activation"]](y + p["bias"] if "bias" in p else y)
 
 
 def keras_batch_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
@@ -214,5 +215,5 @@ KERAS: dict[str, Formula] = {
     "LayerNormalization": keras_layer_norm,
     "Flatten": flatten,
     "GlobalAveragePooling2D": lambda s, p, x: jnp.mean(x[0], (1, 2)),
-    "Activation": lambda s, p, x: NAMED[s["activation"]](x[0]),
+    "Activation": lambda s, p, x: KERAS_NAMED[s["activation"]](x[0]),
 }

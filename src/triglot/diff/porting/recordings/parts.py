@@ -10,27 +10,14 @@ import numpy as np
 
 from ...programs import Program, record
 from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
-from ...programs.values import Core, in_place_of
-from .formulas import formula_of
+from ...programs.values import Core, in_place_of, largest_difference
+from .formulas import Formula, formula_of
 from .reading import Call, Recording
 
 KERAS_STATE = ("moving_mean", "moving_variance")  # whether they are used depends on the call
 ALIKE = 0.02  # relative to the largest number
+LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
 LEFT_OUT = ("num_batches_tracked",)
-
-
-def steps_between(tape: Tape, end: int, known: Collection[int]) -> list[int]:
-    """Return the steps that compute a value of known ones, in order."""
-    wanted, found = [end], set()
-    while wanted:
-        value = wanted.pop()
-        if value not in tape.producers or (value in known and value != end):
-            continue
-        index = tape.producers[value]
-        if index not in found:
-            found.add(index)
-            wanted.extend(tape.steps[index].operands)
-    return sorted(found)
 
 
 def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int]) -> Tape:
@@ -48,7 +35,7 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
                 part.leaves[moved[value]] = tape.leaves[value]
         return moved[value]
 
-    for index in steps_between(tape, end, known):
+    for index in tape.needed([end], known):
         step = tape.steps[index]
         operands = tuple(leaf(value) for value in step.operands)
         depends = 0
@@ -66,28 +53,33 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
     return part
 
 
-def module_tape(
-    recording: Recording,
-    call: Call,
-    computed: np.ndarray,
-    settings: Mapping[str, Any] | None = None,
-) -> Tape | None:
-    """Return a recorded module as a program, its result arranged as the port's.
+def recorded_tape(recording: Recording, calls: Sequence[Call], computed: np.ndarray) -> Tape | None:
+    """Return recorded modules, which may read each other's results, as one program.
 
-    None is returned for modules whose formula is not known, or does not give the recorded result,
-    unless other settings are given.
+    Args:
+      recording: of the original.
+      calls: of the modules, in order; the last one's result is the program's.
+      computed: the port's result, as which the program's is arranged.
+
+    Returns:
+      None for modules whose formula is not known, or does not give the recorded result.
     """
-    formula = formula_of(recording.library, call.kind)
-    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
-    if formula is None or unknown or len(call.outputs) not in (1, 2):
+    formulas = [formula for call in calls if (formula := _formula(recording, call))]
+    if len(formulas) < len(calls):
         return None
-    own = _own_arrays(recording, call)
-    inputs = [recording.arrays[name] for name in call.inputs]
-    result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
+    own = {str(i): _own_arrays(recording, call) for i, call in enumerate(calls)}
+    produced = {call.outputs[0] for call in calls[:-1]}
+    read = {name for call in calls for name in call.inputs}
+    inputs = {name: recording.arrays[name] for name in read - produced}
+    result = np.asarray(recording.arrays[calls[-1].outputs[0]], np.float64)
     axes = _nearest(result, computed)
 
     def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
-        y = formula(settings or call.settings, params, inputs)
+        known = dict(inputs)
+        for number, (call, formula) in enumerate(zip(calls, formulas, strict=True)):
+            operands = [known[name] for name in call.inputs]
+            known[call.outputs[0]] = formula(call.settings, params[str(number)], operands)
+        y = known[calls[-1].outputs[0]]
         return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
     program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
@@ -96,8 +88,15 @@ def module_tape(
             tape = record(program, wide=True)
     except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
-    same = near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result))
-    return tape if same or settings is not None else None
+    same = Core.of(tape.arrays[tape.outputs[0]]).same(Core.of(result), LOOSE)
+    return tape if same else None
+
+
+def _formula(recording: Recording, call: Call) -> Formula | None:
+    """Return what a module computes; None if it is not known."""
+    formula = formula_of(recording.library, call.kind)
+    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
+    return None if unknown or len(call.outputs) not in (1, 2) else formula
 
 
 def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:
@@ -105,17 +104,14 @@ def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None
     options = _arrangements(result, computed.shape)
     if len(options) < 2:
         return options[0] if options else None
-    apart = [distance(_moved(result, axes, computed.shape), computed)[1] for axes in options]
+    apart = [
+        largest_difference(_moved(result, axes, computed.shape), computed)[1] for axes in options
+    ]
     return options[int(np.argmin(apart))] if min(apart) < ALIKE else options[0]
 
 
 def _moved(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
     return (array if axes is None else array.transpose(axes)).reshape(shape)
-
-
-def near(one: Core, other: Core, tolerance: float = 1e-4) -> bool:
-    """Return whether two values have the same numbers up to the rounding of float32."""
-    return one.same(other, tolerance)
 
 
 def _own_arrays(recording: Recording, call: Call) -> dict[str, Any]:
@@ -153,7 +149,7 @@ def placed(recorded: np.ndarray, computed: np.ndarray) -> list[np.ndarray]:
         found.append(arranged)
     if len(found) < 2:
         return found
-    apart = [distance(each, wanted)[1] for each in found]
+    apart = [largest_difference(each, wanted)[1] for each in found]
     if min(apart) > ALIKE:  # the numbers do not say which; the usual arrangements come first
         return found
     return [found[i] for i in sorted(range(len(found)), key=apart.__getitem__)]
@@ -174,15 +170,6 @@ def placed_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarra
             arranged[order] = recorded.ravel()
             found.append(arranged.reshape(shape))
     return found
-
-
-def distance(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the largest absolute difference, and that relative to the largest number."""
-    with np.errstate(all="ignore"):
-        apart = float(np.nan_to_num(np.abs(one - other), nan=0.0, posinf=0.0).max(initial=0.0))
-        finite = np.abs(one[np.isfinite(one)])
-    scale = float(finite.max(initial=0.0))
-    return apart, apart / scale if scale else apart
 
 
 def masks(tape: Tape, known: Collection[int]) -> list[int]:

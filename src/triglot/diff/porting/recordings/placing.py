@@ -1,6 +1,7 @@
 """Find the place of a recorded value that the port lacks."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -113,18 +114,14 @@ def _follows(aligned: Alignment, event: Event, end: int, array: np.ndarray, *, a
         aligned.tape.roots[v] for v in aligned.tape.outputs
     }:
         return True
-    now = aligned.tape.replay({**aligned.forced, end: array})
-    wanted = [e for e in aligned.missing if e.index > event.index][:AHEAD]
-    changed = [
-        value
-        for value in range(end + 1, len(now))
-        if now[value] is not aligned.arrays[value]
-        and aligned.tape.roots[value] == value
-        and isinstance(now[value], np.ndarray)
-    ]
-    cores = [Core.of(now[value]) for value in changed]
-    return any(
-        aligned.cores[each.array].same(core, tolerance(aligned.cores[each.array]))
-        for each in wanted
-        for core in cores
-    )
+    wanted = [aligned.cores[e.array] for e in aligned.missing if e.index > event.index][:AHEAD]
+    reached: list[Core] = []
+
+    def agrees(value: int, computed: Any) -> bool:
+        if aligned.tape.roots[value] == value and isinstance(computed, np.ndarray):
+            own = Core.of(computed)
+            reached.extend(core for core in wanted if core.same(own, tolerance(core)))
+        return bool(reached)
+
+    aligned.tape.replay({end: array}, arrays=aligned.arrays, kept=aligned.forced, until=agrees)
+    return bool(reached)

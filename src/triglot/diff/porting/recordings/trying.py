@@ -7,9 +7,9 @@ import numpy as np
 
 from ...programs.catalogue.activations import name_function
 from ...programs.tape import PARAMS
-from ...programs.values import Core
-from .align import LOOSE, Alignment, Found
-from .parts import distance, placed, steps_between
+from ...programs.values import Core, largest_difference
+from .align import Alignment, Found
+from .parts import LOOSE, placed
 
 CONFIRMED = 2e-6  # a float32 result that is computed again in float64
 MAX_TERMS = 12
@@ -29,7 +29,7 @@ def steps_of(aligned: Alignment, found: Found) -> list[int]:
     """Return the port's steps between the last equal values and the result."""
     if found.end is None:
         return []
-    tape, steps = aligned.tape, steps_between(aligned.tape, found.end, aligned.forced.keys())
+    tape, steps = aligned.tape, aligned.tape.needed([found.end], aligned.forced)
     computed = [i for i in steps if any(tape.depends[v] & ~PARAMS for v in tape.steps[i].results)]
     return [i for i in computed if not tape.is_layout(tape.steps[i])] or computed
 
@@ -38,45 +38,13 @@ def tried(aligned: Alignment, found: Found) -> Iterator[Tried]:
     """Yield the causes that an experiment confirms."""
     if found.end is None:
         return
-    if found.events[1:]:
-        yield from _orders(aligned, found)
     if not found.event.is_code:
         yield from _transposed(aligned, found)
-        yield from _flattened(aligned, found)
     yield from _activations(aligned, found)
     yield from _scales(aligned, found)
     if found.event.is_code:
         yield from _sums(aligned, found)
     yield from _factors(aligned, found)
-
-
-def _orders(aligned: Alignment, found: Found) -> Iterator[Tried]:
-    """Find an activation that the port computes before the module that it follows."""
-    first, last = found.events[0], found.events[-1]
-    if last.is_code:
-        return
-    arrays = aligned.recording.arrays
-    before = [np.asarray(arrays[name], np.float64) for name in first.call.inputs]
-    for name in last.call.inputs:
-        function = _function(np.asarray(arrays[name]), aligned.value(last))
-        if function in (None, "none"):
-            continue
-        for value in (v for i in steps_of(aligned, found) for v in aligned.tape.steps[i].results):
-            own = np.asarray(aligned.arrays[value])
-            if any(_function(each, own) == function for x in before for each in placed(x, own)[:3]):
-                yield Tried(
-                    "operation_order",
-                    f"the recording computes {first.scope}, then {last.scope} ({function}); the "
-                    f"port computes {function} first",
-                    value,
-                )
-                return
-
-
-def _function(x: np.ndarray, y: np.ndarray) -> str | None:
-    if x.shape != y.shape or x.dtype.kind != "f":
-        return None
-    return name_function(np.ravel(x).astype(np.float64), np.ravel(y), LOOSE)
 
 
 def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
@@ -89,27 +57,6 @@ def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
         if _gives(aligned, found, {value: array.T}):
             evidence = f"with {name} transposed, the port's result is the recorded one"
             yield Tried("kernel_layout", evidence)
-
-
-def _flattened(aligned: Alignment, found: Found) -> Iterator[Tried]:
-    """Find a value of the port that holds the numbers of the recorded input in another order."""
-    tape = aligned.tape
-    operands = {v for i in steps_of(aligned, found) for v in tape.steps[i].operands}
-    data = [value for value in sorted(operands) if tape.depends[value] & ~PARAMS]
-    for name in found.event.call.inputs:
-        x = np.asarray(aligned.recording.arrays[name], np.float64)
-        for value in data:
-            own = np.asarray(aligned.arrays[value])
-            if own.shape != x.shape or not Core.of(x).same(Core.of(own), LOOSE):
-                continue
-            if _gives(aligned, found, {value: x}):
-                yield Tried(
-                    "flatten_order",
-                    "the port joins the axes of the input in another order: with the recorded "
-                    "order, its result is the recorded one",
-                    value,
-                )
-                return
 
 
 def _activations(aligned: Alignment, found: Found) -> Iterator[Tried]:
@@ -136,7 +83,7 @@ def _activations(aligned: Alignment, found: Found) -> Iterator[Tried]:
 def _sources(aligned: Alignment, end: int) -> list[int]:
     """Return the values that the differing part reads, the equal ones first."""
     tape = aligned.tape
-    steps = steps_between(tape, end, aligned.forced.keys())
+    steps = tape.needed([end], aligned.forced)
     read = {tape.roots[v] for i in steps for v in tape.steps[i].operands}
     kept = [v for v in read if tape.depends[v] & ~PARAMS]
     return sorted(kept, key=lambda value: (value not in aligned.forced, value))
@@ -184,7 +131,7 @@ def _sums(aligned: Alignment, found: Found) -> Iterator[Tried]:
     ]
     for index, (one, a) in enumerate(terms):
         for other, b in terms[index + 1 :]:
-            if distance(a + b, wanted)[1] > CONFIRMED:
+            if largest_difference(a + b, wanted)[1] > CONFIRMED:
                 continue
             both = f"the recording adds {_spoken(aligned, one)} and {_spoken(aligned, other)}"
             steps = [i for i in steps_of(aligned, found) if aligned.tape.steps[i].name in SUMS]
@@ -204,7 +151,10 @@ def _factors(aligned: Alignment, found: Found) -> Iterator[Tried]:
     for recorded in placed(aligned.value(found.events[-1]), own)[:2]:
         square = float(np.sum(own * own))
         factor = float(np.sum(own * recorded)) / square if square else 0.0
-        if abs(factor - 1) > LEAST_FACTOR and distance(factor * own, recorded)[1] < LOOSE / 10:
+        if (
+            abs(factor - 1) > LEAST_FACTOR
+            and largest_difference(factor * own, recorded)[1] < LOOSE / 10
+        ):
             yield Tried("constant", f"the recorded result is {factor:.6g} times the port's")
             return
 

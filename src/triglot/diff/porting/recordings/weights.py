@@ -185,10 +185,8 @@ def _other_weights(
     names: Mapping[str, str], network: Network, recorded: Variables, own: Variables
 ) -> Iterator[Cause]:
     """Yield the parameters and running statistics of a checkpoint that differ from the recorded."""
-    by_port = {port: name for name, port in names.items()}
+    recorded_names = {port: name for name, port in names.items()}
     wanted, held = (values.named_values(network, each) for each in (recorded, own))
-    for name, array in wanted.items():
-        if not values.equal(array, held[name]):
-            cause, evidence = values.described(name, array, held[name], wanted)
-            where = f"{by_port.get(name, name)} (recording); {name} (the port's checkpoint)"
-            yield Cause(cause, where, evidence)
+    pairs = {recorded_names.get(name, name): name for name in wanted}
+    arrays = {name: wanted[port] for name, port in pairs.items()}
+    return values.differing(arrays, held, pairs, ("recording", "the port's checkpoint"))

@@ -1,1 +1,1 @@
-"""The plots of a report: one Vega-Lite specification each, for the page and for the files."""
+"""The plots of pages and files, drawn by matplotlib."""

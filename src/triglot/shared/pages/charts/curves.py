@@ -1,5 +1,6 @@
 """Lines over environment steps: learning curves, and how far libraries diverge."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,23 +10,11 @@ import numpy as np
 from ...statistics.curves import forward_filled, mean_and_interval
 from ...statistics.returns import MIN_SEEDS
 from ..numbers import EPSILON, pairs_title
-from .chart import (
-    HIDDEN,
-    SHOWN,
-    Chart,
-    colour_by,
-    named,
-    number,
-    pointer,
-    reference,
-    returns_scale,
-    steps_axis,
-    strokes,
-    table,
-)
+from .chart import Axes, Chart, Switch, limits_of_equal, over_steps, reference, stroke
 from .theme import Series, colours, equal_libraries, grouped
 
 TITLE = "Learning curves"
+RETURN = "return per episode, in training"
 OVERLAP = 0.01  # of the range of the returns
 MEASURES = {
     "params_abs": "parameters",
@@ -33,8 +22,6 @@ MEASURES = {
     "outputs_abs": "outputs",
     "return_abs": "return",
 }
-
-POWER = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"  # of ten
 
 
 def curves_chart(
@@ -46,11 +33,12 @@ def curves_chart(
         return None
     series, groups = equal_libraries(result)
     stats = result.get("statistics") or {}
+    seeds = [np.array(curves["backends"][group[0]], np.float64) for group in groups]
     return seeds_chart(
         name,
         series,
-        [curves["backends"][group[0]] for group in groups],
-        curves["env_steps"],
+        [curves["env_steps"]] * len(groups),
+        list(map(forward_filled, seeds)),
         heading=heading,
         bounds=stats.get("return_bounds") or (None, None),
         random_return=stats.get("random_return"),
@@ -60,104 +48,88 @@ def curves_chart(
 def seeds_chart(
     name: str,
     series: Sequence[Series],
-    seeds: Sequence[Sequence[Sequence[float | None]]],
-    steps: Sequence[int],
+    steps: Sequence[Sequence[int] | np.ndarray],
+    seeds: Sequence[np.ndarray],
     *,
     heading: str = TITLE,
+    label: str = RETURN,
     bounds: Sequence[float | None] = (None, None),
     random_return: float | None = None,
 ) -> Chart:
-    """Build the plot of several learning curves over the same steps.
+    """Build the plot of several learning curves: the mean over seeds, with its 95 % interval.
 
     With few seeds, each is drawn in place of an interval.
 
     Args:
       name: of the chart.
       series: label and colours of each curve.
-      seeds: returns of each curve's seeds, `[S, P]`; None or NaN where no episode ended.
-      steps: environment steps, `[P]`.
+      steps: environment steps of each curve, `[P]`.
+      seeds: values of each curve's seeds, `[S, P]`; NaN where there is none.
       heading: of the files.
-      bounds: the lowest and the highest possible return; None if unknown.
+      label: of the vertical axis.
+      bounds: the lowest and the highest possible value; None if unknown.
       random_return: of a random policy, drawn as a line.
     """
-    values = [forward_filled(np.array(each, np.float64)) for each in seeds]
-    few = max(map(len, values)) < MIN_SEEDS
-    lowest = -np.inf if bounds[0] is None else bounds[0]
-    highest = np.inf if bounds[1] is None else bounds[1]
     points = [
-        (mean, np.clip(low, lowest, highest), np.clip(high, lowest, highest))
-        for mean, low, high in map(mean_and_interval, values)
+        (mean, np.clip(low, *bounds), np.clip(high, *bounds))
+        for mean, low, high in map(mean_and_interval, seeds)
     ]
     series = _widened(series, [mean for mean, *_ in points])
-    rows = [
-        (one.key, step, *map(float, point))
-        for one, found in zip(series, points, strict=True)
-        for step, *point in zip(steps, *found, strict=True)
-        if np.isfinite(point[0])
-    ]
-    datasets, means = named("means", table(("g", "x", "y", "low", "high"), rows, words=("g",)))
-    drawn = [*np.ravel(points), *(np.concatenate(values).flat if few else ()), random_return]
-    known = [float(value) for value in drawn if value is not None and np.isfinite(value)]
-    x, y = steps_axis(), number(title="return per episode, in training", scale=returns_scale(known))
-    shared = {"x": x, "color": colour_by("g", {one.key: one.ground for one in series})}
-    layers = [
-        {
-            "data": means,
-            "transform": [{"filter": "band && isValid(datum.low)"}, SHOWN],
-            "mark": {"type": "area", "opacity": 0.16, "line": False},
-            "encoding": {**shared, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            **_seeds(values, series, steps),
-            "mark": {"type": "line", "strokeWidth": 0.9, "opacity": 0.4, "invalid": "filter"},
-            "encoding": {**shared, "y": {**y, "field": "y"}, "detail": {"field": "key"}},
-        },
-        strokes(means, series, [SHOWN], x=x, y={**y, "field": "y"}),
-    ]
-    if random_return is not None:
-        layers += reference(random_return, "random policy")
+    most = max(map(len, seeds))
+    few = most < MIN_SEEDS
+
+    def draw(axes: Axes) -> None:
+        for one, x, values, (mean, low, high) in zip(series, steps, seeds, points, strict=True):
+            known = np.isfinite(mean)
+            x = np.asarray(x)[known]
+            if np.isfinite(low).any():
+                look = {"alpha": 0.16, "linewidth": 0, "gid": f"{one.key} band"}
+                axes.fill_between(x, low[known], high[known], color=one.ground, **look)
+            if len(values) > 1:
+                always = len(values) < MIN_SEEDS and not few  # the others have an interval
+                gid = one.key if always else f"{one.key} seeds"
+                look = {"alpha": 0.4, "linewidth": 0.9, "gid": gid, "zorder": 1.5}
+                axes.plot(x, values[:, known].T, color=one.ground, **look)
+            if known.any():
+                stroke(axes, one, x, mean[known])
+        if random_return is not None:
+            reference(axes, random_return, "random policy")
+        drawn = np.concatenate([np.ravel(part) for part in (*points, *seeds)])
+        axes.set_ylim(limits_of_equal([*drawn, random_return]))
+        axes.set_ylabel(label)
+        over_steps(axes, max(x[-1] for x in steps))
+
     return Chart(
         name=name,
         heading=heading,
         description=f"Learning curves of {', '.join(one.label for one in series)}: return per "
         "episode against environment steps.",
-        content={
-            "params": [HIDDEN, {"name": "band", "value": True}, {"name": "seeds", "value": few}],
-            "datasets": datasets,
-            "layer": layers,
-        },
-        pointer=pointer(means, series, ",.4~r"),
+        draw=draw,
         heights=(360, 260),
         series=tuple(series),
+        can_hide=True,
+        switches=(
+            *([] if few else [Switch("band", "95 % interval")]),
+            *([Switch("seeds", "each seed", on=few)] if most > 1 else []),
+        ),
     )
 
 
 def _widened(series: Sequence[Series], means: Sequence[np.ndarray]) -> list[Series]:
     """Widen each curve by 2 for each later one that lies over it."""
-    seen = np.concatenate([mean[np.isfinite(mean)] for mean in means])
-    span = float(np.ptp(seen)) if len(seen) else 0.0
+    finite = np.concatenate([mean[np.isfinite(mean)] for mean in means])
+    span = float(np.ptp(finite)) if len(finite) else 0.0
 
     def over(one: np.ndarray, other: np.ndarray) -> bool:
-        apart = np.abs(one - other)
-        return bool(np.max(apart[np.isfinite(apart)], initial=0.0) < OVERLAP * span)
+        if len(one) != len(other):
+            return False
+        distance = np.abs(one - other)
+        return bool(np.max(distance[np.isfinite(distance)], initial=0.0) <= OVERLAP * span)
 
     return [
         replace(one, width=2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :]))
         for index, (one, mean) in enumerate(zip(series, means, strict=True))
     ]
-
-
-def _seeds(values: Sequence[np.ndarray], series: Sequence[Series], steps: Sequence[int]) -> Any:
-    """Build the data of each seed's curve, a column for each."""
-    keys = [f"{one.key}s{i}" for one, v in zip(series, values, strict=True) for i in range(len(v))]
-    rows = [(x, *map(float, y)) for x, y in zip(steps, np.concatenate(values).T, strict=True)]
-    unfolded = [
-        {"filter": "seeds"},
-        {"fold": keys, "as": ["key", "y"]},
-        {"calculate": "split(datum.key, 's')[0]", "as": "g"},
-        SHOWN,
-    ]
-    return {"data": table(("x", *keys), rows), "transform": unfolded}
 
 
 def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
@@ -173,38 +145,53 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
         Series(f"g{index}", pairs_title(pairs), tuple(colour[name] for name in pairs[0]))
         for index, pairs in enumerate(groups)
     )
-    different = [values[pairs[0]] for pairs in groups]
-    steps = result["divergence"]["env_steps"]
-    rows = []
-    for one, differences in zip(series, different, strict=True):
-        for index, step in enumerate(steps):
-            point = [each[index] if each else None for each in differences.values()]
-            if any(point):
-                rows.append((one.key, step, *(None if v is None else float(v) for v in point)))
-    datasets, data = named("differences", table(("g", "x", *MEASURES), rows, words=("g",)))
-    chosen = [{"filter": "datum[measure] > 0"}, {"calculate": "datum[measure]", "as": "y"}]
-    powers = f"{POWER} ? replace(format(datum.value, '.0e'), '+', '') : ''"
-    grid = {"condition": {"test": POWER, "value": 1}, "value": 0}
-    axis = {"labelExpr": powers, "gridOpacity": grid, "tickCount": 6}
-    y = number("y", "largest difference", scale={"type": "log"}, axis=axis)
-    measure = next(iter(measures(result)))
-    rounding = reference(EPSILON, "one float32 rounding step at 1")
-    for layer in rounding:
-        layer["transform"] = [{"filter": "measure != 'return_abs'"}]
+    steps = np.array(result["divergence"]["env_steps"])
+    titles = measures(result)
+
+    def draw(axes: Axes) -> None:
+        for measure in titles:
+            part = axes if measure == next(iter(titles)) else axes.figure.add_subplot()
+            part.set_gid(measure)
+            over_steps(part, steps[-1])
+            part.set_ylabel("largest difference")
+            lines = [np.array(values[pairs[0]][measure], np.float64) for pairs in groups]
+            for one, line in zip(series, lines, strict=True):
+                differs = line > 0
+                if differs.any():
+                    stroke(part, one, steps[differs], line[differs])
+            positive = [line[line > 0] for line in lines]
+            if measure != "return_abs":
+                reference(part, EPSILON, "one float32 rounding step at 1")
+                positive.append(np.array([EPSILON]))
+            _powers_of_ten(part, np.concatenate(positive))
+
     return Chart(
         name="divergence",
-        heading=f"Largest difference of {MEASURES[measure]}",
+        heading=f"Largest difference of {next(iter(titles.values()))}",
         description="Largest difference between libraries against environment steps, on a "
         f"logarithmic axis: {'; '.join(one.label for one in series)}.",
-        content={
-            "params": [HIDDEN, {"name": "measure", "value": measure}],
-            "datasets": datasets,
-            "layer": [*rounding, strokes(data, series, [*chosen, SHOWN], x=steps_axis(), y=y)],
-        },
-        pointer=pointer(data, series, ".2~e", chosen),
+        draw=draw,
         heights=(320, 260),
         series=series,
+        can_hide=True,
+        switches=tuple(
+            Switch(name, title, on=index == 0, exclusive=True)
+            for index, (name, title) in enumerate(titles.items())
+        ),
     )
+
+
+def _powers_of_ten(axes: Axes, values: np.ndarray) -> None:
+    """Let the vertical axis be logarithmic, from a power of ten to a power of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    finite = np.log10(values[np.isfinite(values)])
+    low, high = math.floor(finite.min()), math.ceil(finite.max())
+    axes.set_yscale("log")
+    axes.set_ylim(10.0**low, 10.0 ** max(high, low + 1))
+    axes.yaxis.set_major_locator(LogLocator(numticks=8))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{round(math.log10(value))}"))
 
 
 def equal_pairs(result: Mapping[str, Any]) -> list[Sequence[str]]:

@@ -1,104 +1,169 @@
-"""Turn a chart into a picture, or into what the page's script draws.
+"""Draw charts with matplotlib: as SVG in a page, and as files with a title and a legend."""
 
-Everything is computed on this machine by vl-convert, which holds Vega, Vega-Lite and Vega-Embed;
-nothing is read from the network.
-"""
-
-import base64
-import functools
-import gzip
 import io
+import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from PIL import Image
+from ....core.errors import printable
+from ...machine.files import replacing
+from .chart import Chart
+from .theme import QUIET, STYLE, variable
 
-from ....core.errors import require
-from .chart import Chart, keys
-from .theme import CONFIG, GROUND, SCHEMA, Spec
-
-vl_convert = require("vl_convert", "report")
-
-VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
-WHOLE = ("params", "datasets")  # of a specification, and not of one of its layers
+DESK, PHONE, RATE, FILE = 920, 350, 330, 720  # widths of plots, in pixels
+AXIS = 52  # height of the labels of the horizontal axis
+SCALE = 2  # pixels of a PNG for each of the plot's
 COLOURS = 128  # of a PNG, with their shades at edges
-PIXELS = 2.0  # of a PNG for each of the plot's
+EDGE = 12  # around a file, in pixels
+TITLE, SUBTITLE, KEY = 24, 18, 18  # heights in its head
+TITLE_WORDS, KEY_WORDS = 72, 40  # characters of a line of the title, and of a label in a column
+KEY_LINE, COLUMN, MAX_ROWS = 26, 350, 4  # of the legend: widths, and entries in one column
+# What matplotlib writes and a page holds already, or needs not.
+NEEDLESS = re.compile(
+    r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|(?<=>)\s+(?=<)", re.DOTALL
+)
 
 
-def live_spec(chart: Chart) -> Spec:
-    """Build the specification that fills the width of the page.
+@contextmanager
+def themed() -> Iterator[None]:
+    """Give figures the look of all plots, whatever matplotlib's settings are."""
+    from matplotlib import style
 
-    The height on a phone stands in `usermeta`.
-    """
-    desk, phone = chart.heights
-    spec = _finished(chart, chart.content, "container", desk) | {"usermeta": {"phone": phone}}
-    if chart.pointer is not None:
-        spec["layer"] = [*spec["layer"], chart.pointer]
-    return spec
+    with style.context(["default", STYLE]):
+        yield
 
 
+def new_figure(width: float, height: float, edge: float = 0, head: float = 0) -> Any:
+    """Make a figure of a size in pixels, whose plots leave its edges and its head free."""
+    from matplotlib.figure import Figure
+
+    dpi = STYLE["figure.dpi"]
+    figure: Any = Figure(figsize=(width / dpi, height / dpi), layout="constrained")
+    across, down = edge / width, edge / height
+    rest = (across, down, 1 - 2 * across, 1 - 2 * down - head / height)
+    figure.get_layout_engine().set(rect=rest)
+    return figure
+
+
+@themed()
 def svg(chart: Chart, width: int, *, narrow: bool = False) -> str:
-    """Draw a chart as it stands in the page, where chips are its legend."""
-    return _tidy(_draw(_finished(chart, chart.content, width, chart.heights[narrow])))
+    """Draw a chart as it stands in the page, which has the legend and the switches.
+
+    Keys of series and switches are classes of the elements, and colours the page's variables.
+    """
+    figure = new_figure(width, chart.heights[narrow] + AXIS)
+    chart.draw(figure.add_subplot())
+    figure.patch.set_visible(False)
+    _finish(figure)
+    drawn = _svg(figure, salt=f"{chart.name} {width}")
+    drawn = NEEDLESS.sub("", drawn[drawn.index("<svg") :])
+    return re.sub(r"<[^>]*>", lambda tag: _for_page(tag[0]), drawn)
 
 
+def _for_page(tag: str) -> str:
+    """Shorten a tag of an SVG, and let the page's style sheet decide on size, font and colours."""
+    if tag.startswith("<svg"):
+        box = re.search(r'viewBox="[^"]*"', tag)[0]  # pyright: ignore[reportOptionalSubscript]
+        return f'<svg width="100%" {box}>'
+    tag = re.sub(r' id="[^"]*_\d+"| transform="rotate\(-0 [^"]*"| font-family:[^;]*;', "", tag)
+    if tag.startswith("<g "):
+        tag = tag.replace(' id="', ' class="')
+    tag = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.1f}", tag)
+    tag = re.sub(r"(: )(#[0-9a-f]{6})", lambda found: f"{found[1]}var({variable(found[2])})", tag)
+    return re.sub(r"\s*\b([MLCz]) ?", r"\1", tag) if " d=" in tag else tag
+
+
+@themed()
 def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     """Draw a chart with a title and a legend, for papers: SVG and PNG."""
-    whole = {name: chart.content[name] for name in WHOLE if name in chart.content}
-    view = {name: part for name, part in chart.content.items() if name not in whole}
-    content = {**whole, "layer": [view, *keys(chart.series)]}
-    drawn = _draw(_finished(chart, content, 640, chart.heights[0], title))
-    return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
+    figure = _with_head(chart, title)
+    return _svg(figure, salt=chart.name), _png(figure)
 
 
-def _small(png: bytes) -> bytes:
-    """Reduce a picture of few colours to a palette, a third of the bytes."""
-    small = io.BytesIO()
-    picture = Image.open(io.BytesIO(png)).convert("RGB")
+@themed()
+def write(path: Path, chart: Chart, title: Sequence[str]) -> None:
+    """Write a PNG of a chart.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    save(path, _with_head(chart, title))
+
+
+def save(path: Path, figure: Any) -> None:
+    """Write a PNG of a figure atomically.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(_png(figure))
+
+
+def _with_head(chart: Chart, title: Sequence[str]) -> Any:
+    """Draw a chart below its title and its legend, without what is switched off."""
+    from matplotlib.lines import Line2D
+
+    look, quiet = {"fontsize": 15, "fontweight": "bold"}, {"color": QUIET}
+    lines = [(line, TITLE, look) for line in textwrap.wrap(title[0], TITLE_WORDS)]
+    lines += [(line, SUBTITLE, quiet) for line in title[1:]]
+    short = all(len(series.label) <= KEY_WORDS for series in chart.series)
+    columns = 2 if short and len(chart.series) > MAX_ROWS else 1
+    rows = math.ceil(len(chart.series) / columns)
+    head = sum(size for _, size, _ in lines) + KEY * rows
+    height = head + chart.heights[0] + AXIS + 2 * EDGE
+    figure = new_figure(FILE, height, EDGE, head)
+    chart.draw(figure.add_subplot())
+    off = {switch.key for switch in chart.switches if not switch.on}
+    for artist in figure.findobj(lambda artist: off & set((artist.get_gid() or "").split())):
+        artist.remove()
+
+    def write(text: str, x: float, y: float, **look: Any) -> None:
+        figure.text(x / FILE, 1 - y / height, text, va="center", **look)
+
+    y = EDGE
+    for line, size, look in lines:
+        write(line, EDGE, y + size / 2, **look)
+        y += size
+    for index, series in enumerate(chart.series):
+        left, middle = EDGE + COLUMN * (index % columns), y + KEY * (index // columns + 0.5)
+        ends = [left / FILE, (left + KEY_LINE) / FILE], [1 - middle / height] * 2
+        for line in series.lines():
+            figure.add_artist(Line2D(*ends, **line | {"linewidth": max(series.width, 4)}))
+        write(series.label, left + KEY_LINE + 8, middle)
+    _finish(figure)
+    return figure
+
+
+def _svg(figure: Any, salt: str) -> str:
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context({"svg.hashsalt": salt}):  # the same elements have the same names each time
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return text.getvalue()
+
+
+def _png(figure: Any) -> bytes:
+    """Draw a PNG of a palette, which has a third of the bytes."""
+    from PIL import Image
+
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=SCALE * STYLE["figure.dpi"])
+    picture = Image.open(drawn).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()
 
 
-def _finished(
-    chart: Chart, content: Spec, width: int | str, height: int, title: Sequence[str] = ()
-) -> Spec:
-    """Add size, look and description to the content of a chart.
+def _finish(figure: Any) -> None:
+    """Let lines at an edge have their whole width, and escape control characters of names."""
+    from matplotlib.text import Text
 
-    Args:
-      chart: what is drawn.
-      content: its marks and data, in the page or with a legend.
-      width: pixels, or `"container"` to fill the page.
-      height: pixels.
-      title: a title, and the lines below it; empty in the page, which has headings.
-    """
-    head = {"title": {"text": title[0], "subtitle": list(title[1:])}} if title else {}
-    return {
-        "$schema": SCHEMA,
-        "description": chart.description,
-        **head,
-        "width": width,
-        "height": height,
-        "autosize": {"type": "pad" if title else "fit-x", "contains": "padding"},
-        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
-        "background": GROUND if title else None,
-        "config": CONFIG,
-        **content,
-    }
-
-
-def _draw(spec: Spec) -> str:
-    return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
-
-
-def _tidy(drawn: str) -> str:
-    """Let an SVG shrink with the page, and shorten its numbers to a hundredth of a pixel."""
-    width, height = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn).groups()  # type: ignore
-    drawn = drawn.replace(f'width="{width}" height="{height}"', 'width="100%"', 1)
-    return re.sub(r"(\d+\.\d{2})\d+", r"\1", drawn)
-
-
-@functools.cache
-def script() -> str:
-    """Return the library that draws in the page, compressed with gzip, as base64."""
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VERSION)
-    return base64.b64encode(gzip.compress(bundle.encode(), 9, mtime=0)).decode()
+    for artist in figure.findobj():
+        artist.set_clip_on(False)  # all values lie within the axes
+        if isinstance(artist, Text):
+            artist.set_text(printable(artist.get_text()))

@@ -4,65 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ....backends import libraries
-from .chart import SHORT, Chart, colour_by, number, returns_scale, rows_axis, rows_step, table, word
-from .theme import Spec, colours
+from .chart import Axes, Chart, limits_of_equal, name_rows, rows_step, write_short_numbers
+from .theme import colours
 
 # Where it stands, the estimate, and the ends of its interval.
 Row: TypeAlias = tuple[Any, float | None, float | None, float | None]
-ENDS = ("value", "low", "high")
 
 
 def row_of(place: Any, estimate: Mapping[str, Any], value: str = "value") -> Row:
     """Build a row of an estimate, whose number is called `value`."""
     return place, estimate.get(value), estimate.get("low"), estimate.get("high")
-
-
-def estimates(
-    rows: Sequence[Row],
-    place: Spec,
-    value: Spec,
-    colour: Spec,
-    *,
-    seeds: Sequence[tuple[Any, float]] = (),
-    seed: Spec,
-    upright: bool = False,
-) -> list[Spec]:
-    """Build the layers of single values, intervals and estimates.
-
-    Args:
-      rows: what is drawn.
-      place: the channel of the places, of the field `at`.
-      value: the channel of the values, without a field.
-      colour: of the marks.
-      seeds: place and value of each single mark.
-      seed: the single values' mark.
-      upright: values stand on the vertical axis.
-    """
-    at, to = ("x", "y") if upright else ("y", "x")
-    words = ("at",) if place["type"] == "nominal" else ()
-    data = table(("at", *ENDS), rows, words)
-    named = word if words else number
-    tooltip = [
-        named("at", place["title"] or " "),
-        *(number(end, format=",.4~r") for end in ENDS),
-    ]
-    shared = {at: place, "color": colour}
-    middle = {**shared, to: {**value, "field": "value"}}
-    single = {"data": table(("at", "value"), seeds, words), "mark": seed, "encoding": middle}
-    return [
-        *([single] if seeds else []),
-        {
-            "data": data,
-            "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "strokeWidth": 3, "strokeCap": "round", "opacity": 0.55},
-            "encoding": {**shared, to: {**value, "field": "low"}, f"{to}2": {"field": "high"}},
-        },
-        {
-            "data": data,
-            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-            "encoding": {**middle, "tooltip": tooltip},
-        },
-    ]
 
 
 def rows_chart(
@@ -90,19 +41,36 @@ def rows_chart(
       step: height of a row in pixels, at least.
       zero: whether the horizontal axis begins at 0.
     """
-    drawn = [*(value for row in rows for value in row[1:]), *(value for _, value in seeds)]
-    scale = {"zero": True} if zero else returns_scale(drawn, padding=12)
-    axis = {"grid": True, "tickCount": 4, "labelExpr": SHORT}
-    tick = {"type": "tick", "thickness": 1.5, "opacity": 0.55, "height": {"band": 0.55}}
-    value, colour = number(title=title, scale=scale, axis=axis), colour_by("at", palette)
-    layers = estimates(rows, rows_axis("at"), value, colour, seeds=seeds, seed=tick)
-    height = rows_step([row[0] for row in rows], step) * len(rows)
+    labels = [row[0] for row in rows]
+    step = rows_step(labels, step)
+
+    def draw(axes: Axes) -> None:
+        for y, (label, value, low, high) in enumerate(rows):
+            colour = palette[label]
+            singles = [single for place, single in seeds if place == label]
+            marks = {"marker": "|", "markersize": 0.55 * step, "markeredgewidth": 1.5}
+            axes.plot(singles, [y] * len(singles), color=colour, linewidth=0, alpha=0.55, **marks)
+            if low is not None and high is not None:
+                look = {"linewidth": 3, "solid_capstyle": "round", "alpha": 0.55}
+                axes.plot([low, high], [y, y], color=colour, **look)
+            if value is not None:
+                axes.plot([value], [y], "o", color=colour, markersize=8.5)
+        name_rows(axes, labels)
+        drawn = [*(value for row in rows for value in row[1:]), *(value for _, value in seeds)]
+        if zero:
+            axes.set_xlim(left=0)
+        else:
+            axes.set_xlim(limits_of_equal(drawn))
+        axes.set_xlabel(title)
+        axes.locator_params(axis="x", nbins=5)
+        write_short_numbers(axes.xaxis)
+
     return Chart(
         name=name,
         heading=heading,
         description=description,
-        content={"layer": layers},
-        heights=(height, height),
+        draw=draw,
+        heights=(step * len(rows), step * len(rows)),
     )
 
 

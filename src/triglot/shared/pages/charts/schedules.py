@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import TriglotError
-from .chart import SHORT, Chart, named, number, steps_axis, strokes, table
+from .chart import Axes, Chart, over_steps, stroke
 from .theme import ALL, Series
 
 MAX_POINTS = 200
@@ -52,15 +52,15 @@ def _values(
 
 
 def _chart(called: str, name: str, text: str, steps: np.ndarray, values: np.ndarray) -> Chart:
-    series = (Series("s", f"{name} = {text}", (ALL,)),)
-    rows = [("s", int(step), float(value)) for step, value in zip(steps, values, strict=True)]
-    datasets, data = named("values", table(("g", "x", "y"), rows, words=("g",)))
-    form = {"format": "~e"} if np.abs(values).max() < 0.01 else {"labelExpr": SHORT}
-    y = number("y", name, axis={**form, "tickCount": 5}, scale={"zero": False})
+    def draw(axes: Axes) -> None:
+        stroke(axes, Series("s", name, (ALL,)), steps, values)
+        axes.set_ylabel(name)
+        over_steps(axes, steps[-1])
+
     return Chart(
         name=called,
         heading=f"{name} = {text}",
         description=f"{name} against environment steps: {text}.",
-        content={"datasets": datasets, "layer": [strokes(data, series, (), x=steps_axis(), y=y)]},
+        draw=draw,
         heights=(200, 180),
     )

@@ -1,23 +1,22 @@
 """Colours, entries of a legend, and the look of plots.
 
-A plot is drawn once, in the light colours. The page's style sheet replaces them by their dark
-equivalents, by the colour itself, in static and interactive plots alike.
+A plot is drawn in the light colours. In a page each of them is a variable of the style sheet, which
+holds its dark equivalent where the page is dark.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..numbers import capitalized, names
-
-Spec: TypeAlias = dict[str, Any]
 
 INK, QUIET, GRID, GROUND = "#1d2733", "#5a6675", "#e4e9ef", "#ffffff"
 # Okabe and Ito's palette, safe for colour-blind readers; a library keeps its colour everywhere.
 LIBRARIES = {"haiku": "#0072b2", "linen": "#d55e00", "nnx": "#009e73", "equinox": "#cc79a7"}
 OTHERS = ("#e69f00", "#56b4e9", "#7f7f7f")
 PALETTE = (*LIBRARIES.values(), *OTHERS)
+DASH = 6  # pixels of each colour in a line of several
 ALL = "#3f4c5c"  # a curve that all libraries share
 STAGES = ("#c6d9ea", "#9dbfdc", "#74a4cb", "#4f88b6", "#336b9b", "#204f7b", "#12365a")
 DARK_STAGES = ("#24405c", "#2f5579", "#3b6b97", "#4a82b4", "#629dce", "#86b8e2", "#b3d4f0")
@@ -28,9 +27,25 @@ DARK = {
     "#7f7f7f": "#a8a8a8", **dict(zip(STAGES, DARK_STAGES, strict=True)),
 }  # fmt: skip
 
-FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+# What differs from matplotlib's defaults. A point is a pixel of the page; files have twice as many.
+STYLE = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 12,
+    "text.color": INK, "text.parse_math": False,  # a name may have dollars
+    "figure.facecolor": GROUND, "figure.dpi": 72, "axes.facecolor": "none", "axes.edgecolor": GRID,
+    "axes.labelcolor": QUIET, "axes.labelsize": 12, "axes.labelpad": 8, "axes.titlesize": 12,
+    "axes.spines.left": False, "axes.spines.right": False, "axes.spines.top": False,
+    "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": GRID,
+    "grid.linewidth": 1, "axes.formatter.use_mathtext": False,
+    "xtick.color": QUIET, "xtick.major.size": 0, "xtick.minor.size": 0, "xtick.major.pad": 6,
+    "ytick.color": QUIET, "ytick.major.size": 0, "ytick.minor.size": 0, "ytick.major.pad": 6,
+    "legend.frameon": False, "legend.labelcolor": INK, "lines.linewidth": 2.4,
+    "lines.scale_dashes": False, "lines.solid_capstyle": "butt", "svg.fonttype": "none",
+}  # fmt: skip
 
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+def variable(colour: str) -> str:
+    """Name the style sheet's variable of a colour of the plots."""
+    return f"--c-{colour.removeprefix('#')}"
 
 
 def colours(backends: Sequence[str]) -> dict[str, str]:
@@ -45,16 +60,31 @@ class Series:
     """One entry of a legend.
 
     Attributes:
-      key: in the data.
+      key: a word of the `gid` of what is drawn for it.
       label: for people.
       colours: one, or one for each library that the entry stands for.
       width: of its line, in pixels.
+      dashes: lengths of lines and gaps, in pixels; none are a solid line.
     """
 
     key: str
     label: str
     colours: tuple[str, ...]
     width: float = 2.4
+    dashes: tuple[float, ...] = ()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the looks of the lines that are drawn over each other, one for each colour."""
+        count = len(self.colours)
+        solid = (0, self.dashes) if self.dashes else "-"
+        return [
+            {
+                "color": colour,
+                "linewidth": self.width,
+                "linestyle": (DASH * (count - i), (DASH, DASH * (count - 1))) if i else solid,
+            }
+            for i, colour in enumerate(self.colours)
+        ]
 
     @property
     def shared(self) -> bool:
@@ -112,41 +142,3 @@ def equal_libraries(
     alone = [[name] for name in result["backends"]]
     groups = (result.get("identity") or {"groups": alone})["groups"]
     return library_series(groups), groups
-
-
-TEXT: Spec = {"titleColor": QUIET, "titleFontWeight": 500, "titleFontSize": 12, "labelFontSize": 12}
-CONFIG: Spec = {
-    "aria": False,  # the page describes the whole plot; a label on every point says little
-    "font": FONT,
-    "view": {"stroke": None},
-    "axis": {
-        **TEXT,
-        "labelColor": QUIET,
-        "titlePadding": 10,
-        "labelPadding": 6,
-        "gridColor": GRID,
-        "domain": False,
-        "ticks": False,
-        "labelFlush": False,
-    },
-    "axisX": {"grid": False, "domain": True, "domainColor": GRID},
-    "legend": {
-        "orient": "top",
-        "title": None,
-        **TEXT,
-        "labelColor": INK,
-        "symbolStrokeWidth": 3,
-        "labelLimit": 400,
-    },
-    "title": {
-        "anchor": "start",
-        "color": INK,
-        "subtitleColor": QUIET,
-        "fontSize": 15,
-        "fontWeight": 600,
-        "subtitleFontSize": 12,
-        "subtitlePadding": 5,
-        "offset": 12,
-    },
-    "text": {"color": QUIET, "fontSize": 12},
-}

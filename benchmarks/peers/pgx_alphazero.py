@@ -3,7 +3,7 @@
 The script is that of pgx's repository, in `examples/alphazero`. What is trained already is read
 from `--out`. An hour and a half on one core.
 
-python -m benchmarks.pgx_alphazero pgx/examples/alphazero
+python -m benchmarks.peers.pgx_alphazero pgx/examples/alphazero
 """
 
 import functools
@@ -23,8 +23,8 @@ import tyro
 from triglot import from_haiku, load_run, nn, rl
 from triglot.core.wrappers.games import random_player
 
-from .peers.contender import import_files
-from .published import finished, train
+from ..published import finished, train
+from .contender import import_files
 
 Net: TypeAlias = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]
 """Gives the logits `[N, num_actions]` and the value `[N]` of observations, from variables."""
@@ -77,7 +77,7 @@ def trained_here(seed: int, run: Path) -> Path:
     """Train triglot's AlphaZero by its preset, on pgx's network, or continue the run."""
     if not finished(run):
         words = ("alphazero", f"pgx:{GAME},opponent=self", "--seed", str(seed))
-        train(run, *words, "--network", "benchmarks.pgx_alphazero:network")
+        train(run, *words, "--network", "benchmarks.peers.pgx_alphazero:network")
     return run
 
 

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .. import harness
+from benchmarks import harness
+
 from .run import CLEAN
 
 PAGE = """# Gallery of ports
 
 {pairs} public architectures, each written in two libraries, and {bugs} mistakes of a port, planted
-in the second network one at a time. `python -m benchmarks.gallery` runs
+in the second network one at a time. `python -m tests.gallery` runs
 [`triglot diff`](guide/port.md) on all and writes this page. The networks are in
-`benchmarks/gallery/families/`, small by default.
+`tests/gallery/families`, small by default.
 
 | of | right |
 |---|---:|

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.child import serve
 from triglot.core.errors import describe
 from triglot.diff.compare import diff_networks
 from triglot.diff.measures.effort import STANDARD
 from triglot.diff.report import DIFFERENT, Report
 
-from ..child import serve
 from .pair import Bug, Pair, choose, find_pairs, is_marked
 
 ASIDE = {"initializer", "precision", "unknown"}  # these accuse nothing

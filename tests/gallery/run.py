@@ -10,14 +10,14 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks import harness
+from benchmarks.child import Child, Ended
 from triglot.diff.measures.effort import STANDARD
 
-from .. import harness
-from ..child import Child, Ended
 from .pair import ROOT, Pair
 
 CLEAN = "clean"
-COMMAND = (sys.executable, "-m", "benchmarks.gallery.worker")
+COMMAND = (sys.executable, "-m", "tests.gallery.worker")
 
 
 def run(

@@ -1,8 +1,8 @@
 """Public architectures in two libraries each, with planted bugs: does `triglot diff` find them?
 
-    python -m benchmarks.gallery
-    python -m benchmarks.gallery --pairs resnet@resnet18 gpt2@small --level quick --bugs 1
-    python -m benchmarks.gallery --resume      # goes on where it was stopped
+    python -m tests.gallery
+    python -m tests.gallery --pairs resnet@resnet18 gpt2@small --level quick --bugs 1
+    python -m tests.gallery --resume      # goes on where it was stopped
 
 Each pair is compared clean and with each bug, in a process of its own. `docs/gallery.md` has the
 results.
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks import harness
 from triglot.core.errors import TriglotError
 from triglot.diff.measures.effort import LEVELS, STANDARD
 
-from .. import harness
 from .page import page, totals
 from .pair import NEAR, choose, find_pairs
 from .run import load, run

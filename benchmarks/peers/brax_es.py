@@ -1,6 +1,6 @@
 """brax's own evolution strategy, at the setting of triglot's preset: a figure of docs/published.md.
 
-python -m benchmarks.brax_es --num-seeds 5
+python -m benchmarks.peers.brax_es --num-seeds 5
 """
 
 import functools
@@ -10,7 +10,7 @@ import tyro
 from brax import envs
 from brax.training.agents.es import networks, train
 
-from .peers.suites import give_replication
+from .suites import give_replication
 
 give_replication(train)
 

@@ -1,1 +1,0 @@
-"""Compiled programs: what XLA made of a function, and where two of its programs differ."""
