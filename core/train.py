@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from .agent import Agent, AgentBase
+from .agent import Agent
 from .arguments import check_agent
 from .environment import Environment
 from .errors import TriglotError, kind_of
@@ -31,6 +31,7 @@ from .loop.population import Population
 from .loop.sharding import Shard, gathered, make_sharding
 from .loop.state import RunnerState
 from .loop.trainer import init_seeds, updates_for
+from .options import option_values
 from .trainers import make_trainer
 from .types import PyTree, as_key
 
@@ -135,7 +136,7 @@ def train(
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
     check_agent(agent)
-    name = type(agent).__name__
+    name = agent.name
     check_count("num_seeds", num_seeds)
     for what, given in (("callback", callback), ("every_update", every_update)):
         if given is not None:
@@ -168,15 +169,17 @@ def train(
         raise TriglotError(f"shard={shard!r} has no effect without devices: give both.")
     trainer = make_trainer(agent, env, every_update=every_update, sharding=sharding)
     num_updates, done = updates_for(trainer, total_steps), 0
-    changes = set() if hyper is None else {*(hyper if isinstance(hyper, Mapping) else vars(hyper))}
-    hyper = with_schedules(_complete(agent, as_hyperparams(name, hyper, agent.hyper)))
+    named = hyper if hyper is None or isinstance(hyper, Mapping) else option_values(hyper)
+    changes = {*(named or ())}
+    hyper = with_schedules(agent.for_environment(as_hyperparams(name, hyper, agent.hyper)))
     if hyper is not agent.hyper:
         check_hyperparams(name, hyper, agent.config)
     given, hyper = hyper, fill_schedule_horizon(hyper, num_updates)
     if population is not None:
         population = population.for_agent(agent, hyper, num_updates)
-        how: dict[str, Any] = {"every_update": every_update, "sharding": sharding}
-        trainer = make_trainer(agent, env, population=population, **how)
+        trainer = make_trainer(
+            agent, env, population=population, every_update=every_update, sharding=sharding
+        )
     boundaries = () if population is None else (population.exploit_every,)
     hyper = per_seed(hyper, num_seeds)
     if state is None:
@@ -225,8 +228,3 @@ def train(
     if (absurd := absurd_parameters(state)) is not None:
         warnings.warn(absurd, stacklevel=2)
     return result(state)
-
-
-def _complete(agent: Agent, hyper: PyTree) -> PyTree:
-    """Fill in what hyperparameters leave to the environment; a custom agent need not know of it."""
-    return agent.for_environment(hyper) if isinstance(agent, AgentBase) else hyper

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ..core.hyper import check_count, fill_schedule_horizon
 from ..core.loop.population import Population
 from ..core.loop.sharding import make_sharding
 from ..core.loop.trainer import TrainerLike, updates_for
+from ..core.options import has_options, option_fields
 from ..core.trainers import divide_seeds, make_trainer
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, make_folder, make_new_folder
@@ -93,7 +94,7 @@ class Plan:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
         if not options.network:
             agent = self.trainer.agent
-            lines += describe_images(type(agent), self.env, agent.config)
+            lines += describe_images(agent, self.env, agent.config)
         lines += describe_schedule(options, per_update)
         if self.population is not None:
             lines.append(self.population.describe())
@@ -218,7 +219,7 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     env = make_env(options.env)
     agent = agent_of(options, env)
     if effects:
-        check_effects(options, type(agent), env, agent.config)
+        check_effects(options, agent, env, agent.config)
     sharding = None
     devices = options.devices
     if divide and devices is not None and devices > 1:
@@ -309,7 +310,7 @@ def with_defaults(options: TrainOptions) -> TrainOptions:
       options: with a complete `Config` and `Hyperparams`.
     """
     given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
-    declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
+    declared = [one for each in given.values() if has_options(each) for one in option_fields(each)]
     if not any("by_environment" in one.metadata for one in declared):
         return options
     agent: Any = agent_of(options, make_env(options.env))

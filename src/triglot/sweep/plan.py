@@ -177,10 +177,10 @@ def _group(
             program=program,
         )
     agent: Any = before.trainer.agent
-    complete = getattr(agent, "for_environment", lambda hyper: hyper)
-    hypers = [fill_schedule_horizon(complete(hyper), before.num_updates) for hyper in given]
+    complete = map(agent.for_environment, given)
+    hypers = [fill_schedule_horizon(hyper, before.num_updates) for hyper in complete]
     for hyper in hypers:
-        check_hyperparams(type(agent).__name__, hyper, agent.config)
+        check_hyperparams(agent.name, hyper, agent.config)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
@@ -189,7 +189,7 @@ def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequen
     given = overrides_of(options.config) | overrides_of(options.hyper)
     ineffective = {*swept, *given} - set(COMPONENTS)
     facts = [
-        (group.options, type(agent), group.trainer.single_env, agent.config)
+        (group.options, agent, group.trainer.single_env, agent.config)
         for group in groups
         for agent in [group.trainer.agent]
     ]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.errors import TriglotError, check_known
+from ...core.families.extension import Extended, older_paths
 from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
@@ -106,7 +107,7 @@ def _checked(
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(seed_keys(plan)))
     trained = belongs_to(path)
-    state = with_current_schedules(plan, done, translation.of(done, state), trained)
+    state = with_current_schedules(plan, translation.of(done, state), trained)
     return Progress(state, done, tuple(edited(plan, trained)))
 
 
@@ -133,19 +134,27 @@ def restore_kept(plan: Plan, number: int) -> Progress:
 
 
 def _translation(plan: Plan) -> Translation:
+    return Translation(plan, _shapes(plan))
+
+
+def _shapes(plan: Plan) -> RunnerState:
     # The function itself: JAX takes compiler options of an outermost program only.
-    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
-    return Translation(plan, like)
+    return jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
+
+
+def _renamed(plan: Plan) -> dict[str, str]:
+    """Map the paths that an older version gave to an extended agent's arrays to today's."""
+    return older_paths(_shapes(plan)) if isinstance(plan.trainer.agent, Extended) else {}
 
 
 def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
-    """Describe what a checkpoint lacks, and what it has in addition, for `checkpoint.restore`.
+    """Describe in what a checkpoint differs, for `checkpoint.restore`.
 
     An older version wrote other hyperparameters, and a learning rate that was changed may have been
     a number and be a schedule now. `with_current_schedules` then sets the values.
     """
     config, new = read_config(plan.out), rescheduled(plan)
-    lacking = {*moved_to_hyper(config, type(plan.trainer.agent)), *new}
+    lacking = {*moved_to_hyper(config, plan.trainer.agent), *new}
     numbers, shape = first_numbers(plan.hyper), (plan.options.num_seeds,)
     added = {
         f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
@@ -156,4 +165,5 @@ def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
         if f"schedules.{path}".startswith(prefixes):
             added[f"schedules.{path}"] = jnp.zeros(leaf.shape, leaf.dtype)
     old = (f"agent.hyper.{name}" for name in config.get(OLD_NUMBERS, ()))
-    return {"added": added, "dropped": (*prefixes, *old)}
+    renamed = _renamed(plan)
+    return {"added": added, "dropped": (*prefixes, *old), "renamed": renamed}
