@@ -79,8 +79,9 @@ class WholeProgram:
         chosen = {} if default else compiler_options(runs_once=self._runs_once)
         key = tuple(chosen.items())
         if key not in self._programs:
-            how = {"compiler_options": chosen} if chosen else {}
-            self._programs[key] = jax.jit(self.function, **how, **self._options)
+            self._programs[key] = jax.jit(
+                self.function, compiler_options=chosen or None, **self._options
+            )
         return self._programs[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

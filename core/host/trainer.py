@@ -8,7 +8,7 @@ for. Rollouts are transferred to the device as a whole.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -70,8 +70,8 @@ class HostTrainer:
     chunk_size: int = 64
     every_update: Callback | None = None
 
-    steps_on_host = True
-    sharding = None  # one process steps all environments
+    steps_on_host: ClassVar[bool] = True
+    sharding: ClassVar[None] = None  # one process steps all environments
 
     def __post_init__(self) -> None:
         check_agent(self.agent)

@@ -69,6 +69,7 @@ def restore(
     like: State,
     added: Mapping[str, Any] | None = None,
     dropped: tuple[str, ...] = (),
+    renamed: Mapping[str, str] | None = None,
 ) -> State:
     """Read a pytree written by `save`.
 
@@ -79,6 +80,7 @@ def restore(
       added: arrays of `like` by path, used where the checkpoint lacks them, because an older
         version wrote it.
       dropped: how paths begin of arrays that the checkpoint may have, and `like` lacks.
+      renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -100,9 +102,11 @@ def restore(
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
+            places = [(renamed or {}).get(name, name) for name in by_path(metadata.tree)]
+            stored = dict(zip(places, by_path(metadata.tree).values(), strict=True))
             # Orbax would silently cast a different dtype.
-            differences = type_differences(metadata.tree, _plain(abstract))
-            wanted, stored = by_path(abstract), by_path(metadata.tree)
+            differences = type_differences(stored, by_path(_plain(abstract)))
+            wanted = by_path(abstract)
             lacking = {**_empty(abstract), **(added or {})}
             filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
             left_out = {n for n in stored.keys() - wanted.keys() if n.startswith(dropped)}
@@ -118,7 +122,8 @@ def restore(
                 for n, leaf in stored.items()
             ]
             item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
-            found = {**filled, **by_path(checkpointer.restore(path.absolute(), item))}
+            arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
+            found = {**filled, **dict(zip(places, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
@@ -229,13 +234,14 @@ class Checkpoints:
         previous: bool = False,
         added: Mapping[str, Any] | None = None,
         dropped: tuple[str, ...] = (),
+        renamed: Mapping[str, str] | None = None,
     ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
           like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
-          added, dropped: see `restore`.
+          added, dropped, renamed: see `restore`.
 
         Returns:
           The updates done, and the state.
@@ -249,7 +255,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added, dropped)
+            return number, restore(self.path(number), wanted, added, dropped, renamed)
 
         try:
             return read(numbers[-1])

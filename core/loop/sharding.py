@@ -24,8 +24,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..agent import Agent, Trajectory
 from ..errors import TriglotError, unknown
 from ..hyper import check_count
-from ..network import Network
-from ..types import PyTree, on_data
+from ..network import Network, Variables
+from ..types import Key, PyTree, on_data
 from .state import RunnerState, Updated
 
 Shard: TypeAlias = Literal["seeds", "envs"]
@@ -161,8 +161,11 @@ class Sharding:
         return replace(own, network=self._divided(agent.network))
 
     def _divided(self, network: Network) -> Network:
-        def apply(variables: Any, inputs: PyTree, **how: Any) -> tuple[PyTree, PyTree]:
-            return network.apply(variables, jax.tree.map(self._divide, inputs), **how)
+        def apply(
+            variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+        ) -> tuple[PyTree, PyTree]:
+            divided = jax.tree.map(self._divide, inputs)
+            return network.apply(variables, divided, key=key, train=train)
 
         parts = {name: self._divided(part) for name, part in network.parts.items()}
         return replace(network, apply=apply, parts=parts)

@@ -19,7 +19,7 @@ from ..errors import TriglotError, user_error_context
 from ..host_environment import require_jittable
 from ..hyper import check_count
 from ..numerics import where_rows
-from ..types import PyTree, pytree_dataclass
+from ..types import EnvState, Obs, PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
@@ -56,8 +56,8 @@ class VectorState:
       progress: of a `Curriculum`, shared by the environments; None without.
     """
 
-    state: PyTree
-    obs: PyTree
+    state: EnvState
+    obs: Obs
     action_mask: jax.Array | None
     first: jax.Array
     episode_return: jax.Array
@@ -80,7 +80,7 @@ class Transition:
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
-    next_obs: PyTree
+    next_obs: Obs
     next_action_mask: jax.Array | None
     episode_return: jax.Array
     episode_length: jax.Array

@@ -195,7 +195,7 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     Raises:
       TriglotError: if it is neither a network nor a function that returns one, or it fails.
     """
-    from ...backends.jax.functions import lift_if_functions
+    from ...backends.jax.lifting import lift_if_functions
 
     return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
 
