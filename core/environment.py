@@ -68,7 +68,11 @@ class CostlyReset(Environment, Protocol):
 
     @property
     def costly_reset(self) -> bool:
-        """Whether to prepare resets in a pool between rollouts, see `VectorEnvironment`."""
+        """Whether to prepare resets in a pool between rollouts, see `VectorEnvironment`.
+
+        With a pool, 64 of Navix's rooms are stepped 4.3 times as fast, XLand-MiniGrid's 3.5 times
+        and Playground's CartPole 1.9 times. The program takes some seconds longer to compile.
+        """
         ...
 
 

@@ -145,7 +145,8 @@ def part_of(count: str) -> Any:
 def by_environment(default: Any, **others: Any) -> Any:
     """Declare a field whose default depends on the environment; it holds None, which stands for it.
 
-    An agent replaces None when it is made, see `for_environment`.
+    An agent replaces None when it is made, see `for_environment`, so `config.json` has the number.
+    Until then None shows that no preset, sweep or person has chosen a value.
 
     Args:
       default: where none of the others holds; or a field declared by another function of this

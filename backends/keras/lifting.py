@@ -100,6 +100,7 @@ def from_keras(
         own = jax.random.key(0) if key is None else key
         drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
         held += [(variable, seed_bits(one)) for variable, one in drawn]
+        # Not by `stateless_call`: it takes `training` only if the outermost `call` does.
         with calling_keras(keras), keras.StatelessScope(held) as scope:
             outputs = module(*arguments(inputs), training=train)
         if initial_carry is not None and isinstance(outputs, list):  # of a functional model

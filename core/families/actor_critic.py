@@ -386,6 +386,9 @@ class ActorCritic(AgentBase, ABC):
     ) -> tuple[ActorCriticState, Metrics]:
         """Step the parts on their losses, in this order; each reads those that have moved already.
 
+        One learner of all parts, with stopped gradients, would step them at once; algorithm 1 of
+        SAC's paper (Haarnoja et al. 2018) steps them in turn.
+
         Args:
           state: the agent's.
           sample: `[B, ...]`.

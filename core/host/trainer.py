@@ -58,6 +58,9 @@ class HostTrainer:
     The environments' state is not part of `RunnerState`, because in general it cannot be saved: a
     resumed run starts new episodes.
 
+    All environments are stepped in one group: acting with one half while the other steps was no
+    faster (docs/design.md).
+
     Attributes:
       agent: the algorithm; it steps `agent.num_envs` environments.
       single_env: the environment.

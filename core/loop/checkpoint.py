@@ -55,6 +55,7 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
+        # Orbax alone does not notice a changed byte.
         write_manifest(unfinished, of)
         os.rename(unfinished, path)
         sync(path.absolute().parent)
@@ -215,7 +216,8 @@ class Checkpoints:
     def set_aside(self, number: int) -> None:
         """Rename the checkpoints after `number`, which are damaged, so that training replaces them.
 
-        They become `damaged-` and their number; those set aside before are deleted.
+        They become `damaged-` and their number; those set aside before are deleted. They must be
+        renamed, because `save` keeps an existing checkpoint of the same number.
 
         Raises:
           CannotWrite: if the folder is read-only.

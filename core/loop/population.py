@@ -28,7 +28,8 @@ from .state import RunnerState, Updated
 SELECTIONS = ("truncation", "rank")
 FACTORS = (0.8, 1.2)
 FORM = "NAME, NAME=LOW..HIGH or NAME=log:LOW..HIGH"
-PARENT = "parent"  # the metric
+# A metric, so that the lineage is resumed, and cut back, with the other metrics.
+PARENT = "parent"
 # Folded into keys; updates fold in numbers below 2^31.
 _INITIAL, _SELECTION = 2**32 - 1, 2**32 - 2
 

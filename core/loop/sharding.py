@@ -3,7 +3,8 @@
 *Seeds*: each device trains its share of them (`jax.shard_map`); devices exchange nothing. The bits
 depend on the size of a share, not on the number of devices from two on; one device agrees up to
 rounding. All shares are equally large: the last seed is repeated where the devices do not divide
-the seeds, and the results of the repetitions are dropped.
+the seeds, and the results of the repetitions are dropped. A share of another size would be a second
+program to compile, and refusing 5 seeds on 2 devices would leave one device idle.
 
 *Environments*: one program with a global view, which XLA partitions (`jax.jit` over a mesh).
 Environments, and the batches that networks read, are divided; parameters, optimizer, replay and

@@ -246,7 +246,9 @@ def init_seeds(
       hyper: hyperparameters of all seeds, or `per_seed` ones `[S]`; None for the agent's own.
     """
     # Sequential, not vmapped: vmapped orthogonal initializers take twice as long to compile, and
-    # some of their programs deadlock on two CPU cores with JAX 0.10.2.
+    # some of their programs deadlock on two CPU cores with JAX 0.10.2. To vmap `network.init` under
+    # `jit` there, pass `compiler_options={"xla_cpu_scheduler_type":
+    # "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}`.
     if any(jnp.ndim(leaf) for leaf in jax.tree.leaves(hyper)):
         return jax.lax.map(lambda given: trainer.init(*given), (keys, hyper))
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)

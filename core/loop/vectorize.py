@@ -53,7 +53,8 @@ class VectorState:
       episode_return: float32 `[N]`, reward since the episode's start.
       episode_length: int32 `[N]`, steps since the episode's start.
       pool: precomputed initial states, or None.
-      progress: of a `Curriculum`, shared by the environments; None without.
+      progress: of a `Curriculum`, shared by the environments; None without. In the environments'
+        own states, each would know its own episodes only.
     """
 
     state: EnvState

@@ -235,6 +235,9 @@ def q_head(num_actions: int, *, dueling: bool = False) -> Head:
 class NetworkSpec:
     """A torso with named heads over one observation.
 
+    It is checked when the network is built, not when it is described: an algorithm may describe
+    default networks for observations that only a custom network can read.
+
     Attributes:
       obs_spec: one observation; an MLP flattens it (`core.specs.vector`), a CNN reads each image
         `[H, W, C]` in it by convolutions of its own and flattens the rest, a table takes a

@@ -1,4 +1,8 @@
-"""Compare what an agent computed while acting with what its update computes of the same steps."""
+"""Compare what an agent computed while acting with what its update computes of the same steps.
+
+Rows are matched by content, not by place, so that minibatches, sequences, burn-in and wrapped
+replays need no knowledge of the algorithm.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
