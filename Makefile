@@ -22,7 +22,7 @@ READY_DEV := .venv/.ready-dev
 READY_TORCH := .venv/.ready-torch
 READY_SUITES := .venv/.ready-suites
 
-.PHONY: help install demo test test-slow test-packaging test-torch test-suites test-commands lint docs
+.PHONY: help install demo quick test test-slow test-packaging test-torch test-suites test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -43,6 +43,16 @@ demo: $(READY)  ## trains PPO on four libraries, writes a report (4 minutes)
 	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
 	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
+
+# ROOM is a folder below tests, such as core/rl; without it, those of the files that changed.
+quick: $(READY_DEV)  ## the tests of one room: make quick ROOM=core/rl
+	@folders="$(if $(ROOM),tests/$(ROOM),$$($(BIN)/python .ci/changed.py))"; \
+	if [ -z "$$folders" ]; then \
+	    echo "Nothing changed since the last commit: name a room, such as make quick ROOM=core/rl"; \
+	else \
+	    XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" $(BIN)/python -m pytest $(PYTEST) \
+	        -m "not slow and not optimized and not packaging" $$folders; \
+	fi
 
 test: $(READY_DEV)  ## the tests (15 minutes)
 	@status=0; \

@@ -57,8 +57,9 @@ class C51(rl.ReplayedQ):
         obs_spec: rl.Spec, action_spec: rl.Spec, config: C51Config = C51Config()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        how: Any = {"algorithm": "C51", "head": "logits", "atoms": config.num_atoms}
-        return nn.q_network(obs_spec, action_spec, config, **how)
+        return nn.q_network(
+            obs_spec, action_spec, config, algorithm="C51", head="logits", atoms=config.num_atoms
+        )
 
     def _atoms(self, hyper: C51Hyperparams) -> jax.Array:
         """Space the atoms z evenly, float32 `[num_atoms]`."""
@@ -92,7 +93,9 @@ class C51(rl.ReplayedQ):
         metrics = {"td_errors": errors, "q": rl.categorical_mean(logits, atoms).mean()}
         return loss, (metrics, new_state)
 
-    def _logits(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
-        """Apply the network; `how` is passed to `apply_heads`."""
-        heads, state = nn.apply_heads(self.network, variables, obs, **how)
+    def _logits(
+        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[jax.Array, Any]:
+        """Apply the network, `[B, num_actions, num_atoms]`."""
+        heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["logits"], state

@@ -133,7 +133,12 @@ class IQN(rl.ReplayedQ):
         return high * jax.random.uniform(key, (size, count))
 
     def _quantiles(
-        self, variables: nn.Variables, obs: Any, tau: jax.Array, key: Any = None, **how: Any
+        self,
+        variables: nn.Variables,
+        obs: Any,
+        tau: jax.Array,
+        key: jax.Array | None = None,
+        train: bool = False,
     ) -> tuple[jax.Array, Any]:
         """Compute Z_tau(s, a) = f(psi(s) * phi(tau))_a, `[B, N, num_actions]`.
 
@@ -146,7 +151,7 @@ class IQN(rl.ReplayedQ):
 
         def apply(name: str, inputs: Any) -> jax.Array:
             part, own = self.network.parts[name], nn.part_of(variables, name)
-            heads, state[name] = nn.apply_heads(part, own, inputs, key=keys[name], **how)
+            heads, state[name] = nn.apply_heads(part, own, inputs, key=keys[name], train=train)
             return heads[name]
 
         steps = jnp.arange(self.config.num_cosines, dtype=jnp.float32)

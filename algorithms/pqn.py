@@ -7,7 +7,7 @@ at the start; with a recurrent network, targets come from the values of the roll
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +65,7 @@ class PQNConfig(nn.ConvolutionConfig, rl.AgentConfig):
     cell: str = rl.only_for("networks", rl.one_of("none", *nn.CELLS))
     cell_size: int = rl.only_for("networks", 64)
 
-    # Without annotation, so that it is no field.
-    vector_sizes = (128, 128)
+    vector_sizes: ClassVar[tuple[int, ...]] = (128, 128)
 
 
 @rl.pytree_dataclass

@@ -56,8 +56,14 @@ class QRDQN(rl.ReplayedQ):
         obs_spec: rl.Spec, action_spec: rl.Spec, config: QRDQNConfig = QRDQNConfig()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        how: Any = {"algorithm": "QR-DQN", "head": "quantiles", "atoms": config.num_quantiles}
-        return nn.q_network(obs_spec, action_spec, config, **how)
+        return nn.q_network(
+            obs_spec,
+            action_spec,
+            config,
+            algorithm="QR-DQN",
+            head="quantiles",
+            atoms=config.num_quantiles,
+        )
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: QRDQNHyperparams) -> jax.Array:
         """Average the quantiles, Q(s, a) = sum_i theta_i(s, a) / N."""
@@ -95,7 +101,9 @@ class QRDQN(rl.ReplayedQ):
         loss = jnp.mean(batch.weight * losses)
         return loss, ({"td_errors": jnp.asarray(errors), "q": q.mean()}, new_state)
 
-    def _quantiles(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
-        """Apply the network, `[B, num_quantiles, num_actions]`; `how`: see `apply_heads`."""
-        heads, state = nn.apply_heads(self.network, variables, obs, **how)
+    def _quantiles(
+        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[jax.Array, Any]:
+        """Apply the network, `[B, num_quantiles, num_actions]`."""
+        heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["quantiles"].swapaxes(1, 2), state

@@ -76,8 +76,15 @@ class Rainbow(rl.ReplayedQ):
         obs_spec: rl.Spec, action_spec: rl.Spec, config: RainbowConfig = RainbowConfig()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        how: Any = {"head": "logits", "atoms": config.num_atoms, "noise": config.initial_noise}
-        return nn.q_network(obs_spec, action_spec, config, algorithm="Rainbow", **how)
+        return nn.q_network(
+            obs_spec,
+            action_spec,
+            config,
+            algorithm="Rainbow",
+            head="logits",
+            atoms=config.num_atoms,
+            noise=config.initial_noise,
+        )
 
     def importance_sampling_exponent(self, state: rl.ReplayedQState) -> jax.Array:
         hyper, num_steps = state.hyper, state.replay.num_added
@@ -101,8 +108,8 @@ class Rainbow(rl.ReplayedQ):
     ) -> rl.PolicyOutput:
         """Maximize the means, with noise in the layers if `explore`."""
         noise_key, action_key = jax.random.split(key)
-        how = {"key": noise_key} if explore else {}
-        logits, _ = self._logits(state.learner.variables, inputs.obs, **how)
+        drawn_by = noise_key if explore else None
+        logits, _ = self._logits(state.learner.variables, inputs.obs, key=drawn_by)
         q = rl.categorical_mean(logits, self._atoms(state.hyper))
         return self.act_on(q, state, carry, inputs, action_key, explore=explore)
 
@@ -136,7 +143,9 @@ class Rainbow(rl.ReplayedQ):
         """Space the atoms z evenly, float32 `[num_atoms]`."""
         return jnp.linspace(hyper.v_min, hyper.v_max, self.config.num_atoms)
 
-    def _logits(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
-        """Apply the network; `how` is passed to `apply_heads`, `key` draws the noise."""
-        heads, state = nn.apply_heads(self.network, variables, obs, **how)
+    def _logits(
+        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[jax.Array, Any]:
+        """Apply the network, `[B, num_actions, num_atoms]`; `key` draws its noise."""
+        heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["logits"], state

@@ -143,9 +143,15 @@ class TQC(rl.ActorCritic):
         return loss, ({"entropy": -log_prob.mean()}, new_state)
 
     def _quantiles(
-        self, critic: nn.Variables, obs: Any, action: jax.Array | None, **how: Any
+        self,
+        critic: nn.Variables,
+        obs: Any,
+        action: jax.Array | None,
+        key: jax.Array | None = None,
+        train: bool = False,
     ) -> tuple[jax.Array, Any]:
-        """Apply the critics, `[N, B, M]`; `how` is passed to `apply_heads`."""
-        heads, state = nn.apply_heads(self.network.parts["critic"], critic, (obs, action), **how)
+        """Apply the critics, `[N, B, M]`."""
+        network = self.network.parts["critic"]
+        heads, state = nn.apply_heads(network, critic, (obs, action), key=key, train=train)
         quantiles = heads["quantiles"]
         return quantiles if quantiles.ndim == 3 else quantiles[None], state

@@ -1,4 +1,4 @@
-"""One adapter per neural-network library, imported on first use."""
+"""One folder per neural-network library, imported on first use, and what they share."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +35,7 @@ def build(
     from .canonical import with_arithmetic
     from .zoo.initializers import with_lecun_normal
 
-    adapter = find(backend).load_adapter()
+    zoo = find(backend).load_zoo()
 
     def build_one(name: str, spec: "NetworkSpec | Network") -> Network:
         if isinstance(spec, Network):
@@ -43,10 +43,10 @@ def build(
         spec.check()
         flat = spec.flat()
         plain = flat.plain
-        network = adapter.zoo(plain, name)
+        network = zoo(plain, name)
         if not isinstance(network, Network):
             raise TriglotError(
-                f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
+                f"zoo(spec, name) of {zoo.__module__} must return a Network; got a "
                 f"{type(network).__name__}."
             )
         network = with_lecun_normal(network) if plain.lecun_normal else network

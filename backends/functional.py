@@ -15,6 +15,7 @@ from ..core.network import Codec, Network, Statistic, Variables
 from ..core.networks.combinators import hold
 from . import calling
 from .layers.describe import CallLog, Words, describe
+from .libraries import find
 from .naming import words_of
 
 
@@ -33,7 +34,6 @@ def lift(
     place: Callable[[Any], Words | None],
     statistic: Callable[[Words], Statistic | None],
     words: Callable[[Any], Words] = words_of,
-    leaf_names: Mapping[str, str] | None = None,
 ) -> Network:
     """Build the network of a module that is called on a batch `[B, ...]`.
 
@@ -53,7 +53,6 @@ def lift(
       place: the path of the layer in such a context; None for a call to leave out.
       statistic: describes an array of the state by its path.
       words: the path of a parameter, from its pytree path.
-      leaf_names: canonical last parts (`kernel`, `bias`) of parameters, by the library's names.
 
     Returns:
       The network; integer parameters are kept in its state.
@@ -89,10 +88,10 @@ def lift(
     params, state = (
         jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)
     )
-    leaves, buffers = [], set()
+    library, leaves, buffers = find(backend), [], set()
     for path, array in params:
         owners = calls.owners(words(path))
-        leaves.append(describe(backend, words(path), owners, array.shape, leaf_names))
+        leaves.append(describe(library, words(path), owners, array.shape))
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             buffers.add(leaves[-1].name)
     how: Any = {"codec": Codec.named(abstract.params, leaves)}

@@ -3,7 +3,7 @@
 A constructor takes random numbers; a module's layers are found on the way to each of its arrays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax
 from ..core.network import Codec
 from .calling import parameters
 from .layers.describe import describe, walk
+from .libraries import find
 from .naming import words_of
 
 BATCH_AXIS = "batch"  # the name of the axis over which Equinox's modules are vmapped
@@ -43,7 +44,8 @@ def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
     Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
     zoo's have only those of initializers, which would be 50 small programs.
     """
-    is_ours = getattr(function, "__module__", "").startswith(f"{__package__}.zoo.")
+    module = getattr(function, "__module__", "")
+    is_ours = module.startswith(f"{__package__}.") and module.endswith(".zoo")
     return nullcontext if is_ours else jax.ensure_compile_time_eval
 
 
@@ -54,7 +56,6 @@ def codec_of(
     is_layer: Callable[[Any], bool],
     *,
     is_parameter: Callable[[Any], bool] | None = None,
-    leaf_names: Mapping[str, str] | None = None,
 ) -> Codec:
     """Describe the parameters of a module by the layers on the way to each of them.
 
@@ -64,10 +65,10 @@ def codec_of(
       params: its trainable arrays, as in `Variables`.
       is_layer: whether an attribute of the module is a module, and not a container of them.
       is_parameter: whether a node of `params` is an array in the library's own wrapper.
-      leaf_names: canonical last parts (`kernel`, `bias`) of parameters, by the library's names.
     """
+    library = find(backend)
     leaves = [
-        describe(backend, words_of(path), walk(module, path, is_layer), leaf.shape, leaf_names)
+        describe(library, words_of(path), walk(module, path, is_layer), leaf.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params, is_leaf=is_parameter)
     ]
     return Codec.named(params, leaves)

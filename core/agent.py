@@ -22,9 +22,21 @@ from .network import Network, check_network
 from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
 from .networks.inputs import images
+from .options import OptionTable
 from .rl.optimizers import OptimizerFn, adam, check_optimizer
 from .specs import Box, Spec
-from .types import Metrics, PyTree, pytree_dataclass
+from .types import (
+    AnyAgentState,
+    AnyConfig,
+    AnyHyperparams,
+    Carry,
+    EnvState,
+    Metrics,
+    Obs,
+    PyTree,
+    by_path,
+    pytree_dataclass,
+)
 
 
 @pytree_dataclass
@@ -39,15 +51,15 @@ class PolicyInput:
       env_state: the environments' states `[N, ...]`, for an agent that declares `plans`; else None.
     """
 
-    obs: PyTree
+    obs: Obs
     first: jax.Array
     action_mask: jax.Array | None = None
-    env_state: PyTree = None
+    env_state: EnvState = None
 
     @classmethod
-    def of(cls, agent: Any, seen: Any, first: jax.Array) -> "PolicyInput":
+    def of(cls, agent: "Agent", seen: Any, first: jax.Array) -> "PolicyInput":
         """Take what `agent` may observe of `seen`, a batched `TimeStep` or `VectorState`."""
-        env_state = seen.state if getattr(agent, "plans", False) else None
+        env_state = seen.state if agent.plans else None
         return cls(obs=seen.obs, first=first, action_mask=seen.action_mask, env_state=env_state)
 
 
@@ -62,7 +74,7 @@ class PolicyOutput:
     """
 
     action: jax.Array
-    carry: PyTree
+    carry: Carry
     extras: dict[str, jax.Array]
 
 
@@ -80,17 +92,40 @@ class Trajectory:
       carry: the policy's carry before the first step, `[N, ...]`.
     """
 
-    obs: PyTree
+    obs: Obs
     first: jax.Array
     action_mask: jax.Array | None
     action: jax.Array
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
-    next_obs: PyTree
+    next_obs: Obs
     next_action_mask: jax.Array | None
     extras: dict[str, jax.Array]
-    carry: PyTree
+    carry: Carry
+
+    def checked(self) -> "Trajectory":
+        """Return it as it is; called where it is built, and not where JAX takes it apart.
+
+        Raises:
+          TriglotError: naming an array that does not begin with the axes `[T, N]`, or with `[N]` in
+            the carry; or a flag or mask that is not bool.
+        """
+        axes = self.reward.shape
+        for path, leaf in by_path(self).items():
+            name = path.partition(".")[0]
+            expected = axes[1:] if name == "carry" else axes
+            if leaf.shape[: len(expected)] != expected:
+                raise TriglotError(
+                    f"{path} of a trajectory must begin with the axes {list(expected)}, got the "
+                    f"shape {list(leaf.shape)}: there is a row for each environment."
+                )
+            if name in _FLAGS and leaf.dtype != bool:
+                raise TriglotError(f"{path} of a trajectory must be bool, got {leaf.dtype}.")
+        return self
+
+
+_FLAGS = ("first", "action_mask", "terminated", "truncated", "next_action_mask")
 
 
 @runtime_checkable
@@ -102,18 +137,23 @@ class Agent(Protocol):
     """
 
     @property
-    def Config(self) -> type:
+    def name(self) -> str:
+        """How messages call it, such as `PPO`."""
+        ...
+
+    @property
+    def Config(self) -> type | OptionTable:
         """Static configuration, fixed at compile time: a dataclass; its fields become options."""
         ...
 
     @property
-    def Hyperparams(self) -> type:
+    def Hyperparams(self) -> type | OptionTable:
         """Numeric hyperparameters: a pytree dataclass kept in the state, so that a sweep vmaps."""
         ...
 
     @staticmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: Any
+        obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> Mapping[str, NetworkSpec | Network]:
         """Describe the default networks by name; they are built from a library's zoo."""
         ...
@@ -134,12 +174,12 @@ class Agent(Protocol):
         ...
 
     @property
-    def config(self) -> Any:
+    def config(self) -> AnyConfig:
         """A `Config`."""
         ...
 
     @property
-    def hyper(self) -> Any:
+    def hyper(self) -> AnyHyperparams:
         """The `Hyperparams` that a training starts from."""
         ...
 
@@ -184,21 +224,68 @@ class Agent(Protocol):
         """Whether the values of next observations enter the targets."""
         ...
 
-    def init(self, key: jax.Array, num_envs: int, hyper: PyTree | None = None) -> Any:
+    @property
+    def plans(self) -> bool:
+        """Whether it plans in the environment: it has a `model`, see `core.rl.planning`."""
+        ...
+
+    @property
+    def two_players(self) -> bool:
+        """Whether it moves for both players of a game, in turn."""
+        ...
+
+    @property
+    def learns_estimates(self) -> bool:
+        """Whether it learns from advantages to which an extension may add, by `with_advantage`."""
+        ...
+
+    @property
+    def learns_absorbing_states(self) -> bool:
+        """Whether a model learns that nothing follows an end, with the actions taken after it."""
+        ...
+
+    @property
+    def learns_from_next_obs(self) -> bool:
+        """Whether a loss has a gradient by what the network makes of `next_obs`, as a model's."""
+        ...
+
+    @property
+    def learns_otherwise(self) -> str:
+        """Why the network may return something else in a loss than while acting; "" if it may not.
+
+        That is for equal inputs and parameters, such as other statistics of batch normalization.
+        """
+        ...
+
+    def for_environment(self, options: Any) -> Any:
+        """Fill in what its `Config` and `Hyperparams` leave to the environment."""
+        ...
+
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> AnyAgentState:
         """Make its state; `hyper` replaces its default hyperparameters."""
         ...
 
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+    def initial_carry(self, state: AnyAgentState, num_envs: int) -> Carry:
         """Make the policy's carry at an episode's start, `[N, ...]`; `()` without one."""
         ...
 
     def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: AnyAgentState,
+        carry: Carry,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> PolicyOutput:
         """Choose actions; greedily where `explore` is False."""
         ...
 
-    def update(self, state: Any, trajectory: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
+    def update(
+        self, state: AnyAgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AnyAgentState, Metrics]:
         """Learn from one trajectory; the metrics are scalars."""
         ...
 
@@ -207,7 +294,7 @@ class Agent(Protocol):
 class ActionValues(Agent, Protocol):
     """An agent that estimates action values; this is optional."""
 
-    def action_values(self, state: Any, obs: PyTree) -> jax.Array:
+    def action_values(self, state: AnyAgentState, obs: Obs) -> jax.Array:
         """Estimate the values of the actions, float32 `[B, num_actions]`."""
         ...
 
@@ -249,7 +336,7 @@ class AgentState:
     """
 
     learner: LearnerState
-    hyper: Any
+    hyper: AnyHyperparams
 
 
 @dataclass(frozen=True)
@@ -272,23 +359,24 @@ class AgentBase:
     network: Network
     obs_spec: Spec
     action_spec: Spec
-    config: Any = None
-    hyper: Any = None
+    config: AnyConfig = None
+    hyper: AnyHyperparams = None
     optimizer: OptimizerFn = adam
 
-    # Without annotations, so that these are not fields.
+    # Without annotations, so that these are not fields. As a ClassVar, none could be a field or a
+    # property of a subclass, and none would be the property that `Agent` declares.
     online = False
     explores_by_parameters = False
     bootstraps = True
     plans = False
-    # Whether a model learns that nothing follows an episode's end, with the actions taken after it.
+    two_players = False
+    learns_estimates = False
     learns_absorbing_states = False
-    # Why the network may return something else in a loss than while acting, for equal inputs and
-    # parameters, such as other statistics of batch normalization; "" if it may not.
+    learns_from_next_obs = False
     learns_otherwise = ""
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
+        name = self.name
         check_network(f"{name}'s network", self.network)
         for spec in ("obs_spec", "action_spec"):
             if not isinstance(getattr(self, spec), Spec):
@@ -319,6 +407,10 @@ class AgentBase:
         )
 
     @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
     def heads(self) -> Mapping[str, tuple[int, ...]]:
         """List the network's outputs that it needs: shapes by name, without the batch axis."""
         return {}
@@ -344,7 +436,9 @@ class AgentBase:
         """One network of a combination with its optimizer, by its name in `networks`."""
         return Learner(self.network.parts[part], self.optimizer)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> AnyAgentState:
         del num_envs
         numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
         return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
@@ -359,11 +453,11 @@ class AgentBase:
         kinds = [*["images"] * bool(images(self.obs_spec)), *["continuous"] * continuous]
         return for_environment(options, kinds)
 
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+    def initial_carry(self, state: AnyAgentState, num_envs: int) -> Carry:
         del state, num_envs
         return ()
 
-    def seen(self, state: Any, obs: PyTree) -> PyTree:
+    def seen(self, state: AnyAgentState, obs: Obs) -> PyTree:
         """Convert observations `[B, ...]` to what the network reads of them."""
         del state
         return obs

@@ -4,7 +4,6 @@ The command line calls the same checks, so that both say the same.
 """
 
 import functools
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import jax
@@ -13,12 +12,13 @@ import numpy as np
 from .environment import Environment
 from .errors import TriglotError, kind_of, shown
 from .host_environment import HostEnvironment
+from .options import has_options, option_values
 from .specs import Box, Dict, Spec
 from .types import by_path
 
 _AGENT = (
     "init", "initial_carry", "act", "update", "obs_spec", "action_spec", "num_envs",
-    "rollout_length",
+    "rollout_length", "name", "plans",
 )  # fmt: skip
 _SPECS = "a Box, Discrete, MultiDiscrete or Dict of triglot"
 
@@ -74,7 +74,7 @@ def check_agent(agent: Any) -> None:
     try:
         hash(agent)
     except TypeError:
-        kind = type(agent).__name__
+        kind = agent.name
         for part in ("config", "hyper"):
             if found := _unhashable(getattr(agent, part, None)):
                 raise TriglotError(
@@ -103,7 +103,7 @@ def check_fits(agent: Any, env: Any) -> None:
         pair = [_short(spec) for spec in (built, there)]
         pair = pair if pair[0] != pair[1] else [shown(spec) for spec in (built, there)]
         raise TriglotError(
-            f"{type(agent).__name__} was built for the {what} {pair[0]}, and {env.name} has "
+            f"{agent.name} was built for the {what} {pair[0]}, and {env.name} has "
             f"{pair[1]}: build the agent for this environment."
         )
 
@@ -138,7 +138,7 @@ def check_state(agent: Any, state: Any) -> None:
     path, (given, kind) = next(iter(differing.items()))
     shown_given = "absent" if given is None else f"{given[0]}{list(given[1])}"
     raise TriglotError(
-        f"{wanted}, got {kind_of(state)} that does not fit {type(agent).__name__}: {path} is "
+        f"{wanted}, got {kind_of(state)} that does not fit {agent.name}: {path} is "
         f"{shown_given}, expected {kind[0]}{list(kind[1])}."
     )
 
@@ -194,10 +194,9 @@ def _advice(env: Any) -> str:
 
 def _unhashable(owner: Any) -> str:
     """Name the first field of a dataclass that cannot be hashed; empty if there is none."""
-    if not is_dataclass(owner) or isinstance(owner, type):
+    if not has_options(owner) or isinstance(owner, type):
         return ""
-    for one in fields(owner):
-        value = getattr(owner, one.name)
+    for name, value in option_values(owner).items():
         try:
             hash(value)
         except TypeError:
@@ -206,5 +205,5 @@ def _unhashable(owner: Any) -> str:
             array = hasattr(value, "dtype") and hasattr(value, "shape")
             instead = "a number or a tuple in place of the array" if array else "a tuple"
             size = f" of shape {np.shape(value)}" if array else ""
-            return f": {one.name} is a {type(value).__name__}{size}, give {instead}"
+            return f": {name} is a {type(value).__name__}{size}, give {instead}"
     return ""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .errors import TriglotError, kind_of
 from .specs import Dict, Spec, Specified, mask_size
-from .types import PyTree, pytree_dataclass, type_differences
+from .types import EnvState, Obs, PyTree, pytree_dataclass, type_differences
 
 
 @pytree_dataclass
@@ -25,15 +25,15 @@ class TimeStep:
         `MultiDiscrete` actions `[sum(num_values)]`, of the values that each integer may have.
     """
 
-    state: PyTree
-    obs: PyTree
+    state: EnvState
+    obs: Obs
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
     action_mask: jax.Array | None = None
 
 
-def first_step(state: PyTree, obs: PyTree, action_mask: jax.Array | None = None) -> TimeStep:
+def first_step(state: EnvState, obs: Obs, action_mask: jax.Array | None = None) -> TimeStep:
     """Build the `TimeStep` of a reset."""
     return TimeStep(
         state=state,
@@ -57,7 +57,7 @@ class Environment(Specified, Protocol):
         """Start an episode."""
         ...
 
-    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(self, state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         """Take one action in `state`."""
         ...
 
@@ -68,7 +68,11 @@ class CostlyReset(Environment, Protocol):
 
     @property
     def costly_reset(self) -> bool:
-        """Whether to prepare resets in a pool between rollouts, see `VectorEnvironment`."""
+        """Whether to prepare resets in a pool between rollouts, see `VectorEnvironment`.
+
+        With a pool, 64 of Navix's rooms are stepped 4.3 times as fast, XLand-MiniGrid's 3.5 times
+        and Playground's CartPole 1.9 times. The program takes some seconds longer to compile.
+        """
         ...
 
 
@@ -86,7 +90,7 @@ class Renderable(Environment, Protocol):
         """Suffix of the file that `draw` writes, such as `.gif` or `.html`."""
         ...
 
-    def draw(self, states: PyTree, path: str) -> None:
+    def draw(self, states: EnvState, path: str) -> None:
         """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
 
 
@@ -105,7 +109,7 @@ def check_starts(env: Environment, starts: Any) -> None:
     _check_time_steps(env, starts, "reset")
 
 
-def check_steps(env: Environment, states: PyTree, obs: PyTree, steps: Any) -> None:
+def check_steps(env: Environment, states: EnvState, obs: Obs, steps: Any) -> None:
     """Refuse what `step` returned in several environments, unless it is as after `reset`.
 
     Args:
@@ -181,7 +185,7 @@ class Curriculum(Environment, Protocol):
         ...
 
     def update_progress(
-        self, progress: PyTree, states: PyTree, returns: jax.Array, done: jax.Array
+        self, progress: PyTree, states: EnvState, returns: jax.Array, done: jax.Array
     ) -> PyTree:
         """Learn from the episodes that ended in one step of `N` environments.
 
@@ -247,10 +251,29 @@ class BothPlayers(Environment, Protocol):
     """A zero-sum game in which the caller moves for whichever of two players has the turn.
 
     Observations and action masks are of the player who moves next, a reward of the one who moved.
-    A game whose players always move in turn may say so by an attribute `alternates`, True; then an
-    agent that learns its model, as MuZero does, moves for both players too.
+    One whose players always move in turn is an `InTurn` too.
     """
 
-    def moving(self, state: PyTree) -> jax.Array:
+    def moving(self, state: EnvState) -> jax.Array:
         """Return the number of the player who moves in a state, int32 `[]`."""
+        ...
+
+
+@runtime_checkable
+class InTurn(BothPlayers, Protocol):
+    """Such a game that says whether its two players always move in turn; this is optional."""
+
+    @property
+    def alternates(self) -> bool:
+        """Whether they do: an agent that learns its model, as MuZero does, then moves for both."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Specified, Protocol):
+    """An environment that knows the bounds of its return; this is optional."""
+
+    @property
+    def return_bounds(self) -> tuple[float, float]:
+        """The lowest and the highest return of an episode."""
         ...

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from .agent import Agent, AgentBase
+from .agent import Agent
 from .arguments import check_agent
 from .environment import Environment
 from .errors import TriglotError, kind_of
@@ -114,7 +114,7 @@ class Experiment:
         num_seeds = self.num_seeds
         if self.population is not None:
             num_seeds = _members(self.population, num_seeds)
-        if is_key(self.key) and self.key.ndim == 1:
+        if isinstance(self.key, jax.Array) and is_key(self.key) and self.key.ndim == 1:
             num_seeds = _keys_of_seeds(self.key, num_seeds)
         else:
             object.__setattr__(self, "key", as_key(self.key))
@@ -207,11 +207,9 @@ class Experiment:
         Raises:
           TriglotError: if one is unknown or out of range.
         """
-        name = type(self.agent).__name__
+        name = self.agent.name
         hyper = as_hyperparams(name, hyper, self.agent.hyper)
-        if isinstance(self.agent, AgentBase):  # a custom agent need not know of it
-            hyper = self.agent.for_environment(hyper)
-        hyper = with_schedules(hyper)
+        hyper = with_schedules(self.agent.for_environment(hyper))
         if hyper is not self.agent.hyper:
             check_hyperparams(name, hyper, self.agent.config)
         return fill_schedule_horizon(hyper, self.num_updates)
@@ -328,7 +326,7 @@ class Experiment:
         """
         check_continued(self.agent, self.shapes, state, self.num_seeds)
         hyper = {name: getattr(self._one_hyper, name) for name in changed}
-        name = type(self.agent).__name__
+        name = self.agent.name
         return continued(name, state, hyper, self.num_updates, self.steps_per_update)
 
     def whole(self, state: PyTree) -> PyTree:

@@ -149,12 +149,21 @@ class HostVector(Protocol):
 class HostEnvironment(Specified, Protocol):
     """A factory of environments; implement it as a frozen dataclass, so that it is hashable.
 
-    An environment whose vectors give action masks has an attribute `has_action_mask`, True: masks
-    must be known before programs are compiled.
+    One whose vectors give action masks is a `HostMasked` too.
     """
 
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""
+        ...
+
+
+@runtime_checkable
+class HostMasked(HostEnvironment, Protocol):
+    """An environment that says whether its vectors give action masks; this is optional."""
+
+    @property
+    def has_action_mask(self) -> bool:
+        """Whether they do, which must be known before programs are compiled."""
         ...
 
 
@@ -214,7 +223,7 @@ def host_mask_size(env: HostEnvironment) -> int | None:
     Raises:
       TriglotError: if its actions can have no mask.
     """
-    if not getattr(env, "has_action_mask", False):
+    if not (isinstance(env, HostMasked) and env.has_action_mask):
         return None
     if (size := mask_size(env.action_spec)) is None:
         raise TriglotError(

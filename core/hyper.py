@@ -6,10 +6,10 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import Field, dataclass, field, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,16 @@ import numpy as np
 from jax.core import Tracer
 
 from .errors import TriglotError, check_known, kind_of, shown, unknown
+from .options import (
+    OptionTable,
+    OptionValues,
+    are_options_of,
+    has_options,
+    option_fields,
+    option_type,
+    option_values,
+    replace_options,
+)
 from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
 from .types import by_path
 
@@ -64,6 +74,20 @@ class Range:
 
 
 NON_NEGATIVE = Range(0.0, MAX_FLOAT)
+
+
+def _numbers_by_name(values: OptionValues) -> tuple[list[tuple[Any, Any]], OptionTable]:
+    """Take `OptionValues` apart for JAX: a child for each field, as those of a dataclass."""
+    named = option_values(values).items()
+    return [(jax.tree_util.GetAttrKey(name), value) for name, value in named], values.table
+
+
+def _from_numbers(table: OptionTable, numbers: Iterable[Any]) -> OptionValues:
+    names = [one.name for one in option_fields(table)]
+    return table(**dict(zip(names, numbers, strict=True)))
+
+
+jax.tree_util.register_pytree_with_keys(OptionValues, _numbers_by_name, _from_numbers)
 
 
 def between(
@@ -121,7 +145,8 @@ def part_of(count: str) -> Any:
 def by_environment(default: Any, **others: Any) -> Any:
     """Declare a field whose default depends on the environment; it holds None, which stands for it.
 
-    An agent replaces None when it is made, see `for_environment`.
+    An agent replaces None when it is made, see `for_environment`, so `config.json` has the number.
+    Until then None shows that no preset, sweep or person has chosen a value.
 
     Args:
       default: where none of the others holds; or a field declared by another function of this
@@ -137,17 +162,17 @@ def for_environment(options: Any, kinds: Collection[str]) -> Any:
     """Replace None by the default in the fields declared by `by_environment`.
 
     Args:
-      options: a `Config` or `Hyperparams`; what is not a dataclass is returned as it is.
+      options: a `Config` or `Hyperparams`; what has no fields is returned as it is.
       kinds: what the environment is, such as `images`.
     """
-    if not is_dataclass(options):
+    if not has_options(options):
         return options
     found: dict[str, Any] = {}
-    for one in fields(options):
+    for one in option_fields(options):
         if "by_environment" in one.metadata and getattr(options, one.name) is None:
             default, others = one.metadata["by_environment"]
             found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
-    return replace(cast(Any, options), **found) if found else options
+    return replace_options(options, found) if found else options
 
 
 def one_of(default: str, *others: str) -> Any:
@@ -176,21 +201,20 @@ def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> Hyperparams
     Args:
       owner: the algorithm's name, for the message.
       given: of the class of `default`; a mapping from names to values; or None.
-      default: a dataclass. With any other, `given` is returned as it is.
+      default: hyperparameters. With anything else, `given` is returned as it is.
 
     Raises:
       TriglotError: if it is neither, or a name is unknown.
     """
-    if given is None or not is_dataclass(default):
+    if given is None or not has_options(default):
         return default if given is None else given  # pyright: ignore[reportReturnType]
-    kind: Any = type(default)
-    base: Any = default
-    names = [one.name for one in fields(default)]
+    kind = option_type(default)
+    names = [one.name for one in option_fields(default)]
     if isinstance(given, Mapping):
         for name in given:
             check_known(f"hyperparameter of {owner}", name, names)
-        given = replace(base, **given)
-    if not isinstance(given, kind):
+        given = replace_options(default, given)
+    if not are_options_of(kind, given):
         raise TriglotError(
             f"{owner}'s hyperparameters must be {kind.__name__} or values by name, such as "
             f"{{{names[0]!r}: {getattr(default, names[0])!r}}}; got {kind_of(given)}."
@@ -200,7 +224,7 @@ def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> Hyperparams
         for name in names
         if _is_concrete(value := getattr(given, name)) and value.ndim == 0
     }
-    return replace(given, **numbers) if numbers else given
+    return replace_options(given, numbers) if numbers else given
 
 
 def _is_concrete(value: object) -> TypeGuard[Any]:
@@ -222,7 +246,7 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     Raises:
       TriglotError: naming the hyperparameter and what it allows.
     """
-    for one in fields(hyper):
+    for one in option_fields(hyper):
         given = getattr(hyper, one.name)
         allowed = allowed_by(one, config)
         if given is None or isinstance(given, Tracer):
@@ -308,7 +332,7 @@ def check_config(owner: str, config: Any) -> None:
     Raises:
       TriglotError: naming the field and what it allows.
     """
-    for one in fields(config):
+    for one in option_fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
         if value is None and "by_environment" in one.metadata:
             continue
@@ -397,8 +421,7 @@ def first_numbers(hyper: HyperparamsT) -> HyperparamsT:
         name: one.at(jnp.zeros((), jnp.int32), jnp.zeros(()))
         for name, one in schedules_of(hyper).items()
     }
-    scheduled: Any = hyper
-    return replace(scheduled, **found) if found else hyper
+    return replace_options(hyper, found) if found else hyper
 
 
 def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
@@ -407,28 +430,25 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
     Raises:
       TriglotError: if the text is no schedule, naming the hyperparameter.
     """
-    if not is_dataclass(hyper):
+    if not has_options(hyper):
         return hyper
     found: dict[str, Any] = {}
-    for one in fields(hyper):
-        value = getattr(hyper, one.name)
+    for name, value in option_values(hyper).items():
         if is_schedule_text(value) or (callable(value) and not isinstance(value, jax.Array)):
             try:
-                found[one.name] = schedule(value)
+                found[name] = schedule(value)
             except TriglotError as error:
-                raise TriglotError(f"{one.name}: {error}") from None
-    given: Any = hyper
-    return replace(given, **found) if found else given
+                raise TriglotError(f"{name}: {error}") from None
+    return replace_options(hyper, found) if found else hyper
 
 
 def schedules_of(hyper: Any) -> dict[str, Schedule]:
     """List the hyperparameters that are schedules, by name, with float32 arrays as numbers."""
-    if not is_dataclass(hyper):
+    if not has_options(hyper):
         return {}
-    found = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
     return {
         name: jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), value)
-        for name, value in found.items()
+        for name, value in option_values(hyper).items()
         if isinstance(value, Schedule)
     }
 
@@ -480,13 +500,12 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
       hyper: hyperparameters; without schedules they are returned unchanged.
       num_updates: updates of the whole run.
     """
-    if not is_dataclass(hyper):
+    if not has_options(hyper):
         return hyper
-    values = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    values = option_values(hyper)
     filled = {
         name: value.over(num_updates)
         for name, value in values.items()
         if isinstance(value, Schedule)
     }
-    scheduled: Any = hyper
-    return replace(scheduled, **filled) if filled else hyper
+    return replace_options(hyper, filled) if filled else hyper

@@ -14,7 +14,15 @@ from .network import Network, Variables, check_network
 from .numerics import divide_or_nan
 from .rl.optimizers import OPTIMIZERS, OneVector, OptimizerFn, check_optimizer
 from .tracing.hoist import draw_ahead, num_rows
-from .types import Metrics, PyTree, as_key, pytree_dataclass
+from .types import (
+    AnyHyperparams,
+    Metrics,
+    OptState,
+    Params,
+    PyTree,
+    as_key,
+    pytree_dataclass,
+)
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
@@ -42,7 +50,7 @@ class LearnerState:
     """
 
     variables: Variables
-    opt_state: PyTree
+    opt_state: OptState
     num_gradient_steps: jax.Array
 
 
@@ -59,19 +67,24 @@ class Learner:
     network: Network
     optimizer: OptimizerFn
 
-    def init(self, key: jax.Array, hyper: Any = None) -> LearnerState:
+    def init(self, key: jax.Array, hyper: AnyHyperparams = None) -> LearnerState:
         """Initialize the variables and the optimizer's state."""
         check_network("Learner's network", self.network)
         return self.start(self.network.init(as_key(key)), hyper)
 
-    def start(self, variables: Variables, hyper: Any = None) -> LearnerState:
+    def start(self, variables: Variables, hyper: AnyHyperparams = None) -> LearnerState:
         """Start from given variables."""
         check_optimizer("Learner", self.optimizer, hyper)
         opt_state, zero = self.optimizer(hyper).init(variables.params), jnp.zeros((), jnp.int32)
         return LearnerState(variables=variables, opt_state=opt_state, num_gradient_steps=zero)
 
     def step(
-        self, state: LearnerState, loss: Loss, batch: Any, key: jax.Array, hyper: Any = None
+        self,
+        state: LearnerState,
+        loss: Loss,
+        batch: PyTree,
+        key: jax.Array,
+        hyper: AnyHyperparams = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step.
 
@@ -105,9 +118,9 @@ class Learner:
         state: LearnerState,
         inputs: PyTree,
         loss: Callable[[PyTree, Any], tuple[jax.Array, Metrics]],
-        batch: Any,
+        batch: PyTree,
         key: jax.Array,
-        hyper: Any = None,
+        hyper: AnyHyperparams = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step on a loss of the network's outputs for `inputs` alone.
 
@@ -127,7 +140,7 @@ class Learner:
         """
         variables, network = state.variables, self.network
 
-        def whole(variables: Variables, batch: Any, key: jax.Array) -> Any:
+        def whole(variables: Variables, batch: PyTree, key: jax.Array) -> Any:
             outputs, new_state = network.apply(variables, inputs, key=key, train=True)
             value, metrics = loss(outputs, batch)
             return value, (metrics, new_state)
@@ -168,7 +181,7 @@ class Learner:
         return replace(state, opt_state=state.opt_state.per_parameter(params)), outputs
 
     def _transform(
-        self, grads: PyTree, state: LearnerState, hyper: Any, params: PyTree = None
+        self, grads: PyTree, state: LearnerState, hyper: AnyHyperparams, params: Params = None
     ) -> tuple[PyTree, PyTree]:
         optimizer, opt_state = self.optimizer(hyper), state.opt_state
         # optax.adam raises a float to an integer count, which strict promotion rejects.

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from .errors import TriglotError, kind_of
-from .types import Key, PyTree, pytree_dataclass
+from .types import Key, Params, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -19,7 +19,7 @@ class Variables:
       state: other arrays (running statistics, integer buffers); no random keys and no carries.
     """
 
-    params: PyTree
+    params: Params
     state: PyTree
 
 
@@ -65,7 +65,7 @@ class Leaf:
     """One parameter array of a library: its canonical names and the conversion in both directions.
 
     The canonical layout is `[in, out]` for a dense kernel and `[height, width, in, out]` for a
-    convolution kernel; `triglot.backends.layers.listed` has the others. A library may concatenate
+    convolution kernel; `triglot.backends.layers.kinds` has the others. A library may concatenate
     several canonical arrays into one (the gates of a recurrent cell).
 
     Attributes:
@@ -120,7 +120,7 @@ class Codec:
     treedef: Any
     leaves: tuple[Leaf, ...]
 
-    def encode(self, params: PyTree, *, layout: bool = True) -> dict[str, jax.Array]:
+    def encode(self, params: Params, *, layout: bool = True) -> dict[str, jax.Array]:
         """Name the leaves of `params`; with `layout`, convert each to the canonical layout.
 
         It is valid for parameters only, not for gradients: a layout may add a constant.
@@ -146,7 +146,7 @@ class Codec:
         return {name: leaf for leaf in self.leaves for name in leaf.names}
 
     @classmethod
-    def named(cls, params: PyTree, leaves: Sequence[Leaf]) -> "Codec":
+    def named(cls, params: Params, leaves: Sequence[Leaf]) -> "Codec":
         """Build the codec of parameters that flatten to `leaves`.
 
         Raises:
@@ -245,6 +245,6 @@ def check_network(owner: str, network: Any) -> None:
         )
 
 
-def num_params(params: PyTree) -> int:
+def num_params(params: Params) -> int:
     """Count the parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

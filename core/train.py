@@ -20,6 +20,7 @@ from .loop.divergence import LastFinite, absurd_parameters
 from .loop.population import Population
 from .loop.sharding import Shard
 from .loop.state import RunnerState
+from .options import option_values
 from .types import PyTree, as_key
 
 
@@ -149,9 +150,9 @@ def train(
     else:
         done = check_continued(agent, experiment.shapes, state, experiment.num_seeds)
         whole = (done + experiment.num_updates) * experiment.steps_per_update
-        changed = {} if hyper is None else hyper if isinstance(hyper, Mapping) else vars(hyper)
+        named = hyper if hyper is None or isinstance(hyper, Mapping) else option_values(hyper)
         experiment = replace(experiment, total_steps=whole)
-        state = experiment.continued(state, changed.keys())
+        state = experiment.continued(state, (named or {}).keys())
     history: list[dict[str, np.ndarray]] = []
     cause = None
     # Several processes would not agree on the time of a copy.

@@ -123,7 +123,8 @@ class EnvPoolVector(GymnasiumVector):
         self._steps = np.zeros(num_envs, np.int64)
 
     def reset(self, seed: int) -> Arrays:
-        # EnvPool's seeds are int32.
+        # Each environment has a seed of its own, since pools with neighbouring seeds share
+        # environments. EnvPool's seeds are int32.
         seeds = np.random.SeedSequence(seed).generate_state(len(self._steps)) >> 1
         self._steps[:] = 0
         with without_warning(_PRECISION):

@@ -104,9 +104,9 @@ class RND(rl.Extension):
         return described
 
     def check(self, agent: Any) -> None:
-        if self.config.rnd_own_value and not getattr(agent, "learns_estimates", False):
+        if self.config.rnd_own_value and not agent.learns_estimates:
             raise rl.TriglotError(
-                f"rnd_own_value adds to an agent's advantages, and {type(agent).__name__} does not "
+                f"rnd_own_value adds to an agent's advantages, and {agent.name} does not "
                 "estimate any: leave it out, or extend ppo, a2c, reinforce or vmpo."
             )
 
@@ -157,9 +157,9 @@ class RND(rl.Extension):
         wanted = self._part("rnd_target").apply(state.target, seen)[0]["embedding"]
 
         def error(variables: nn.Variables, own_key: jax.Array | None) -> tuple[jax.Array, Any]:
-            how = {"key": own_key, "train": own_key is not None}
-            found, new_state = self._part("rnd_predictor").apply(variables, seen, **how)
-            return jnp.square(found["embedding"] - wanted).mean(axis=1), new_state
+            predictor, train = self._part("rnd_predictor"), own_key is not None
+            outputs, new_state = predictor.apply(variables, seen, key=own_key, train=train)
+            return jnp.square(outputs["embedding"] - wanted).mean(axis=1), new_state
 
         bonus = error(state.predictor.variables, None)[0].reshape(shape)
         # The episode's end ends nothing here: what was found is still new (section 2.3).

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from ...core.errors import TriglotError, user_error_context
-from ...core.network import Codec, Network, Statistic, Variables
+from ...core.network import Codec, Leaf, Network, Statistic, Variables
 from .. import calling
 from ..layers.describe import describe
+from ..libraries import Library, find
 from ..naming import normalize_separators
 from .importing import import_keras
+from .layers import STORAGE
 from .variables import Named, draw, named_variables, recording, reseed, seed_bits
 
-STATISTICS = {"moving_mean": "mean", "moving_variance": "var"}
 PRECISE = ("float32", "float64")
 
 
@@ -99,6 +100,7 @@ def from_keras(
         own = jax.random.key(0) if key is None else key
         drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
         held += [(variable, seed_bits(one)) for variable, one in drawn]
+        # Not by `stateless_call`: it takes `training` only if the outermost `call` does.
         with calling_keras(keras), keras.StatelessScope(held) as scope:
             outputs = module(*arguments(inputs), training=train)
         if initial_carry is not None and isinstance(outputs, list):  # of a functional model
@@ -110,7 +112,8 @@ def from_keras(
     expected = jax.eval_shape(init, jax.random.key(0))
     by_name = {each.name: each for each in trained}
     paths = jax.tree_util.tree_leaves_with_path(expected.params)
-    leaves = [_leaf(by_name[path[-1].key]) for path, _ in paths]
+    library = find("keras")
+    leaves = [_leaf(library, by_name[path[-1].key]) for path, _ in paths]
     how: Any = {"codec": Codec.named(expected.params, leaves)}
     how["statistics"] = tuple(_statistic(each) for each in sorted(kept, key=lambda each: each.name))
     how["random_start"] = any(callable(starts[each.name]) for each in trained)
@@ -189,10 +192,11 @@ def _check(found: list[Named], starts: dict[str, Any], what: str) -> None:
 def _statistic(each: Named) -> Statistic | None:
     """Describe a running statistic by its variable and its layer."""
     *place, last = each.words
-    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or last not in STATISTICS:
+    kind = STORAGE.statistics.get(last)
+    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or kind is None:
         return None
-    return Statistic(normalize_separators("/".join((*place, STATISTICS[last]))))
+    return Statistic(normalize_separators("/".join((*place, kind))))
 
 
-def _leaf(each: Named) -> Any:
-    return describe("keras", each.words, each.owners, tuple(each.variable.shape))
+def _leaf(library: Library, each: Named) -> Leaf:
+    return describe(library, each.words, each.owners, tuple(each.variable.shape))

@@ -168,7 +168,10 @@ def _initializers_required() -> Iterator[None]:
 
 
 def reseed(keras: Any, model: Any, initializers: Sequence[Any]) -> None:
-    """Let a model's initializers draw from keys, in place of the seeds that they were made with."""
+    """Let a model's initializers draw from keys, in place of the seeds that they were made with.
+
+    Such a seed is fixed, so an initializer would draw the same values for every key.
+    """
     held = [value for layer in layers_of(keras, model) for value in vars(layer).values()]
     for each in (*initializers, *held):
         if isinstance(each, keras.Initializer) and hasattr(each, "seed"):

@@ -1,1 +1,1 @@
-"""The layers whose parameters `translate` understands, and their layouts in each library."""
+"""The layers whose parameters `translate` understands, and the rules of their layouts."""

@@ -1,14 +1,13 @@
 """From the layers that own an array to its canonical names and layout."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ...core.network import Leaf
-from ..libraries import LIBRARIES
+from ..libraries import Library
 from ..naming import canonical_name, normalize_separators, words_of
-from .listed import LAYERS
 from .rules import Layer, UnknownLayout, several_axes
 
 Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
@@ -66,22 +65,19 @@ def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Own
 
 
 def describe(
-    library: str,
+    library: Library,
     words: Words,
     owners: Owners,
     shape: tuple[int, ...],
-    leaf_names: Mapping[str, str] | None = None,
 ) -> Leaf:
     """Describe one parameter by the list of layers.
 
     Args:
-      library: the backend's name.
+      library: the one that the parameter's layer belongs to.
       words: the library's names on the path to the parameter.
       owners: the modules that own it, or in whose call its own module is called, the outermost
         first; the last one is the parameter's own.
       shape: of the parameter.
-      leaf_names: canonical last parts (`kernel`, `bias`) for parameters of no listed layer, by the
-        library's names.
 
     Returns:
       The leaf. If no listed layer owns the parameter, it is stored as it is, and `unknown` says why
@@ -94,7 +90,7 @@ def describe(
             continue
         name, layer = found
         if layer.refused:
-            unknown = f"it belongs to {library}'s {name}: {layer.refused}"
+            unknown = f"it belongs to {library.name}'s {name}: {layer.refused}"
             break
         rule = layer.parameters.get("/".join(words[len(place) :]))
         if rule is None or words[: len(place)] != place:
@@ -102,34 +98,34 @@ def describe(
         try:
             leaf = rule(module, shape)
         except UnknownLayout as problem:
-            unknown = f"it belongs to {library}'s {name}, but {problem}"
+            unknown = f"it belongs to {library.name}'s {name}, but {problem}"
             break
         prefix = normalize_separators("/".join(place))
         names = tuple(f"{prefix}/{name}".strip("/") for name in leaf.names)
         return replace(leaf, names=names, layer=leaf.layer or layer.kind)
     owner = type(owners[-1][1]) if owners else None
-    names = (canonical_name(words, leaf_names or {}),)
-    if not unknown and owner is not None and LIBRARIES[library].defines_itself(owner):
-        unknown = f"triglot's list of layers does not have {library}'s {owner.__qualname__}"
+    names = (canonical_name(words, library.storage.leaf_names),)
+    if not unknown and owner is not None and library.defines_itself(owner):
+        unknown = f"triglot's list of layers does not have {library.name}'s {owner.__qualname__}"
     if not unknown and several_axes(shape):
         unknown = f"it belongs to {_title(owner)}, and only its author knows its layout"
     if not unknown:
         return Leaf(names)
-    return Leaf(names, layer=f"{library} {_title(owner)}", unknown=unknown)
+    return Leaf(names, layer=f"{library.name} {_title(owner)}", unknown=unknown)
 
 
-def _find(library: str, kind: type) -> tuple[str, Layer] | None:
+def _find(library: Library, kind: type) -> tuple[str, Layer] | None:
     """Look a class up, or the listed base whose computation it inherits."""
-    listed = LAYERS[library]
+    listed = library.storage.layers
     is_changed = False
     for base in kind.__mro__:
-        if LIBRARIES[library].defines_itself(base):
+        if library.defines_itself(base):
             if base.__name__ not in listed:
                 continue
             layer = listed[base.__name__]
             return None if is_changed and not layer.refused else (base.__name__, layer)
         ours = base.__module__.startswith(f"{OURS}.")
-        is_changed = is_changed or (LIBRARIES[library].call in vars(base) and not ours)
+        is_changed = is_changed or (library.call in vars(base) and not ours)
     return None
 
 

@@ -3,6 +3,9 @@
 PyTorch's cells and Keras's GRU add two biases in a gate where others have one: their sum is
 translated, and the second becomes 0. Flax NNX's GRU has no bias inside the product with the reset
 gate, where others have one: it must be 0.
+
+In a training both biases of a gate are updated, so their sum changes twice as fast as one bias. So
+they are joined only where the other network has one.
 """
 
 from collections.abc import Mapping

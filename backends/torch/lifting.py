@@ -10,11 +10,10 @@ from ...core.errors import TriglotError
 from ...core.network import Codec, Network, Statistic, Variables
 from .. import calling
 from ..layers.describe import describe
+from ..libraries import find
 from ..naming import normalize_separators
 from .importing import load_torchax
-
-LEAF_NAMES = {"weight": "kernel"}
-STATISTICS = {"running_mean": "mean", "running_var": "var", "num_batches_tracked": "count"}
+from .layers import STORAGE
 
 
 def from_torch(
@@ -126,14 +125,14 @@ def lift(
             outputs, moved = to_arrays(outputs, shown), to_arrays(moved, shown)
         return outputs, moved if train else variables.state
 
-    leaves = []
+    library, leaves = find("torch"), []
     for each, array in sorted(skeleton.params.items()):
         words = tuple(each.split("."))
         owners: list[tuple[tuple[str, ...], Any]] = [((), skeleton.module)]
         for length in range(1, len(words)):
             place = words[:length]
             owners.append((place, skeleton.module.get_submodule(".".join(place))))
-        leaves.append(describe("torch", words, owners, array.shape, LEAF_NAMES))
+        leaves.append(describe(library, words, owners, array.shape))
     codec = Codec.named(dict(skeleton.params), leaves)
     how: Any = {"random_start": not is_built, "codec": codec}
     how["statistics"] = tuple(_statistic(each, skeleton.module) for each in sorted(skeleton.state))
@@ -146,6 +145,7 @@ def _statistic(name: str, module: Any) -> Statistic | None:
 
     place, _, last = name.rpartition(".")
     is_norm = isinstance(module.get_submodule(place), torch.nn.modules.batchnorm._NormBase)
-    if last not in STATISTICS or not is_norm:
+    kind = STORAGE.statistics.get(last)
+    if kind is None or not is_norm:
         return None
-    return Statistic(normalize_separators(f"{place}/{STATISTICS[last]}"))
+    return Statistic(normalize_separators(f"{place}/{kind}"))

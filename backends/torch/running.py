@@ -33,7 +33,10 @@ VALUES_NEEDED = (
 
 
 class JaxEnvironment(torchax.tensor.Environment):
-    """torchax's operations; every tensor that a module makes or moves is a JAX array."""
+    """torchax's operations; every tensor that a module makes or moves is a JAX array.
+
+    It is a subclass, so that other uses of torchax in this process are not changed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +52,7 @@ class JaxEnvironment(torchax.tensor.Environment):
             self._ops[constructor] = Operator(
                 constructor, partial(self._construct, kind), False, True, False, False
             )
+        # PyTorch's `orthogonal_` calls it; torchax's own gives wrong results.
         self.define(torch.ops.aten.t_, _transpose_)
         # torchax's tensors are said to be on the device `meta`, which initializers leave alone.
         is_meta: Any = torch.Tensor.is_meta

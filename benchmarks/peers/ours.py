@@ -59,7 +59,7 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
             return jax.numpy.argmax(heads["logits"], axis=-1)
         return act(state, obs, agent.initial_carry(state, len(obs)))[0]
 
-    recurrent, plans = agent.network.recurrent, getattr(agent, "plans", False)
+    recurrent, plans = agent.network.recurrent, agent.plans
     return Contender(
         compile=compile,
         act=act if recurrent else greedy,

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -89,8 +89,7 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
     normalization: str = only_for("networks", one_of("none", "layer"))
 
-    # Without annotation, so that it is no field.
-    vector_sizes = (120, 84)
+    vector_sizes: ClassVar[tuple[int, ...]] = (120, 84)
 
 
 @pytree_dataclass
@@ -136,8 +135,7 @@ class ReplayedQ(AgentBase, ABC):
     The network must not be recurrent, unless the class has `recurrent = True`: then it must be.
     """
 
-    # Without an annotation, so that it is not a field.
-    recurrent = False
+    recurrent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require = require_recurrent if self.recurrent else require_single_steps

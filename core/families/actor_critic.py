@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ from ..rl.priorities import importance_weights
 from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Box, Discrete, Spec
-from ..types import Metrics, PyTree, pytree_dataclass
+from ..types import Key, Metrics, PyTree, pytree_dataclass
 
 # The log standard deviation is clipped to this, as in Haarnoja et al.'s own code.
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -164,8 +164,7 @@ class ActorCritic(AgentBase, ABC):
     config: ActorCriticConfig = ActorCriticConfig()
     hyper: Any = ActorCriticHyperparams()
 
-    # Whether actions may be discrete.
-    discrete = False
+    discrete: ClassVar[bool] = False  # whether actions may be discrete
 
     @staticmethod
     @abstractmethod
@@ -217,7 +216,13 @@ class ActorCritic(AgentBase, ABC):
         return normalized(state.obs_stats, obs)
 
     def policy(
-        self, actor: Variables, obs: PyTree, action_mask: jax.Array | None = None, **how: Any
+        self,
+        actor: Variables,
+        obs: PyTree,
+        action_mask: jax.Array | None = None,
+        *,
+        key: Key | None = None,
+        train: bool = False,
     ) -> tuple[Categorical | SquashedGaussian, PyTree]:
         """Apply a stochastic actor to normalized observations `[B, ...]`.
 
@@ -225,12 +230,13 @@ class ActorCritic(AgentBase, ABC):
           actor: its variables.
           obs: `[B, ...]`.
           action_mask: bool `[B, num_actions]`, or None where all are allowed.
-          how: `key` and `train`, passed to `apply_heads`.
+          key, train: as `Network.apply` takes them.
 
         Returns:
           The distribution over actions, and the actor's new state.
         """
-        heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
+        network = self.network.parts["actor"]
+        heads, state = apply_heads(network, actor, obs, key=key, train=train)
         if "log_std" in heads:
             heads["log_std"] = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
         made = policy(self.action_spec, heads, action_mask)
@@ -238,7 +244,13 @@ class ActorCritic(AgentBase, ABC):
         return made, state
 
     def q(
-        self, critic: Variables, obs: PyTree, action: jax.Array | None, **how: Any
+        self,
+        critic: Variables,
+        obs: PyTree,
+        action: jax.Array | None,
+        *,
+        key: Key | None = None,
+        train: bool = False,
     ) -> tuple[jax.Array, PyTree]:
         """Apply one critic, or an ensemble of `M`, to normalized observations `[B, ...]`.
 
@@ -246,14 +258,15 @@ class ActorCritic(AgentBase, ABC):
           critic: its variables.
           obs: `[B, ...]`.
           action: `[B, n]` within [-1, 1], or int32 `[B]`; None for all discrete actions.
-          how: `key` and `train`, passed to `apply_heads`.
+          key, train: as `Network.apply` takes them.
 
         Returns:
           Values `[M, B]`, `[M, B, num_actions]` of all actions, and the critics' new state.
         """
         discrete = isinstance(self.unit, Discrete)
         inputs = obs if discrete else (obs, action)
-        heads, state = apply_heads(self.network.parts["critic"], critic, inputs, **how)
+        network = self.network.parts["critic"]
+        heads, state = apply_heads(network, critic, inputs, key=key, train=train)
         q = heads["q"] if heads["q"].ndim > 1 + discrete else heads["q"][None]
         if not discrete or action is None:
             return q, state
@@ -281,9 +294,12 @@ class ActorCritic(AgentBase, ABC):
             metrics["td_errors"] = jnp.abs(target[None] - q).mean(axis=0)
         return ensemble_loss(q, target, batch.weight), metrics
 
-    def unit_action(self, actor: Variables, obs: PyTree, **how: Any) -> tuple[jax.Array, PyTree]:
+    def unit_action(
+        self, actor: Variables, obs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[jax.Array, PyTree]:
         """Apply a deterministic actor to normalized observations: actions `[B, n]` by a tanh."""
-        heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
+        network = self.network.parts["actor"]
+        heads, state = apply_heads(network, actor, obs, key=key, train=train)
         return jnp.tanh(heads["action"]), state
 
     def act(
@@ -369,6 +385,9 @@ class ActorCritic(AgentBase, ABC):
         self, state: ActorCriticState, sample: Sample, key: jax.Array, **losses: Loss
     ) -> tuple[ActorCriticState, Metrics]:
         """Step the parts on their losses, in this order; each reads those that have moved already.
+
+        One learner of all parts, with stopped gradients, would step them at once; algorithm 1 of
+        SAC's paper (Haarnoja et al. 2018) steps them in turn.
 
         Args:
           state: the agent's.

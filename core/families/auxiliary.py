@@ -18,7 +18,7 @@ from ..rl.minibatches import flatten
 from ..rl.optimizers import adam
 from ..specs import Spec, one_hot, one_hot_spec
 from ..types import Metrics, PyTree
-from .extension import Extension
+from .extension import ExtendedState, Extension
 
 
 class AuxiliaryLoss(Extension):
@@ -81,12 +81,14 @@ class AuxiliaryLoss(Extension):
         added = tuple(cls.heads(obs_spec, action_spec, config).items())
         return {**networks, name: replace(spec, heads=(*spec.heads, *added))}
 
-    def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int) -> LearnerState:
+    def start(
+        self, agent: Any, state: Any, key: jax.Array, num_envs: int, hyper: Any
+    ) -> LearnerState:
         """Start the optimizer of the agent's variables, which stay in the agent's state."""
         del key, num_envs
         name, network, _ = _shaped(agent)
         learner = Learner(network, adam)
-        began = learner.start(_variables(state, name), self.step_hyper(state.hyper))
+        began = learner.start(_variables(state, name), self.step_hyper(hyper))
         return replace(began, variables=NOTHING)
 
     def update(
@@ -96,10 +98,16 @@ class AuxiliaryLoss(Extension):
         return trajectory, state, {}
 
     def after(
-        self, agent: Any, agent_state: Any, state: Any, trajectory: Trajectory, key: jax.Array
+        self,
+        agent: Any,
+        agent_state: Any,
+        state: Any,
+        trajectory: Trajectory,
+        key: jax.Array,
+        hyper: Any,
     ) -> tuple[Any, LearnerState, Metrics]:
         """Take one gradient step on the agent's variables."""
-        (name, network, reads), hyper = _shaped(agent), agent_state.hyper
+        name, network, reads = _shaped(agent)
         names = self.heads(self.obs_spec, agent.action_spec, self.config)
         shape = trajectory.reward.shape
 
@@ -152,6 +160,8 @@ def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
 
 
 def _variables(state: Any, name: str | None) -> Variables:
+    if isinstance(state, ExtendedState):
+        return _variables(state.agent, name)
     if hasattr(state, "learners"):
         return state.learners[name].variables
     if not hasattr(state, "learner"):
@@ -164,6 +174,8 @@ def _variables(state: Any, name: str | None) -> Variables:
 
 
 def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
+    if isinstance(state, ExtendedState):
+        return replace(state, agent=_with_variables(state.agent, name, variables))
     if hasattr(state, "learners"):
         learner = replace(state.learners[name], variables=variables)
         return replace(state, learners={**state.learners, name: learner})

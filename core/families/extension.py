@@ -1,20 +1,37 @@
 """Extend an algorithm: add learning of another kind, such as an intrinsic reward, to any agent."""
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
 
-from ..agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
-from ..errors import TriglotError
-from ..network import Network, Variables
+from ..agent import PolicyInput, PolicyOutput, Trajectory
+from ..errors import TriglotError, kind_of
+from ..hyper import (
+    as_float32,
+    as_hyperparams,
+    check_config,
+    check_hyperparams,
+    with_schedules,
+)
+from ..network import Network, Variables, check_network
 from ..networks.architecture import NetworkSpec
 from ..networks.combinators import subset
+from ..options import (
+    OptionTable,
+    OptionValues,
+    are_options_of,
+    option_fields,
+    option_parts,
+    option_values,
+    replace_options,
+    select_options,
+)
+from ..rl.optimizers import OptimizerFn
 from ..specs import Spec
-from ..types import Metrics, PyTree, pytree_dataclass
+from ..types import Metrics, PyTree, by_path, path_of, pytree_dataclass
 
 
 @dataclass(frozen=True)
@@ -73,13 +90,13 @@ class Extension:
         raise NotImplementedError
 
     def check(self, agent: Any) -> None:
-        """Refuse an algorithm that it cannot extend, by TriglotError."""
+        """Refuse an agent that it cannot extend, by TriglotError."""
         del agent
 
-    def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int) -> PyTree:
-        """Make its state beside the first `state` of `agent`, which is the algorithm."""
-        del agent
-        return self.init(key, num_envs, state.hyper)
+    def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int, hyper: Any) -> PyTree:
+        """Make its state beside the first `state` of `agent`; the rest is as in `init`."""
+        del agent, state
+        return self.init(key, num_envs, hyper)
 
     def update(
         self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: Any
@@ -98,21 +115,28 @@ class Extension:
         raise NotImplementedError
 
     def after(
-        self, agent: Any, agent_state: Any, state: PyTree, trajectory: Trajectory, key: jax.Array
+        self,
+        agent: Any,
+        agent_state: Any,
+        state: PyTree,
+        trajectory: Trajectory,
+        key: jax.Array,
+        hyper: Any,
     ) -> tuple[Any, PyTree, Metrics]:
         """Learn from a rollout, after the agent did.
 
         Args:
-          agent: the algorithm.
+          agent: the agent that it extends.
           agent_state: its state after the update.
           state: its own, as `update` returned it.
           trajectory: the rollout from which the agent learned, `[T, N, ...]`.
           key: a typed key.
+          hyper: as in `init`.
 
         Returns:
           The agent's state, its own next state, and scalar metrics.
         """
-        del agent, trajectory, key
+        del agent, trajectory, key, hyper
         return agent_state, state, {}
 
 
@@ -123,154 +147,340 @@ class StepHyper:
     learning_rate: jax.Array
 
 
+@pytree_dataclass
 class ExtendedState:
-    """The state of an algorithm with one field more; `extend` makes its classes."""
+    """The state of an agent with an extension.
 
-    algorithm_state: ClassVar[type]
-    extension: ClassVar[type[Extension]]
-
-    def divided(self) -> tuple[Any, Mapping[str, Variables]]:
-        """Return the algorithm's own state, and the variables of the extension's networks."""
-        fields = dict(vars(self))
-        own = fields.pop(self.extension.name)
-        return self.algorithm_state(**fields), self.extension.variables(own)
-
-
-class ExtendedAgent(AgentBase):
-    """An agent with an extension; `extend` makes its classes.
-
-    Its state is that of the algorithm with one field more, named after the extension. Its network
-    is the combination of the algorithm's networks and the extension's.
+    Attributes:
+      agent: the state of the algorithm, which has `()` in place of its hyperparameters.
+      extension: the state of the extension.
+      hyper: the hyperparameters of both, float32 `[]` each.
+      kind: the extension's class, which selects the variables of its networks.
     """
 
-    algorithm: ClassVar[Any]
-    extension: ClassVar[type[Extension]]
+    agent: Any
+    extension: PyTree
+    hyper: OptionValues
+    kind: type[Extension] = field(metadata={"static": True})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner = self.inner  # which checks the algorithm's own conditions
-        if missing := set(self._specs) - set(self.network.parts):
-            raise TriglotError(
-                f"{type(self).__name__} has networks beside those of {self.algorithm.__name__}: "
-                f"give all of them, each by its name. Missing: {', '.join(sorted(missing))}."
-            )
-        self.added.check(inner)
-
-    @classmethod
-    def networks(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> dict[str, Any]:
-        """Describe the algorithm's networks and the extension's."""
-        own = cls.algorithm.networks(obs_spec, action_spec, config)
-        return cls.extension.described(own, obs_spec, action_spec, config)
-
-    @cached_property
-    def _specs(self) -> Mapping[str, NetworkSpec]:
-        return self.extension.networks(self.obs_spec, self.action_spec, self.config)
-
-    @cached_property
-    def inner(self) -> Any:
-        """The algorithm, on its own networks."""
-        network = self.network
-        if self._specs and network.parts:
-            network = subset(network, [name for name in network.parts if name not in self._specs])
-        return self.algorithm(
-            network=network,
-            obs_spec=self.obs_spec,
-            action_spec=self.action_spec,
-            config=self.config,
-            hyper=self.hyper,
-            optimizer=self.optimizer,
-        )
-
-    @cached_property
-    def added(self) -> Extension:
-        """The extension, on its own networks."""
-        network = subset(self.network, list(self._specs)) if self._specs else None
-        return self.extension(network=network, obs_spec=self.obs_spec, config=self.config)
-
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
-        state = self.inner.init(key, num_envs, hyper)
-        own_key = jax.random.fold_in(key, 1)
-        own = self.added.start(self.inner, state, own_key, num_envs)
-        extended = _state_type(type(state), self.extension)
-        return extended(**vars(state), **{self.extension.name: own})
-
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
-        return self.inner.initial_carry(state, num_envs)
-
-    def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
-    ) -> PolicyOutput:
-        return self.inner.act(state, carry, inputs, key, explore=explore)
-
-    def update(self, state: Any, trajectory: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
-        name = self.extension.name
-        own_key, inner_key = jax.random.split(key)
-        own = getattr(state, name)
-        own_key, after_key = jax.random.split(own_key)
-        trajectory, own, before = self.added.update(own, trajectory, own_key, state.hyper)
-        state, learned = self.inner.update(state, trajectory, inner_key)
-        state, own, after = self.added.after(self.inner, state, own, trajectory, after_key)
-        metrics = {f"{name}_{one}": value for one, value in {**before, **after}.items()}
-        return replace(state, **{name: own}), {**learned, **metrics}
-
-    def __getattr__(self, name: str) -> Any:
-        # What an algorithm has beside the members of an agent, such as `action_values`.
-        if name.startswith("_") or name not in dir(self.algorithm):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
-        return getattr(self.inner, name)
+    @property
+    def variables(self) -> Mapping[str, Variables]:
+        """The variables of the extension's networks, by name."""
+        return self.kind.variables(self.extension)
 
 
-@cache
-def extend(algorithm: Any, extension: type[Extension]) -> type:
-    """Derive an agent that adds an extension to an algorithm.
+@dataclass(frozen=True)
+class ExtendedAlgorithm:
+    """An algorithm with an extension, such as `ppo+rnd`; calling it builds the agent.
 
-    Its `Config` and its `Hyperparams` have the fields of both.
+    It has what the class of an algorithm has: `Config` and `Hyperparams` list the fields of both,
+    and `networks` describes the networks of both.
 
-    Args:
-      algorithm: a class, as `find_algorithm` returns it.
-      extension: what it adds.
+    Attributes:
+      algorithm: a class, or another algorithm with an extension.
+      extension: what is added.
 
     Raises:
       TriglotError: if the algorithm plans in the environment's own model, which no extension
         reaches, or both have a field of the same name.
     """
-    name = f"{algorithm.__name__}+{extension.name}"
-    if getattr(algorithm, "plans", False):
-        raise TriglotError(
-            f"{algorithm.__name__} plans in the environment itself, which {extension.name} does "
-            "not reach: extend an algorithm that learns from rollouts."
+
+    algorithm: Any
+    extension: type[Extension]
+
+    plans: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        name, added = self.algorithm.__name__, self.extension.name
+        if self.algorithm.plans:
+            raise TriglotError(
+                f"{name} plans in the environment itself, which {added} does not reach: extend an "
+                "algorithm that learns from rollouts."
+            )
+        for part in (self.Config, self.Hyperparams):
+            names = [one.name for one in option_fields(part)]
+            if shared := sorted({each for each in names if names.count(each) > 1}):
+                raise TriglotError(f"{name} and {added} both have {shared[0]}.")
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.algorithm.__name__}+{self.extension.name}"
+
+    @cached_property
+    def Config(self) -> OptionTable:
+        """The static configuration of both."""
+        parts = *option_parts(self.algorithm.Config), self.extension.Config
+        return OptionTable(f"{self.__name__}Config", parts)
+
+    @cached_property
+    def Hyperparams(self) -> OptionTable:
+        """The hyperparameters of both."""
+        parts = *option_parts(self.algorithm.Hyperparams), self.extension.Hyperparams
+        return OptionTable(f"{self.__name__}Hyperparams", parts)
+
+    @property
+    def optimizer(self) -> OptimizerFn:
+        """The algorithm's optimizer, unless another is chosen."""
+        return self.algorithm.optimizer
+
+    def networks(self, obs_spec: Spec, action_spec: Spec, config: OptionValues) -> dict[str, Any]:
+        """Describe the algorithm's networks and the extension's."""
+        inner = select_options(config, self.algorithm.Config)
+        described = self.algorithm.networks(obs_spec, action_spec, inner)
+        return self.extension.described(described, obs_spec, action_spec, config)
+
+    def __call__(
+        self,
+        network: Network,
+        obs_spec: Spec,
+        action_spec: Spec,
+        config: OptionValues | None = None,
+        hyper: OptionValues | None = None,
+        optimizer: OptimizerFn | None = None,
+    ) -> "Extended":
+        """Build the agent; the algorithm's own optimizer is the default."""
+        return Extended(
+            algorithm=self,
+            network=network,
+            obs_spec=obs_spec,
+            action_spec=action_spec,
+            config=self.Config() if config is None else config,
+            hyper=self.Hyperparams() if hyper is None else hyper,
+            optimizer=self.optimizer if optimizer is None else optimizer,
         )
-    merged = {}
-    for part in ("Config", "Hyperparams"):
-        bases = getattr(extension, part), getattr(algorithm, part)
-        names = [{one.name for one in dataclasses.fields(base)} for base in bases]
-        if shared := sorted(names[0] & names[1]):
-            raise TriglotError(f"{algorithm.__name__} and {extension.name} both have {shared[0]}.")
-        decorate = pytree_dataclass if part == "Hyperparams" else dataclass(frozen=True)
-        docs = {"__doc__": bases[1].__doc__, "__module__": bases[1].__module__}
-        merged[part] = decorate(type(f"{name}{part}", (bases[1], bases[0]), docs))
-    inherited = ("online", "explores_by_parameters", "bootstraps", "discrete", "learns_estimates")
-    body = {
-        **merged,
-        **{one: getattr(algorithm, one) for one in inherited if hasattr(algorithm, one)},
-        "algorithm": algorithm,
-        "extension": extension,
-        "optimizer": next(
-            (one.default for one in dataclasses.fields(algorithm) if one.name == "optimizer"), None
-        ),
-        "__doc__": f"{algorithm.__doc__}\n\nIt is extended by {extension.name}.",
-        "__module__": algorithm.__module__,
-        "__annotations__": {"optimizer": Any},
-    }
-    return dataclass(frozen=True)(type(name, (ExtendedAgent,), body))
 
 
-@cache
-def _state_type(kind: type, extension: type[Extension]) -> type:
-    body = {
-        "__annotations__": {extension.name: PyTree},
-        "__doc__": kind.__doc__,
-        "algorithm_state": kind,
-        "extension": extension,
-    }
-    return pytree_dataclass(type(f"{kind.__name__}+{extension.name}", (kind, ExtendedState), body))
+def extend(algorithm: Any, extension: type[Extension]) -> ExtendedAlgorithm:
+    """Add an extension to an algorithm.
+
+    Args:
+      algorithm: a class, as `find_algorithm` returns it, or what this function returned.
+      extension: what it adds.
+
+    Raises:
+      TriglotError: as `ExtendedAlgorithm`.
+    """
+    return ExtendedAlgorithm(algorithm, extension)
+
+
+@dataclass(frozen=True)
+class Extended:
+    """An agent that holds another one and an extension of it.
+
+    The extension learns from each rollout before and after the agent does; everything else is the
+    agent's own.
+
+    Attributes:
+      algorithm: what was combined.
+      network: the combination of the agent's networks and the extension's.
+      obs_spec: one observation.
+      action_spec: one action.
+      config: the static configuration of both.
+      hyper: the hyperparameters of both.
+      optimizer: the agent's, `hyper -> optax.GradientTransformation`.
+      agent: the agent, on its own networks.
+      extension: the extension, on its own networks.
+
+    Raises:
+      TriglotError: if the networks of one of both are missing, a value is out of range, or the
+        extension refuses the agent.
+    """
+
+    algorithm: ExtendedAlgorithm
+    network: Network
+    obs_spec: Spec
+    action_spec: Spec
+    config: OptionValues
+    hyper: OptionValues
+    optimizer: OptimizerFn
+    agent: Any = field(init=False, compare=False, repr=False)
+    extension: Extension = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kind, name = self.algorithm.extension, self.name
+        check_network(f"{name}'s network", self.network)
+        if not are_options_of(self.Config, self.config):
+            raise TriglotError(
+                f"{name}'s config must hold the options of {name}, got {kind_of(self.config)}: "
+                "build the agent with triglot.make_agent, which takes values by name."
+            )
+        hyper = as_hyperparams(name, self.hyper, self.Hyperparams())
+        specs = kind.networks(self.obs_spec, self.action_spec, self.config)
+        network = self.network
+        if specs and network.parts:
+            network = subset(network, [part for part in network.parts if part not in specs])
+        algorithm = self.algorithm.algorithm
+        agent = algorithm(
+            network=network,
+            obs_spec=self.obs_spec,
+            action_spec=self.action_spec,
+            config=select_options(self.config, algorithm.Config),
+            hyper=select_options(hyper, algorithm.Hyperparams),
+            optimizer=self.optimizer,
+        )
+        if missing := set(specs) - set(self.network.parts):
+            raise TriglotError(
+                f"{name} has networks beside those of {algorithm.__name__}: give all of them, each "
+                f"by its name. Missing: {', '.join(sorted(missing))}."
+            )
+        config = agent.for_environment(replace_options(self.config, option_values(agent.config)))
+        hyper = agent.for_environment(replace_options(hyper, option_values(agent.hyper)))
+        hyper = with_schedules(hyper)
+        check_config(name, select_options(config, kind.Config))
+        check_hyperparams(name, select_options(hyper, kind.Hyperparams), config)
+        added = subset(self.network, list(specs)) if specs else None
+        extension = kind(network=added, obs_spec=self.obs_spec, config=config)
+        extension.check(agent)
+        for attribute, value in (
+            ("config", config), ("hyper", hyper), ("agent", agent), ("extension", extension),
+        ):  # fmt: skip
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def name(self) -> str:
+        return self.algorithm.__name__
+
+    @property
+    def Config(self) -> OptionTable:
+        return self.algorithm.Config
+
+    @property
+    def Hyperparams(self) -> OptionTable:
+        return self.algorithm.Hyperparams
+
+    def networks(self, obs_spec: Spec, action_spec: Spec, config: OptionValues) -> dict[str, Any]:
+        return self.algorithm.networks(obs_spec, action_spec, config)
+
+    @property
+    def num_envs(self) -> int:
+        return self.agent.num_envs
+
+    @property
+    def rollout_length(self) -> int:
+        return self.agent.rollout_length
+
+    @property
+    def online(self) -> bool:
+        return self.agent.online
+
+    @property
+    def learning_starts(self) -> int:
+        return self.agent.learning_starts
+
+    @property
+    def explores_by_parameters(self) -> bool:
+        return self.agent.explores_by_parameters
+
+    @property
+    def bootstraps(self) -> bool:
+        return self.agent.bootstraps
+
+    @property
+    def plans(self) -> bool:
+        return self.agent.plans
+
+    @property
+    def two_players(self) -> bool:
+        return self.agent.two_players
+
+    @property
+    def learns_estimates(self) -> bool:
+        return self.agent.learns_estimates
+
+    @property
+    def learns_absorbing_states(self) -> bool:
+        return self.agent.learns_absorbing_states
+
+    @property
+    def learns_from_next_obs(self) -> bool:
+        return self.agent.learns_from_next_obs
+
+    @property
+    def learns_otherwise(self) -> str:
+        return self.agent.learns_otherwise
+
+    def for_environment(self, options: Any) -> Any:
+        return self.agent.for_environment(options)
+
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ExtendedState:
+        numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
+        own = select_options(numbers, self.algorithm.algorithm.Hyperparams)
+        state = self.agent.init(key, num_envs, own)
+        key = jax.random.fold_in(key, 1)
+        return self._state(
+            state, self.extension.start(self.agent, state, key, num_envs, numbers), numbers
+        )
+
+    def initial_carry(self, state: ExtendedState, num_envs: int) -> PyTree:
+        return self.agent.initial_carry(self.agent_state(state), num_envs)
+
+    def act(
+        self,
+        state: ExtendedState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
+    ) -> PolicyOutput:
+        return self.agent.act(self.agent_state(state), carry, inputs, key, explore=explore)
+
+    def update(
+        self, state: ExtendedState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[ExtendedState, Metrics]:
+        extension_key, agent_key = jax.random.split(key)
+        before_key, after_key = jax.random.split(extension_key)
+        trajectory, extension, before = self.extension.update(
+            state.extension, trajectory, before_key, state.hyper
+        )
+        agent_state, metrics = self.agent.update(self.agent_state(state), trajectory, agent_key)
+        agent_state, extension, after = self.extension.after(
+            self.agent, agent_state, extension, trajectory, after_key, state.hyper
+        )
+        added = {f"{self.extension.name}_{n}": value for n, value in {**before, **after}.items()}
+        return self._state(agent_state, extension, state.hyper), {**metrics, **added}
+
+    def seen(self, state: ExtendedState, obs: PyTree) -> PyTree:
+        """Convert observations `[B, ...]` to what the agent's network reads of them."""
+        return self.agent.seen(self.agent_state(state), obs)
+
+    def agent_state(self, state: ExtendedState) -> Any:
+        """Return the state of the agent alone, with its hyperparameters."""
+        hyper = select_options(state.hyper, self.algorithm.algorithm.Hyperparams)
+        return replace(state.agent, hyper=hyper)
+
+    def _state(self, agent_state: Any, extension: PyTree, hyper: OptionValues) -> ExtendedState:
+        return ExtendedState(
+            agent=replace(agent_state, hyper=()),
+            extension=extension,
+            hyper=replace_options(hyper, option_values(agent_state.hyper)),
+            kind=type(self.extension),
+        )
+
+
+def older_paths(tree: PyTree) -> dict[str, str]:
+    """Map paths of arrays as triglot 0.2 wrote them to those in `tree`, where they differ.
+
+    There, the extension's state was a field of the algorithm's state, by the extension's name.
+    """
+    paths = {}
+    for keys, node in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_extended):
+        for path in by_path(node) if _is_extended(node) else ():
+            state, steps = node, path.split(".")
+            while _is_extended(state) and steps[0] == "agent":
+                state, steps = state.agent, steps[1:]
+            if _is_extended(state) and steps[0] == "extension":
+                steps[0] = state.kind.name
+            paths[".".join([path_of(keys), *steps])] = f"{path_of(keys)}.{path}"
+    return {older: path for older, path in paths.items() if older != path}
+
+
+def _is_extended(node: Any) -> bool:
+    return isinstance(node, ExtendedState)
+
+
+def without_extensions(agent: Any, state: Any) -> tuple[Any, Any]:
+    """Return the agent that learns and acts, and its state; an agent without extension as it is."""
+    while isinstance(agent, Extended):
+        agent, state = agent.agent, agent.agent_state(state)
+    return agent, state

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 
@@ -144,8 +144,7 @@ class PolicyGradient(AgentBase):
 
     Config = PolicyGradientConfig
     Hyperparams = PolicyGradientHyperparams
-    # Whether it learns from the advantages of `estimate`, to which `with_advantage` adds.
-    learns_estimates: ClassVar[bool] = True
+    learns_estimates = True  # the advantages of `estimate`
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -308,16 +307,17 @@ class PolicyGradient(AgentBase):
           The policy, the values, and the samples that belong to them: `[B, ...]` each; of whole
           rollouts `[T * B, ...]`, one step of all after another. Last the network's new state.
         """
-        carry, how = batch.carry, {"key": key, "train": True}
+        carry = batch.carry
         if self.whole_rollouts:
             batch = swap_time(replace(batch, carry=()))
         if self.network.recurrent:
-            seen = batch.obs, batch.first, carry
-            outputs, _, new_state = unroll(self.network, variables, *seen, **how)
+            outputs, _, new_state = unroll(
+                self.network, variables, batch.obs, batch.first, carry, key=key, train=True
+            )
             outputs, batch = flatten((outputs, batch))
         else:
             batch = flatten(batch) if self.whole_rollouts else batch
-            outputs, new_state = self.network.apply(variables, batch.obs, **how)
+            outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
         heads = merge_heads(outputs)
         actor = policy(self.action_spec, heads, batch.action_mask)
         return actor, heads["value"], batch, new_state

@@ -8,7 +8,7 @@ for. Rollouts are transferred to the device as a whole.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,9 @@ class HostTrainer:
     The environments' state is not part of `RunnerState`, because in general it cannot be saved: a
     resumed run starts new episodes.
 
+    All environments are stepped in one group: acting with one half while the other steps was no
+    faster (docs/design.md).
+
     Attributes:
       agent: the algorithm; it steps `agent.num_envs` environments.
       single_env: the environment.
@@ -70,8 +73,8 @@ class HostTrainer:
     chunk_size: int = 64
     every_update: Callback | None = None
 
-    steps_on_host = True
-    sharding = None  # one process steps all environments
+    steps_on_host: ClassVar[bool] = True
+    sharding: ClassVar[None] = None  # one process steps all environments
 
     def __post_init__(self) -> None:
         check_agent(self.agent)

@@ -55,6 +55,7 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
+        # Orbax alone does not notice a changed byte.
         write_manifest(unfinished, of)
         os.rename(unfinished, path)
         sync(path.absolute().parent)
@@ -69,6 +70,7 @@ def restore(
     like: State,
     added: Mapping[str, Any] | None = None,
     dropped: tuple[str, ...] = (),
+    renamed: Mapping[str, str] | None = None,
 ) -> State:
     """Read a pytree written by `save`.
 
@@ -79,6 +81,7 @@ def restore(
       added: arrays of `like` by path, used where the checkpoint lacks them, because an older
         version wrote it.
       dropped: how paths begin of arrays that the checkpoint may have, and `like` lacks.
+      renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -100,9 +103,11 @@ def restore(
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
+            places = [(renamed or {}).get(name, name) for name in by_path(metadata.tree)]
+            stored = dict(zip(places, by_path(metadata.tree).values(), strict=True))
             # Orbax would silently cast a different dtype.
-            differences = type_differences(metadata.tree, _plain(abstract))
-            wanted, stored = by_path(abstract), by_path(metadata.tree)
+            differences = type_differences(stored, by_path(_plain(abstract)))
+            wanted = by_path(abstract)
             lacking = {**_empty(abstract), **(added or {})}
             filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
             left_out = {n for n in stored.keys() - wanted.keys() if n.startswith(dropped)}
@@ -118,7 +123,8 @@ def restore(
                 for n, leaf in stored.items()
             ]
             item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
-            found = {**filled, **by_path(checkpointer.restore(path.absolute(), item))}
+            arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
+            found = {**filled, **dict(zip(places, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
@@ -210,7 +216,8 @@ class Checkpoints:
     def set_aside(self, number: int) -> None:
         """Rename the checkpoints after `number`, which are damaged, so that training replaces them.
 
-        They become `damaged-` and their number; those set aside before are deleted.
+        They become `damaged-` and their number; those set aside before are deleted. They must be
+        renamed, because `save` keeps an existing checkpoint of the same number.
 
         Raises:
           CannotWrite: if the folder is read-only.
@@ -229,13 +236,14 @@ class Checkpoints:
         previous: bool = False,
         added: Mapping[str, Any] | None = None,
         dropped: tuple[str, ...] = (),
+        renamed: Mapping[str, str] | None = None,
     ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
           like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
-          added, dropped: see `restore`.
+          added, dropped, renamed: see `restore`.
 
         Returns:
           The updates done, and the state.
@@ -249,7 +257,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added, dropped)
+            return number, restore(self.path(number), wanted, added, dropped, renamed)
 
         try:
             return read(numbers[-1])

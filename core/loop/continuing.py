@@ -10,8 +10,9 @@ import numpy as np
 
 from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
+from ..options import replace_options
 from ..rl.schedules import Schedule
-from ..types import PyTree, on_data, type_differences
+from ..types import AnyAgentState, PyTree, on_data, type_differences
 from .state import RunnerState
 
 
@@ -107,11 +108,11 @@ def with_hyper(states: RunnerState, given: Mapping[str, Any], steps_per_update: 
             numbers[name] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), (num_seeds,))
     if not numbers:
         return replace(states, schedules=schedules)
-    agent = replace(states.agent, hyper=replace(states.agent.hyper, **numbers))
+    agent = replace(states.agent, hyper=replace_options(states.agent.hyper, numbers))
     return replace(states, agent=agent, schedules=schedules)
 
 
-def _without_hyper(agent_state: Any) -> PyTree:
+def _without_hyper(agent_state: AnyAgentState) -> PyTree:
     return replace(agent_state, hyper=()) if hasattr(agent_state, "hyper") else agent_state
 
 

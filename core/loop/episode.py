@@ -1,14 +1,13 @@
 """Play whole episodes in one compiled program: many for returns, or one that keeps its states."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
-from ..types import PyTree, pytree_dataclass
+from ..types import AnyAgentState, EnvState, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -38,7 +37,7 @@ class Episode:
       finished: bool `[]`, False where the episode was cut at `max_steps`.
     """
 
-    states: PyTree
+    states: EnvState
     length: jax.Array
     episode_return: jax.Array
     finished: jax.Array
@@ -54,7 +53,7 @@ class Episode:
 def play_episodes(
     agent: Agent,
     env: Environment,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     num_episodes: int,
@@ -104,7 +103,7 @@ def play_episodes(
 def play_episode(
     agent: Agent,
     env: Environment,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     max_steps: int = 1000,

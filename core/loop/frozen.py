@@ -13,7 +13,7 @@ from ..host_environment import HostEnvironment, host_mask_size
 from ..numerics import where_rows
 from ..specs import zeros
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import PyTree
+from ..types import AnyAgentState, Carry, Obs
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +40,16 @@ class FrozenPolicy:
 
     @classmethod
     def of_state(
-        cls, agent: Agent, agent_state: Any, num_actions: int | None, *, explore: bool
+        cls, agent: Agent, agent_state: AnyAgentState, num_actions: int | None, *, explore: bool
     ) -> Self:
         """Select the arrays of one seed's agent state that the policy reads; it may be traced.
 
         Raises:
           TriglotError: if the policy reads more than observations.
         """
-        if getattr(agent, "plans", False):
+        if agent.plans:
             raise TriglotError(
-                f"{type(agent).__name__} plans with the environment's state, which a policy of "
+                f"{agent.name} plans with the environment's state, which a policy of "
                 "observations alone does not see: export the weights (--format safetensors), or "
                 "train MuZero, which learns its model."
             )
@@ -59,7 +59,7 @@ class FrozenPolicy:
         inputs = whole.example(1)
         key = jax.eval_shape(lambda: jax.random.key(0))
 
-        def act(leaves: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
+        def act(leaves: Any, carry: Carry, inputs: PolicyInput, key: jax.Array) -> Any:
             return whole.act(leaves, carry, inputs, key)
 
         read = leaves_read(act, shapes, whole.carry(1), inputs, key)
@@ -75,7 +75,7 @@ class FrozenPolicy:
             mask = jax.ShapeDtypeStruct((batch, self.num_actions), bool)
         return PolicyInput(obs=obs, first=first, action_mask=mask)
 
-    def carry(self, batch: Any) -> PyTree:
+    def carry(self, batch: Any) -> Carry:
         """Describe the carry of `batch` environments."""
         return jax.eval_shape(
             lambda leaves: self.agent.initial_carry(self.treedef.unflatten(leaves), batch),
@@ -88,8 +88,8 @@ class FrozenPolicy:
         return bool(jax.tree.leaves(self.carry(1)))
 
     def act(
-        self, arrays: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array
-    ) -> tuple[jax.Array, PyTree]:
+        self, arrays: Any, carry: Carry, inputs: PolicyInput, key: jax.Array
+    ) -> tuple[jax.Array, Carry]:
         """Choose actions, `[N, ...]`.
 
         Args:
@@ -107,7 +107,7 @@ class FrozenPolicy:
         output = self.agent.act(state, carry, inputs, key, explore=self.explore)
         return output.action, output.carry
 
-    def play(self, arrays: Any, obs: PyTree, mask: jax.Array | None, key: jax.Array) -> jax.Array:
+    def play(self, arrays: Any, obs: Obs, mask: jax.Array | None, key: jax.Array) -> jax.Array:
         """Choose the action of one player of a game, who sees `obs`; see `Player`.
 
         Args:
@@ -135,8 +135,8 @@ def check_plays(agent: Agent, game: Environment, what: str) -> None:
       TriglotError: if the policy keeps a carry, reads the environment's state, or observes or does
         something else than the game's players.
     """
-    kind = type(agent).__name__
-    if getattr(agent, "plans", False):
+    kind = agent.name
+    if agent.plans:
         raise TriglotError(
             f"{what} cannot play: {kind} plans with the environment's state, and a player sees "
             "observations alone."

@@ -10,8 +10,7 @@ recurrent carry and replay belong to them; a member copies a strictly better one
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +19,17 @@ import numpy as np
 from ..agent import Agent
 from ..errors import TriglotError, check_known, shown, unknown
 from ..hyper import Range, allowed_by, check_count, is_number, to_float32
+from ..options import option_fields, replace_options
 from ..rl.schedules import Schedule
-from ..types import pytree_dataclass
+from ..types import AnyHyperparams, pytree_dataclass
 from .rollout import EpisodeStats
 from .state import RunnerState, Updated
 
 SELECTIONS = ("truncation", "rank")
 FACTORS = (0.8, 1.2)
 FORM = "NAME, NAME=LOW..HIGH or NAME=log:LOW..HIGH"
-PARENT = "parent"  # the metric
+# A metric, so that the lineage is resumed, and cut back, with the other metrics.
+PARENT = "parent"
 # Folded into keys; updates fold in numbers below 2^31.
 _INITIAL, _SELECTION = 2**32 - 1, 2**32 - 2
 
@@ -96,7 +97,9 @@ class Population:
             f"{self.num_copied:,} members copy better ones and change {names}"
         )
 
-    def for_agent(self, agent: Agent, hyper: Any = None, num_updates: int | None = None) -> Any:
+    def for_agent(
+        self, agent: Agent, hyper: AnyHyperparams = None, num_updates: int | None = None
+    ) -> "Population":
         """Check it against an agent, and read `perturb`.
 
         Args:
@@ -111,7 +114,7 @@ class Population:
         hyper = agent.hyper if hyper is None else hyper
         read = tuple(_read(text, agent, hyper) for text in self.perturb)
         if not read:
-            names = ", ".join(one.name for one in fields(agent.Hyperparams))
+            names = ", ".join(one.name for one in option_fields(agent.Hyperparams))
             raise TriglotError(
                 f"a population needs hyperparameters to perturb, such as learning_rate: {names}."
             )
@@ -125,7 +128,7 @@ class Population:
             )
         return replace(self, perturbed=read)
 
-    def draw(self, key: jax.Array, hyper: Any) -> Any:
+    def draw(self, key: jax.Array, hyper: AnyHyperparams) -> AnyHyperparams:
         """Draw a member's initial hyperparameters.
 
         Args:
@@ -141,7 +144,7 @@ class Population:
             low, high = convert(one.low), convert(one.high)
             number = back(jax.random.uniform(own_key, (), jnp.float32, low, high))
             drawn[one.name] = jnp.clip(number, one.low, one.high)
-        return replace(hyper, **drawn) if drawn else hyper
+        return replace_options(hyper, drawn) if drawn else hyper
 
     def values(self, state: RunnerState) -> dict[str, jax.Array]:
         """Return the current values of what is perturbed, for the metrics."""
@@ -246,7 +249,7 @@ def _perturbed(
             schedules[one.name] = Schedule(given.kind, values, given.counts, given.unit)
         else:
             changed[one.name] = change(getattr(hyper, one.name))
-    agent = replace(states.agent, hyper=replace(hyper, **changed))
+    agent = replace(states.agent, hyper=replace_options(hyper, changed))
     return replace(states, agent=agent, schedules=schedules)
 
 
@@ -278,13 +281,13 @@ def end_chunk(
     return states, {**metrics, PARENT: lineage.astype(jnp.float32)}
 
 
-def _read(text: str, agent: Agent, hyper: Any) -> Perturbed:
+def _read(text: str, agent: Agent, hyper: AnyHyperparams) -> Perturbed:
     """Read one of `perturb` and check it."""
-    owner = type(agent).__name__
+    owner = agent.name
     name, equals, given = text.partition("=")
     name = name.strip().removeprefix("--").replace("-", "_")
-    by_name = {one.name: one for one in fields(agent.Hyperparams)}
-    if name in (one.name for one in fields(agent.Config)):
+    by_name = {one.name: one for one in option_fields(agent.Hyperparams)}
+    if name in (one.name for one in option_fields(agent.Config)):
         raise TriglotError(
             f"{owner}'s {name} is fixed when the training compiles, so a population cannot perturb "
             f"it; it can perturb {', '.join(by_name)}."
@@ -306,8 +309,8 @@ def _read(text: str, agent: Agent, hyper: Any) -> Perturbed:
     if equals:
         if isinstance(value, Schedule):
             raise TriglotError(
-                f"perturb {name} has a range, and {name} is a schedule, {value}: leave one out. "
-                "Without a range, the schedule's values are multiplied."
+                f"perturb {name} has a range, and {name} is a schedule, {value}: set {name} to a "
+                "number, or leave the range out, so that the schedule's values are multiplied."
             )
         return _ranged(name, given.strip(), allowed)
     if isinstance(value, Schedule) and value.function is None:

@@ -1,12 +1,10 @@
 """Collect trajectories in one scan, and average over the episodes that end in them."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer, Shaped
-from jaxtyping import PyTree as TreeOf
+from jaxtyping import Array, Bool, Float, Integer
 
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
@@ -79,7 +77,7 @@ def rollout(
 
     keys = jax.random.split(key, agent.rollout_length)
     (env_state, carry), (seen, totals) = scan_keys(step, (start.env, start.carry), keys)
-    trajectory = make_trajectory(**seen, carry=start.carry)
+    trajectory: Trajectory = replace(seen, carry=start.carry).checked()
     done = trajectory.terminated | trajectory.truncated
     after = replace(start, env=env_state, carry=carry)
     return after, trajectory, EpisodeStats.of(done, *totals)
@@ -101,7 +99,8 @@ def online_rollout(
         now = replace(start, env=env_state, carry=carry, agent=agent_state)
         now, _ = scheduled(now, env.num_envs * agent.rollout_length, num_steps)
         after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
-        one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
+        one_step = jax.tree.map(lambda leaf: leaf[None], seen)
+        one_step = replace(one_step, carry=carry).checked()
         agent_state, metrics = agent.update(now.agent, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
         ended = EpisodeStats.of(
@@ -126,55 +125,24 @@ def online_rollout(
     return after, jax.tree.map(lambda total: total / num_steps, sums), stats
 
 
-def make_trajectory(
-    *,
-    obs: TreeOf[Shaped[Array, "T N ..."]],
-    first: Bool[Array, "T N"],
-    action_mask: Bool[Array, "T N num_actions"] | None,
-    action: Shaped[Array, "T N ..."],
-    reward: Float[Array, "T N"],
-    terminated: Bool[Array, "T N"],
-    truncated: Bool[Array, "T N"],
-    next_obs: TreeOf[Shaped[Array, "T N ..."]],
-    next_action_mask: Bool[Array, "T N num_actions"] | None,
-    extras: TreeOf[Shaped[Array, "T N ..."]],
-    carry: TreeOf[Shaped[Array, "N ..."]],
-) -> Trajectory:
-    """Build a trajectory.
-
-    The shapes are checked here and not in `Trajectory`, which JAX also builds from other leaves.
-    """
-    return Trajectory(
-        obs=obs,
-        first=first,
-        action_mask=action_mask,
-        action=action,
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        next_obs=next_obs,
-        next_action_mask=next_action_mask,
-        extras=extras,
-        carry=carry,
-    )
-
-
 def _act_and_step(
     agent: Agent, env: VectorEnvironment, now: RunnerState, act_key: jax.Array, env_key: jax.Array
-) -> tuple[RunnerState, dict[str, Any], Transition]:
+) -> tuple[RunnerState, Trajectory, Transition]:
+    """Take one step; the trajectory holds it alone, `[N, ...]`, without the carry."""
     inputs = PolicyInput.of(agent, now.env, now.env.first)
     output = agent.act(now.agent, now.carry, inputs, act_key, explore=True)
     env_state, transition = env.step(now.env, output.action, env_key)
-    seen = {
-        "obs": inputs.obs,
-        "first": inputs.first,
-        "action_mask": inputs.action_mask,
-        "action": output.action,
-        "reward": transition.reward,
-        "terminated": transition.terminated,
-        "truncated": transition.truncated,
-        "next_obs": transition.next_obs,
-        "next_action_mask": transition.next_action_mask,
-        "extras": output.extras,
-    }
+    seen = Trajectory(
+        obs=inputs.obs,
+        first=inputs.first,
+        action_mask=inputs.action_mask,
+        action=output.action,
+        reward=transition.reward,
+        terminated=transition.terminated,
+        truncated=transition.truncated,
+        next_obs=transition.next_obs,
+        next_action_mask=transition.next_action_mask,
+        extras=output.extras,
+        carry=(),
+    )
     return replace(now, env=env_state, carry=output.carry), seen, transition

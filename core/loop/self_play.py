@@ -5,7 +5,6 @@ An agent that searches needs no copy: it moves for both players, whose turn it i
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from ..agent import Agent
 from ..environment import Environment, TwoPlayerGame
 from ..errors import TriglotError
 from ..rl.planning import model_in, moves_for_both, takes_turns
-from ..types import PyTree
+from ..types import AnyAgentState, PyTree
 from ..wrappers.games import against, game_in
 from .frozen import FrozenPolicy, check_plays, check_same_specs, num_masked
 from .state import RunnerState
@@ -37,8 +36,8 @@ def check_self_play(agent: Agent, env: Environment) -> None:
         players in which it can move for both.
     """
     game = game_in(env)
-    kind = type(agent).__name__
-    if getattr(agent, "two_players", False) and not takes_turns(env):
+    kind = agent.name
+    if agent.two_players and not takes_turns(env):
         raise TriglotError(
             f"this {kind} was made for two players who move in turn, and {env.name} is no such "
             "game with opponent=self: make the agent for this environment."
@@ -61,7 +60,7 @@ def in_training(agent: Agent, env: VectorEnvironment) -> VectorEnvironment:
     return replace(env, env=model_in(env.env)) if moves_for_both(agent, env.env) else env
 
 
-def copied(agent: Agent, env: Environment, agent_state: Any) -> PyTree:
+def copied(agent: Agent, env: Environment, agent_state: AnyAgentState) -> PyTree:
     """Copy the arrays that the policy of one seed reads; None if no copy of it plays."""
     return None if copy_period(agent, env) is None else _policy(agent, env, agent_state).arrays
 
@@ -83,7 +82,7 @@ def renewed(
     return replace(env, env=against(env.env, partial(policy.play, opponent))), opponent
 
 
-def _policy(agent: Agent, env: Environment, agent_state: Any) -> FrozenPolicy:
+def _policy(agent: Agent, env: Environment, agent_state: AnyAgentState) -> FrozenPolicy:
     # Exploration by parameters gives each environment others, and a copy plays with one set.
     explore = not agent.explores_by_parameters
     return FrozenPolicy.of_state(agent, agent_state, num_masked(env), explore=explore)

@@ -3,7 +3,8 @@
 *Seeds*: each device trains its share of them (`jax.shard_map`); devices exchange nothing. The bits
 depend on the size of a share, not on the number of devices from two on; one device agrees up to
 rounding. All shares are equally large: the last seed is repeated where the devices do not divide
-the seeds, and the results of the repetitions are dropped.
+the seeds, and the results of the repetitions are dropped. A share of another size would be a second
+program to compile, and refusing 5 seeds on 2 devices would leave one device idle.
 
 *Environments*: one program with a global view, which XLA partitions (`jax.jit` over a mesh).
 Environments, and the batches that networks read, are divided; parameters, optimizer, replay and
@@ -24,8 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..agent import Agent, Trajectory
 from ..errors import TriglotError, unknown
 from ..hyper import check_count
-from ..network import Network
-from ..types import PyTree, on_data
+from ..network import Network, Variables
+from ..types import Key, PyTree, on_data
 from .state import RunnerState, Updated
 
 Shard: TypeAlias = Literal["seeds", "envs"]
@@ -161,8 +162,11 @@ class Sharding:
         return replace(own, network=self._divided(agent.network))
 
     def _divided(self, network: Network) -> Network:
-        def apply(variables: Any, inputs: PyTree, **how: Any) -> tuple[PyTree, PyTree]:
-            return network.apply(variables, jax.tree.map(self._divide, inputs), **how)
+        def apply(
+            variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+        ) -> tuple[PyTree, PyTree]:
+            divided = jax.tree.map(self._divide, inputs)
+            return network.apply(variables, divided, key=key, train=train)
 
         parts = {name: self._divided(part) for name, part in network.parts.items()}
         return replace(network, apply=apply, parts=parts)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from ..agent import Agent
 from ..errors import TriglotError
 from ..hyper import first_numbers, schedules_of
+from ..options import replace_options
 from ..rl.schedules import Schedule, values_at
-from ..types import PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyHyperparams, Carry, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -31,8 +32,8 @@ class RunnerState:
     """
 
     key: jax.Array
-    agent: Any
-    carry: PyTree
+    agent: AnyAgentState
+    carry: Carry
     env: Any
     num_updates: jax.Array
     opponent: PyTree = None
@@ -46,7 +47,11 @@ def run_key(key: jax.Array) -> jax.Array:
 
 
 def first_state(
-    agent: Agent, num_envs: int, reset: Callable[[jax.Array], Any], key: jax.Array, hyper: PyTree
+    agent: Agent,
+    num_envs: int,
+    reset: Callable[[jax.Array], Any],
+    key: jax.Array,
+    hyper: AnyHyperparams,
 ) -> RunnerState:
     """Initialize the agent and its environments, which `reset(key)` resets."""
     schedules = schedules_of(agent.hyper if hyper is None else hyper)
@@ -56,7 +61,7 @@ def first_state(
     state = agent.init(agent_key, num_envs, hyper)
     if schedules and not all(hasattr(getattr(state, "hyper", None), name) for name in schedules):
         raise TriglotError(
-            f"{type(agent).__name__} cannot follow the schedule of {', '.join(schedules)}: its "
+            f"{agent.name} cannot follow the schedule of {', '.join(schedules)}: its "
             "state keeps no hyperparameters. Put them into its field `hyper` in init, and read "
             "them from there."
         )
@@ -86,7 +91,7 @@ def scheduled(
     done = state.num_updates.astype(jnp.float32) * steps_per_update
     done = done if num_steps is None else done + num_steps
     values = values_at(state.schedules, state.num_updates, done)
-    agent = replace(state.agent, hyper=replace(state.agent.hyper, **values))
+    agent = replace(state.agent, hyper=replace_options(state.agent.hyper, values))
     return replace(state, agent=agent), values
 
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from ..errors import TriglotError, kind_of
 from ..host.trainer import HostProgram, HostTrainer
 from ..hyper import MAX_COUNT, as_hyperparams, check_count, is_integer
 from ..tracing.hoist import draw_ahead, vmap_seeds
-from ..types import PyTree, as_key
+from ..types import AnyAgentState, AnyHyperparams, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .population import Member, Population, end_chunk
@@ -60,7 +60,7 @@ class Trainer:
     sharding: Sharding | None = None
     population: Population | None = None
 
-    steps_on_host = False  # environment steps are part of the compiled program
+    steps_on_host: ClassVar[bool] = False  # environment steps are part of the compiled program
 
     def __post_init__(self) -> None:
         check_agent(self.agent)
@@ -95,10 +95,10 @@ class Trainer:
         """Environment steps per update."""
         return self.agent.rollout_length * self.env.num_envs
 
-    def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
+    def init(self, key: jax.Array, hyper: AnyHyperparams | None = None) -> RunnerState:
         """Initialize the agent and reset the environments."""
         key = as_key(key)
-        hyper = as_hyperparams(type(self.agent).__name__, hyper, self.agent.hyper)
+        hyper = as_hyperparams(self.agent.name, hyper, self.agent.hyper)
         if self.population is not None:
             hyper = self.population.draw(key, self.agent.hyper if hyper is None else hyper)
         reset = in_training(self.agent, self.env).reset
@@ -211,11 +211,13 @@ class Trainer:
         state = jax.eval_shape(self.init, jax.random.key(0))
         jax.eval_shape(self.train_chunk, state)
 
-    def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
+    def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
-    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    def evaluate_seeds(
+        self, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+    ) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed.
 
         Divided seeds are played by their devices; their agent states may be placed already.
@@ -233,7 +235,9 @@ class Trainer:
 
 
 @functools.partial(WholeProgram, static_argnums=0, runs_once=True)
-def init_seeds(trainer: "TrainerLike", keys: jax.Array, hyper: PyTree = None) -> RunnerState:
+def init_seeds(
+    trainer: "TrainerLike", keys: jax.Array, hyper: AnyHyperparams = None
+) -> RunnerState:
     """Initialize one seed per key `[S]`.
 
     Args:
@@ -242,7 +246,9 @@ def init_seeds(trainer: "TrainerLike", keys: jax.Array, hyper: PyTree = None) ->
       hyper: hyperparameters of all seeds, or `per_seed` ones `[S]`; None for the agent's own.
     """
     # Sequential, not vmapped: vmapped orthogonal initializers take twice as long to compile, and
-    # some of their programs deadlock on two CPU cores with JAX 0.10.2.
+    # some of their programs deadlock on two CPU cores with JAX 0.10.2. To vmap `network.init` under
+    # `jit` there, pass `compiler_options={"xla_cpu_scheduler_type":
+    # "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}`.
     if any(jnp.ndim(leaf) for leaf in jax.tree.leaves(hyper)):
         return jax.lax.map(lambda given: trainer.init(*given), (keys, hyper))
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
@@ -255,9 +261,7 @@ def init_seeds(trainer: "TrainerLike", keys: jax.Array, hyper: PyTree = None) ->
     static_argnums=0,
     donate_argnums=1,
 )
-def train_seeds(
-    trainer: Trainer, runner_states: RunnerState, num_updates: int | jax.Array
-) -> Updated:
+def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
     """Run `num_updates` updates of every seed. The given states are donated.
 
     The function is compiled once per trainer: equal trainers share the program. With several
@@ -283,7 +287,9 @@ def train_seeds(
 @functools.partial(
     WholeProgram, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
 )
-def play_seeds(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+def play_seeds(
+    trainer: Trainer, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+) -> Episodes:
     """Play whole episodes with every seed; divided ones must be placed. See `evaluate_seeds`."""
     play = jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))
     if trainer.seed_sharding is None:

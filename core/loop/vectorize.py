@@ -19,7 +19,7 @@ from ..errors import TriglotError, user_error_context
 from ..host_environment import require_jittable
 from ..hyper import check_count
 from ..numerics import where_rows
-from ..types import PyTree, pytree_dataclass
+from ..types import EnvState, Obs, PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
@@ -53,11 +53,12 @@ class VectorState:
       episode_return: float32 `[N]`, reward since the episode's start.
       episode_length: int32 `[N]`, steps since the episode's start.
       pool: precomputed initial states, or None.
-      progress: of a `Curriculum`, shared by the environments; None without.
+      progress: of a `Curriculum`, shared by the environments; None without. In the environments'
+        own states, each would know its own episodes only.
     """
 
-    state: PyTree
-    obs: PyTree
+    state: EnvState
+    obs: Obs
     action_mask: jax.Array | None
     first: jax.Array
     episode_return: jax.Array
@@ -80,7 +81,7 @@ class Transition:
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
-    next_obs: PyTree
+    next_obs: Obs
     next_action_mask: jax.Array | None
     episode_return: jax.Array
     episode_length: jax.Array

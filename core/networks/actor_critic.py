@@ -65,8 +65,12 @@ def actor_critic(
     """
     torso = default_torso(obs_spec, config.hidden_sizes, config)
     cell = None if config.cell == "none" else RecurrentCell(config.cell, config.cell_size)
-    how = {"initial_std": config.initial_std, "state_dependent_std": config.state_dependent_std}
-    actor = policy_heads(action_spec, algorithm=algorithm, **how)
+    actor = policy_heads(
+        action_spec,
+        algorithm=algorithm,
+        initial_std=config.initial_std,
+        state_dependent_std=config.state_dependent_std,
+    )
     value = ("value", value_head())
     if config.shared_torso:
         return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), cell)}

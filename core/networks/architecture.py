@@ -235,6 +235,9 @@ def q_head(num_actions: int, *, dueling: bool = False) -> Head:
 class NetworkSpec:
     """A torso with named heads over one observation.
 
+    It is checked when the network is built, not when it is described: an algorithm may describe
+    default networks for observations that only a custom network can read.
+
     Attributes:
       obs_spec: one observation; an MLP flattens it (`core.specs.vector`), a CNN reads each image
         `[H, W, C]` in it by convolutions of its own and flattens the rest, a table takes a
@@ -399,19 +402,23 @@ class NetworkSpec:
         """
         if isinstance(self.torso, Table):
             return self
-        how = {"with_images": isinstance(self.torso, CNN)}
-        found = tuple(one for spec in self.inputs for one in plain_specs(spec, **how))
-        return replace(self, obs_spec=found[0] if len(found) == 1 else found)
+        has_images = isinstance(self.torso, CNN)
+        specs = tuple(
+            part for spec in self.inputs for part in plain_specs(spec, with_images=has_images)
+        )
+        return replace(self, obs_spec=specs[0] if len(specs) == 1 else specs)
 
     def to_plain(self, inputs: PyTree) -> PyTree:
         """Convert inputs `[B, ...]`, as a network takes them, to those of the `plain` network."""
         own, carry = inputs if self.cell is not None else (inputs, None)
         given = own if isinstance(self.obs_spec, tuple) else (own,)
-        how = {"with_images": isinstance(self.torso, CNN)}
+        has_images = isinstance(self.torso, CNN)
         pairs = zip(self.inputs, given, strict=True)
-        found = tuple(array for spec, value in pairs for array in plain(spec, value, **how))
-        found = found[0] if len(found) == 1 else found
-        return found if self.cell is None else (found, carry)
+        arrays = tuple(
+            array for spec, value in pairs for array in plain(spec, value, with_images=has_images)
+        )
+        arrays = arrays[0] if len(arrays) == 1 else arrays
+        return arrays if self.cell is None else (arrays, carry)
 
     def split(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         """Separate the observations from what follows: a carry, noise or masks, or nothing."""

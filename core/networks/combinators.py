@@ -270,6 +270,8 @@ def start_from(network: Network, variables: Variables) -> Network:
 def freeze(network: Network, *patterns: str) -> Network:
     """Exclude some parameters from training by moving them to the state.
 
+    Zero gradients would not be enough: weight decay changes such a parameter too.
+
     Args:
       network: a network with a codec.
       patterns: canonical names, with `*` for any text, such as `"torso/*"`.

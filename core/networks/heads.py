@@ -85,8 +85,8 @@ def policy_heads(
         return (("logits", policy_head(num_logits)),)
     if isinstance(action_spec, specs.Box) and jnp.issubdtype(action_spec.dtype, jnp.floating):
         if action_spec.bounded:
-            how = {"state_dependent_std": state_dependent_std}
-            return gaussian_heads(math.prod(action_spec.shape), initial_std, **how)
+            size = math.prod(action_spec.shape)
+            return gaussian_heads(size, initial_std, state_dependent_std=state_dependent_std)
         raise TriglotError(
             f"{algorithm} needs bounded actions, got {action_spec}: {specs.HOW_TO_BOUND}."
         )

@@ -1,4 +1,8 @@
-"""What the default networks read: arrays, of which images are read by convolutions."""
+"""What the default networks read: arrays, of which images are read by convolutions.
+
+Only these networks scale bytes. Replay and rollouts store images as bytes, and a custom network
+gets them so.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

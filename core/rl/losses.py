@@ -179,6 +179,8 @@ def successor_values(
 
     known = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])])
     start = (unknown, known)
+    # Under `vmap`, each seed's passes are those that it would have alone: no seed depends on the
+    # time limits of another.
     return jax.lax.while_loop(lambda carry: carry[0].any(), estimate_first, start)[1]
 
 

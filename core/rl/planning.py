@@ -22,12 +22,7 @@ from ..wrappers.games import alternates, for_both, game_in, moving
 
 @runtime_checkable
 class Planner(Agent, Protocol):
-    """An agent that plans with the environment as its own model; this is optional."""
-
-    @property
-    def plans(self) -> bool:
-        """Whether `PolicyInput.env_state` holds the environments' states; True."""
-        ...
+    """An agent that `plans` with the environment as its own model; this is optional."""
 
     @property
     def model(self) -> Environment:
@@ -76,14 +71,14 @@ def model_in(env: Environment) -> Environment:
     return env if game is None or game.copy_period is None else for_both(env)
 
 
-def moves_for_both(agent: Any, env: Environment) -> bool:
+def moves_for_both(agent: Agent, env: Environment) -> bool:
     """Return whether an agent moves for both players of the game in `env` while it is trained.
 
     One that plans does where the game is played by itself. One that learns its model does if its
     `two_players` is True, which `make_agent` sets where `takes_turns`.
     """
     game = game_in(env)
-    searches = getattr(agent, "plans", False) or getattr(agent, "two_players", False)
+    searches = agent.plans or agent.two_players
     return searches and game is not None and game.copy_period is not None
 
 
@@ -125,17 +120,17 @@ def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
     Raises:
       TriglotError: if it plans, and `env` is stepped in Python, or has other states than its model.
     """
-    if not getattr(algorithm, "plans", False):
+    if not algorithm.plans:
         return
-    made = not isinstance(algorithm, type)
-    name = type(algorithm).__name__ if made else algorithm.__name__
+    is_agent = not isinstance(algorithm, type)
+    name = algorithm.name if is_agent else algorithm.__name__
     if isinstance(env, HostEnvironment):
         raise TriglotError(
             f"{name} plans with the environment as its own model, and this one is stepped in "
             "Python, where no state can be copied: choose one in JAX, or MuZero, which learns its "
             "model."
         )
-    if not made or algorithm.model is env:
+    if not is_agent or algorithm.model is env:
         return
     own, other = (jax.eval_shape(one.reset, jax.random.key(0)) for one in (algorithm.model, env))
     for path, (has, needs) in type_differences(own.state, other.state).items():

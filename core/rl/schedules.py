@@ -90,7 +90,10 @@ class Schedule:
         return f"{self.kind}({', '.join(pairs)})"
 
     def over(self, num_updates: int) -> "Schedule":
-        """Fill in the whole run, `num_updates` updates, where no span is given."""
+        """Fill in the whole run, `num_updates` updates, where no span is given.
+
+        The span is a number in the state, so training for longer does not compile again.
+        """
         if self.kind not in RAMPS or self.counts:
             return self
         return Schedule(self.kind, self.values, (float(num_updates),), "updates")

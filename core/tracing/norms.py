@@ -240,7 +240,10 @@ class Graph:
         return self._new(equation, operands, [shape])[0]
 
     def _variance(self, squares: Value, square: Value, dtype: Any) -> Value | None:
-        """Rewrite mean(square(x)) - square(mean) to mean(square(x - mean)); None if it is not."""
+        """Rewrite mean(square(x)) - square(mean) to mean(square(x - mean)); None if it is not.
+
+        The difference cancels where the mean is large.
+        """
         mean_of, squared = squares.mean_of, square.operands[0] if square.operands else square
         if not (mean_of and squared.mean_of and square.name.startswith("square ")):
             return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from ..environment import BothPlayers, Environment, Game, Player, TwoPlayerGame
+from ..environment import BothPlayers, Environment, Game, InTurn, Player, TwoPlayerGame
 from ..types import PyTree
 from .base import Wrapper
 
@@ -41,10 +41,10 @@ def for_both(env: Environment) -> Environment:
 
 
 def alternates(env: Environment) -> bool:
-    """Return whether the caller moves for two players in turn; see `BothPlayers`."""
+    """Return whether the caller moves for two players in turn; see `InTurn`."""
     while isinstance(env, Wrapper) and not isinstance(env, BothPlayers):
         env = env.env
-    return isinstance(env, BothPlayers) and getattr(env, "alternates", False)
+    return isinstance(env, InTurn) and env.alternates
 
 
 def moving(env: Environment, states: PyTree) -> jax.Array | None:

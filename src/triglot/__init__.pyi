@@ -3,12 +3,12 @@ from .algorithms.dqn import DQN
 from .algorithms.ppo import PPO
 from .algorithms.q_learning import QLearning
 from .algorithms.sac import SAC
-from .backends.equinox import from_equinox
-from .backends.haiku import from_haiku
-from .backends.jax.functions import from_functions
+from .backends.equinox.lifting import from_equinox
+from .backends.haiku.lifting import from_haiku
+from .backends.jax.lifting import from_functions
 from .backends.keras.lifting import from_keras
-from .backends.linen import from_linen
-from .backends.nnx import from_nnx
+from .backends.linen.lifting import from_linen
+from .backends.nnx.lifting import from_nnx
 from .backends.torch.lifting import from_torch
 from .backends.translate import translate
 from .checks import check_agent, check_environment, check_network

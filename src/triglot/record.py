@@ -6,6 +6,9 @@ Copy this file into the environment of PyTorch or Keras, where nothing of triglo
 
 Where triglot is installed, `triglot diff recording.safetensors my_port:net` then compares a port
 with the recording. In a notebook: `record(model, inputs, out="recording.safetensors")`.
+
+The format is triglot's own, because a port is compared from recorded inputs and weights: clouseau
+keeps outputs only, TorchLens is for PyTorch only and needs its own package to read its files.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from triglot.algorithms.extensions.counts import Counts, CountsConfig, CountsSta
 from triglot.algorithms.extensions.rnd import RND, RNDConfig, RNDState
 from triglot.backends import build
 from triglot.core.errors import TriglotError
+from triglot.core.families.extension import Extended
+from triglot.core.options import replace_options
 from triglot.core.trainers import make_trainer
 from triglot.runs.identity import learned
 from triglot.runs.registry.algorithms import ALGORITHMS, find_algorithm
@@ -202,9 +204,9 @@ def test_a_bonus_reaches_the_agent() -> None:
     start = jax.jit(trainer.init)(jax.random.key(0))
 
     def params(coef: float) -> Any:
-        hyper = replace(start.agent.hyper, counts_coef=jnp.float32(coef))
+        hyper = replace_options(start.agent.hyper, {"counts_coef": jnp.float32(coef)})
         after, _ = update(replace(start, agent=replace(start.agent, hyper=hyper)))
-        return jax.tree.leaves(after.agent.learner.variables.params)
+        return jax.tree.leaves(after.agent.agent.learner.variables.params)
 
     update = jax.jit(trainer.update)
     none, again, some = params(0.0), params(0.0), params(1.0)
@@ -247,12 +249,12 @@ def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str)
     config = {**WIDE, "shared_torso": shared, "cell": cell, "cell_size": 16}
     trainer, state = contrasted(CARTPOLE, {**config, "num_minibatches": 1})
     update = jax.jit(trainer.update)
-    before = state.agent.learner.variables.params
+    before = state.agent.agent.learner.variables.params
     found = []
     for _ in range(60):
         state, metrics = update(state)
         found.append((float(metrics["contrast_loss"]), float(metrics["contrast_accuracy"])))
-    after = state.agent.learner.variables.params
+    after = state.agent.agent.learner.variables.params
     assert found[-1][0] < 0.8 * found[0][0] and found[-1][1] > 2 / 16
     changed = jax.tree.map(lambda one, other: not np.array_equal(one, other), before, after)
     named = {jax.tree_util.keystr(path): one for path, one in jax.tree.leaves_with_path(changed)}
@@ -266,7 +268,7 @@ def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str)
 def test_a_rate_of_0_leaves_the_agent_alone() -> None:
     trainer, state = contrasted(CARTPOLE, WIDE, contrast_learning_rate=0.0)
     after, _ = jax.jit(trainer.update)(state)
-    pair = state.agent.learner.variables.params, after.agent.learner.variables.params
+    pair = [one.agent.agent.learner.variables.params for one in (state, after)]
     assert jax.tree.all(jax.tree.map(np.array_equal, *pair))
 
 
@@ -274,10 +276,9 @@ def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
     # Pendulum's observations are normalized, by statistics that the first update has not yet.
     trainer, state = contrasted("gymnax:Pendulum-v1", WIDE)
     state, _ = jax.jit(trainer.update)(state)
-    agent = trainer.agent
     obs = jnp.ones((3, 3))
-    normalizer = state.agent.normalizer
-    np.testing.assert_array_equal(agent.inner.seen(state.agent, obs), normalizer.obs(obs))
+    normalizer = state.agent.agent.normalizer
+    np.testing.assert_array_equal(trainer.agent.seen(state.agent, obs), normalizer.obs(obs))
     assert not np.array_equal(normalizer.obs(obs), obs)
 
 
@@ -318,11 +319,14 @@ def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
         obs=jax.random.normal(draw[1], (3, 2, 4)),
         carry=carry,
     )
-    _, _, metrics = agent.added.after(agent.inner, state, state.seen, steps, draw[2])
+    inner = agent.agent_state(state)
+    _, _, metrics = agent.extension.after(
+        agent.agent, inner, state.extension, steps, draw[2], state.hyper
+    )
 
     part = agent.network.parts.get("actor", agent.network)
     named = "actor" in agent.network.parts
-    variables = state.learner.variables
+    variables = inner.learner.variables
     own = nn.part_of(variables, "actor") if named else variables
     kept = carry["actor"] if named else carry
     start = part.initial_carry(own, 2)
@@ -385,6 +389,25 @@ def test_a_custom_extension() -> None:
 def test_what_is_refused(name: str, words: str) -> None:
     with pytest.raises(TriglotError, match=words.replace("?", r"\?").replace("+", r"\+")):
         find_algorithm(name)
+
+
+def test_an_extended_agent_is_an_agent_that_is_built_twice_alike() -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    network = triglot.make_agent("muzero+counts", env, backend="jax").network
+    given = {"num_envs": 2}
+    one, again = (
+        triglot.make_agent("muzero+counts", env, networks=network, config=given) for _ in range(2)
+    )
+    assert isinstance(one, triglot.Agent) and type(one) is Extended
+    assert one == again and hash(one) == hash(again)
+    assert one.name == "MuZero+counts" and one.num_envs == 2
+    assert one.learns_absorbing_states and not one.plans
+    with pytest.raises(TriglotError, match="learning_rate must be"):
+        triglot.make_agent("a2c+counts", env, backend="jax", hyper={"learning_rate": -1.0})
+    with pytest.raises(TriglotError, match=r"A2C\+counts's counts_coef must be"):
+        triglot.make_agent("a2c+counts", env, backend="jax", hyper={"counts_coef": -1.0})
+    with pytest.raises(TriglotError, match=r"A2C\+counts's counts_bits must be"):
+        triglot.make_agent("a2c+counts", env, backend="jax", config={"counts_bits": 99})
 
 
 def test_custom_networks_are_given_by_name() -> None:
@@ -472,10 +495,10 @@ def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
     state = jax.jit(trainer.init)(jax.random.key(0))
     _, metrics = jax.jit(trainer.update)(state)
     assert {"rnd_reward", "rnd_loss", "rnd_value_loss", "rnd_value"} <= set(metrics)
-    policy = agent.inner if algorithm == "ppo" else None
+    policy = agent.agent if algorithm == "ppo" else None
     if policy is not None:
         steps = replace(trajectory(jnp.ones((3, 2, 4))), extras={})
-        variables, numbers = state.agent.learner.variables, (0.9, 0.8)
+        variables, numbers = state.agent.agent.learner.variables, (0.9, 0.8)
         value, advantage, target = policy.estimate(variables, steps, *numbers)
         added = rl.with_advantage(rl.with_advantage(steps, jnp.ones((3, 2))), jnp.ones((3, 2)))
         again = policy.estimate(variables, added, *numbers)

@@ -30,7 +30,12 @@ class Linear(IQN):
     """An agent whose quantiles are linear, at fixed tau."""
 
     def _quantiles(
-        self, variables: Variables, obs: Any, tau: jax.Array, key: Any = None, **how: Any
+        self,
+        variables: Variables,
+        obs: Any,
+        tau: jax.Array,
+        key: jax.Array | None = None,
+        train: bool = False,
     ) -> tuple[jax.Array, Any]:
         return variables.params[obs][:, None] * tau[..., None], variables.state
 

@@ -12,6 +12,7 @@ from triglot.algorithms.pqn import PQN, Batch, PQNConfig, PQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import AgentState, Trajectory
 from triglot.core.errors import TriglotError
+from triglot.core.hyper import as_float32
 from triglot.core.network import Variables
 from triglot.core.rl.losses import lambda_returns
 from triglot.core.specs import Box, Discrete
@@ -28,7 +29,7 @@ def agent(**options: Any) -> PQN:
 
 def state(own: PQN, **hyper: float) -> AgentState:
     variables = Variables(params={"q_network": {"q": jnp.array(Q)}}, state={"q_network": ()})
-    numbers = PQNHyperparams(**hyper)
+    numbers = as_float32(PQNHyperparams(**hyper))
     return AgentState(learner=own.learner.start(variables, numbers), hyper=numbers)
 
 

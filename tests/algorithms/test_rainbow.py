@@ -63,9 +63,16 @@ def test_every_application_has_its_own_noise() -> None:
 
     @dataclass(frozen=True)
     class Recording(Rainbow):
-        def _logits(self, variables: Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
-            keys.append(jax.random.key_data(how["key"]))
-            return super()._logits(variables, obs, **how)
+        def _logits(
+            self,
+            variables: Variables,
+            obs: Any,
+            key: jax.Array | None = None,
+            train: bool = False,
+        ) -> tuple[jax.Array, Any]:
+            assert key is not None
+            keys.append(jax.random.key_data(key))
+            return super()._logits(variables, obs, key, train)
 
     made = noisy(Recording)
     given = sample(obs=jnp.ones((2, 3)), next_obs=jnp.ones((2, 3)))

@@ -18,7 +18,7 @@ from flax import nnx
 from keras import layers as kl
 
 from triglot import from_equinox, from_haiku, from_keras, from_linen, from_nnx
-from triglot.backends.zoo.nnx import GRU as ZooGRU
+from triglot.backends.nnx.zoo import GRU as ZooGRU
 from triglot.core.network import Network
 from triglot.core.specs import Box
 

@@ -18,7 +18,7 @@ from flax import nnx
 
 from tests.backends.layer_cases import Built, channels_first, convolution, network, transposed
 from triglot import translate
-from triglot.backends.layers.listed import LAYERS
+from triglot.backends.libraries import LIBRARIES
 from triglot.core.errors import Guessed, TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.specs import Box
@@ -86,12 +86,13 @@ def test_every_public_layer_is_on_exactly_one_list(library: str) -> None:
     others = f"{WITHOUT_PARAMETERS[library]} {STATE_ONLY.get(library, '')}".split()
     if library == "keras":
         others.append("JaxLayer")  # the name of a base of every layer, so it cannot be listed
-    assert sorted([*LAYERS[library], *others]) == public
+    assert sorted([*LIBRARIES[library].storage.layers, *others]) == public
 
 
 def test_a_layer_is_either_laid_out_or_refused_with_a_reason() -> None:
-    for listed in LAYERS.values():
-        assert all(bool(layer.parameters) != bool(layer.refused) for layer in listed.values())
+    for library in LIBRARIES.values():
+        for layer in library.storage.layers.values():
+            assert bool(layer.parameters) != bool(layer.refused)
 
 
 def one(library: str, *built: Built, shape: tuple[int, ...] = (3,)) -> Network:

@@ -1,26 +1,32 @@
 """The records of the libraries, and a fifth library that an installed package adds."""
 
-import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import chex
 import jax
+import jax.numpy as jnp
 import pytest
 
 import triglot
 from tests.extras import skip_missing
 from triglot.backends import build, libraries
+from triglot.backends.layers.kinds import DENSE
 from triglot.cli import list as listing
 from triglot.cli import main as cli
 from triglot.compare.compare import compare
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, policy_head, value_head
-from triglot.core.specs import Box
+from triglot.core.networks.combinators import part_of
+from triglot.core.specs import Box, zeros
+from triglot.diff.porting.layouts import network_of
 from triglot.envs.probes import make
+from triglot.runs.load import variables_of
 from triglot.runs.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,15 +35,15 @@ SPEC = NetworkSpec(Box((4,)), MLP((8,)), (("logits", policy_head(2)), ("value", 
 USER_FILE = """
 import math
 
-from triglot_toy import nn
-from triglot_toy.adapter import from_toy
+import toy_nn
+from triglot_toy.lifting import from_toy
 
 def network(obs_spec, action_spec):
-    hidden = nn.Dense(math.prod(obs_spec.shape), 8)
-    heads = (("logits", nn.Dense(8, action_spec.num_values)),)
-    return from_toy(nn.TorsoAndHeads((hidden,), heads), obs_spec)
+    hidden = toy_nn.Dense(math.prod(obs_spec.shape), 8)
+    heads = {"logits": toy_nn.Dense(8, action_spec.num_values)}
+    return from_toy(toy_nn.TorsoAndHeads((hidden,), heads), obs_spec)
 
-module = nn.Dense(4, 2)
+module = toy_nn.Dense(4, 2)
 """
 
 Install = Callable[[str], None]
@@ -61,7 +67,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (info / "entry_points.txt").write_text(f"[triglot.backends]\ntoy = {value}\n")
 
     yield write
-    for name in [name for name in sys.modules if name.startswith(("triglot_toy", "user_file"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("triglot_toy", "toy_nn", "user_file"))
+    ]:
         del sys.modules[name]
 
 
@@ -88,7 +96,7 @@ def test_a_users_module_of_it_passes_the_check_command(
 ) -> None:
     install("triglot_toy:LIBRARY")
     assert cli.main(["check", "user_file:network"]) == 0, capsys.readouterr().out
-    with pytest.raises(TriglotError, match=r"returns triglot_toy\.adapter\.from_toy\(\.\.\.\)"):
+    with pytest.raises(TriglotError, match=r"returns triglot_toy\.lifting\.from_toy\(\.\.\.\)"):
         load_networks(["user_file:module"], make("two-step"))
 
 
@@ -98,6 +106,33 @@ def test_it_trains_ppo(install: Install, tmp_path: Path) -> None:
     options = "--total-steps 96 --eval-episodes 0 --out run"
     assert cli.main([*command.split(), *options.split()]) == 0
     assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_its_layers_are_translated(install: Install) -> None:
+    install("triglot_toy:LIBRARY")
+    ours, theirs = build("toy", {"both": SPEC}), build("haiku", {"both": SPEC})
+    codec = ours.require_codec("its layers are not known")
+    assert {leaf.layer for leaf in codec.leaves} == {DENSE}
+    variables, inputs = ours.init(jax.random.key(0)), jnp.ones((3, 4))
+    moved = triglot.translate(variables, ours, theirs)
+    chex.assert_trees_all_close(
+        ours.apply(variables, inputs)[0], theirs.apply(moved, inputs)[0], rtol=1e-5
+    )
+
+
+def test_a_run_is_exported_to_it(install: Install, tmp_path: Path) -> None:
+    install("triglot_toy:LIBRARY")
+    command = "train ppo probe:two-step --hidden-sizes 8 --rollout-length 8 --total-steps 96"
+    assert cli.main([*command.split(), *["--eval-episodes", "0", "--out", "run"]]) == 0
+    assert cli.main(["export", "run", "--format", "toy", "--out", "plain"]) == 0
+    spec = importlib.util.spec_from_file_location("model", tmp_path / "plain" / "model.py")
+    assert spec is not None and spec.loader is not None
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    run = triglot.load_run(tmp_path / "run")
+    obs = zeros(run.env.obs_spec, 2)
+    outputs = run.agent.network.parts["actor"].apply(part_of(variables_of(run, 0), "actor"), obs)[0]
+    chex.assert_trees_all_close(model.apply("actor", obs), outputs, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -151,22 +186,48 @@ def test_the_record_and_the_entry_point_have_one_name(
 
 
 @pytest.mark.parametrize(
-    "adapter, says",
-    [("triglot_toy.nowhere", "No module named"), ("triglot_toy.nn", r"no function zoo\(spec, na")],
+    "folder, says",
+    [
+        ("nowhere", "the folder nowhere of backend 'toy' failed: .*No module named"),
+        ("user_folder", "user_folder of backend .toy. failed: .*No module named 'nothing'"),
+        ("triglot.core", r"no module triglot.core.zoo, which builds networks from"),
+        ("unfinished", r"unfinished.zoo of backend 'toy' has no zoo, which builds networks from"),
+    ],
 )
-def test_an_invalid_adapter_is_reported(
-    install: Install, monkeypatch: pytest.MonkeyPatch, adapter: str, says: str
+def test_an_invalid_folder_is_reported(
+    install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str, says: str
 ) -> None:
     install("triglot_toy:LIBRARY")
-    monkeypatch.setattr("triglot_toy.LIBRARY", replace(libraries.find("toy"), adapter=adapter))
-    with pytest.raises(TriglotError, match=f"the adapter {adapter} of backend 'toy' .*{says}"):
+    for name, text in (("user_folder", "import nothing"), ("unfinished", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "zoo.py").write_text(text)
+    monkeypatch.setattr("triglot_toy.LIBRARY", replace(libraries.find("toy"), folder=folder))
+    with pytest.raises(TriglotError, match=says):
         build("toy", {"both": SPEC})
+
+
+def test_each_module_of_a_folder_may_be_missing(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("triglot_toy:LIBRARY")
+    only_zoo = replace(libraries.find("toy"), folder="triglot.backends.table")
+    monkeypatch.setattr("triglot_toy.LIBRARY", only_zoo)
+    with pytest.raises(TriglotError, match=r"no module .*table\.lifting, which turns a user's mod"):
+        libraries.find("toy").load_lift()
+    with pytest.raises(
+        TriglotError, match=r"no module .*table\.source, which writes a plain modul"
+    ):
+        libraries.find("toy").load_style()
+    assert not libraries.find("toy").storage.layers
+    with pytest.raises(TriglotError, match="no layouts of its layers are known"):
+        network_of({}, "toy", build("linen", {"both": SPEC}), "file")
 
 
 def test_a_zoo_must_return_a_network(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("triglot_toy:LIBRARY")
-    libraries.find("toy").load_adapter()
-    monkeypatch.setattr("triglot_toy.adapter.zoo", lambda spec, name: None)
+    libraries.find("toy").load_zoo()
+    monkeypatch.setattr("triglot_toy.zoo.zoo", lambda spec, name: None)
     with pytest.raises(TriglotError, match="must return a Network; got a NoneType"):
         build("toy", {"both": SPEC})
 

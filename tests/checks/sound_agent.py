@@ -38,13 +38,23 @@ class ActorCritic:
     num_envs: int = 2
     rollout_length: int = 4
     hyper: Numbers = Numbers()
+    name: ClassVar[str] = "ActorCritic"
     online: ClassVar[bool] = False
+    plans: ClassVar[bool] = False
+    two_players: ClassVar[bool] = False
+    learns_estimates: ClassVar[bool] = False
+    learns_absorbing_states: ClassVar[bool] = False
+    learns_from_next_obs: ClassVar[bool] = False
+    learns_otherwise: ClassVar[str] = ""
     explores_by_parameters: ClassVar[bool] = False
     bootstraps: ClassVar[bool] = True
     learning_starts: ClassVar[int] = 0
     # Members of the Agent protocol that only make_agent uses.
     Config = Hyperparams = network = obs_spec = action_spec = config = optimizer = None
     networks = staticmethod(lambda obs_spec, action_spec, config: {})
+
+    def for_environment(self, options: Any) -> Any:
+        return options
 
     def init(self, key: jax.Array, num_envs: int, hyper: Numbers | None = None) -> Any:
         numbers = jax.tree.map(

@@ -23,12 +23,12 @@ HOST_DIALS = "gymnasium:tests.core.host.host_environments:triglot/Dials-v0"
 PARTS = "tests.checks.sound_environments:Parts"
 TINY = {"num_envs": 4, "rollout_length": 8, "hidden_sizes": (8,)}
 MINIBATCHES = {**TINY, "num_epochs": 1, "num_minibatches": 2}
-LEARNS = {"learning_rate": 1e-2, "discount": 0.5}
+LEARNS = {"learning_rate": "linear(1e-2, 0)", "discount": 0.5}
 # Small settings of each algorithm, and those with which it solves the probe.
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "ppo": (MINIBATCHES, {**LEARNS, "entropy_coef": 0.0}),
     "a2c": (TINY, {**LEARNS, "entropy_coef": 0.01}),
-    "reinforce": (TINY, LEARNS),
+    "reinforce": (TINY, {**LEARNS, "learning_rate": 1e-2}),
     "impala": (TINY, {**LEARNS, "entropy_coef": 0.01}),
     "vmpo": (MINIBATCHES, LEARNS),
 }

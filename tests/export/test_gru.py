@@ -9,6 +9,7 @@ import pytest
 
 from tests.export.small_runs import small_run
 from tests.extras import TORCH, skip_missing
+from triglot.backends.libraries import find
 from triglot.core.networks.combinators import part_of
 from triglot.export.models import model_files, specs_of
 from triglot.runs.load import variables_of
@@ -41,7 +42,7 @@ def check_own_cell(library: str, module: Any) -> int:
 def test_a_gru_is_the_librarys_own(library: str, backend: str, tmp_path: Path) -> None:
     skip_missing(library)
     run = small_run("gru", backend)
-    write_files(tmp_path / "out", model_files(run, 0, library, "Weights."))
+    write_files(tmp_path / "out", model_files(run, 0, find(library), "Weights."))
     model: dict[str, Any] = {"__file__": str(tmp_path / "out" / "model.py")}
     exec((tmp_path / "out" / "model.py").read_text(), model)
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.export.alone import run_alone
 from tests.export.small_runs import seed_of, small_run
+from triglot.backends.libraries import formats
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
@@ -18,7 +19,6 @@ from triglot.core.networks.combinators import part_of
 from triglot.core.specs import Box, sample
 from triglot.export.models import model_files, specs_of
 from triglot.export.sources import written
-from triglot.export.styles import LIBRARIES
 from triglot.runs.load import named_weights, safetensors_files, variables_of
 from triglot.shared.machine.files import write_files
 
@@ -117,14 +117,14 @@ def expected(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.covering(6)
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", NEEDED)
 def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) -> None:
     if library == "torch":
         pytest.importorskip("torch", reason="the extra torch is not installed")
     for kind, backend in FROM.items():
         run = small_run(kind, backend)
-        files = model_files(run, 1, library, "Weights.")
-        assert list(files) == [LIBRARIES[library].file, "model.py"]
+        files = model_files(run, 1, formats()[library], "Weights.")
+        assert list(files) == [formats()[library].load_style().file, "model.py"]
         write_files(tmp_path / kind, files)
         np.savez(tmp_path / kind / "inputs.npz", **inputs_of(kind))  # pyright: ignore
     run_alone(SCRIPT, tmp_path, NEEDED[library], str(tmp_path), ",".join(FROM))
@@ -147,14 +147,14 @@ def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) 
 )
 def test_a_cell_that_a_library_lacks_is_refused(library: str, backend: str, says: str) -> None:
     with pytest.raises(TriglotError, match=says):
-        model_files(small_run("gru", backend), 0, library, "Weights.")
+        model_files(small_run("gru", backend), 0, formats()[library], "Weights.")
 
 
 def test_bytes_with_bounds_of_each_element_are_refused() -> None:
     spec = Box((2,), "uint8", (0, 1), (4, 5))
     heads = (("value", value_head()),)
     with pytest.raises(TriglotError, match="the same bounds"):
-        written(NetworkSpec(spec, MLP((3,)), heads), LIBRARIES["flax"])
+        written(NetworkSpec(spec, MLP((3,)), heads), formats()["flax"])
 
 
 def test_safetensors_hold_all_weights_by_canonical_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ RUNS = {
     "q_learning": "q_learning gridworld:8x8 --num-seeds 2 --total-steps 64_000",
     "population": f"ppo probe:two-step --num-envs 2 --rollout-length 8 {NETWORK} "
     "--num-minibatches 2 --num-epochs 1 --total-steps 32_000 --population 4 --exploit-every 7 "
-    "--perturb learning_rate=log:1e-4..1e-2,entropy_coef",
+    "--learning-rate 1e-3 --perturb learning_rate=log:1e-4..1e-2,entropy_coef",
     "host": f"ppo gymnasium:CartPole-v1 --num-envs 2 --rollout-length 8 {NETWORK} "
     "--num-minibatches 2 --num-epochs 1 --total-steps 4_000",
 }

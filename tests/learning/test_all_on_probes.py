@@ -53,7 +53,7 @@ def test_it_solves_the_probe(algorithm: str, backend: str, probe: Probe) -> None
         wanted = [case.value for case in expected]
         np.testing.assert_allclose(values(agent, state, obs), wanted, atol=probe.value_error)
     # The states of the probes that a planner solves are the indices of their observations.
-    states = jnp.arange(len(expected), dtype=jnp.int32) if getattr(agent, "plans", False) else None
+    states = jnp.arange(len(expected), dtype=jnp.int32) if agent.plans else None
     inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool), env_state=states)
     carry = agent.initial_carry(state, len(expected))
     output = agent.act(state, carry, inputs, jax.random.key(1), explore=False)

@@ -23,7 +23,7 @@ def test_ppo_solves_it(backend: str) -> None:
             "num_minibatches": 16,
             "initial_std": 0.5,
         },
-        hyper={"learning_rate": 3e-4, "discount": 0.997, "entropy_coef": 0.0},
+        hyper={"learning_rate": "linear(3e-4, 0)", "discount": 0.997, "entropy_coef": 0.0},
     )
     result = triglot.train(agent, env, key=jax.random.key(0), total_steps=2_000_000)
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)

@@ -13,6 +13,7 @@ from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.core.agent import Agent, PolicyInput
 from triglot.core.networks.heads import merge_heads
+from triglot.core.rl.schedules import schedule
 from triglot.core.specs import zeros
 from triglot.core.train import train
 from triglot.envs import probes
@@ -26,7 +27,11 @@ CONFIG = PPOConfig(
     hidden_sizes=(16,),
     clip_value=False,
 )
-HYPER = PPOHyperparams(learning_rate=1e-2, discount=DISCOUNT, entropy_coef=0.0)
+HYPER = PPOHyperparams(
+    learning_rate=schedule("linear(1e-2, 0)"),  # pyright: ignore
+    discount=DISCOUNT,
+    entropy_coef=0.0,
+)
 
 
 # Every probe on one library, and every library on the most informative probe.

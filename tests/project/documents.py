@@ -39,12 +39,12 @@ def programs(page: Path) -> list[str]:
     ]
 
 
-# The files of all pages, as a reader has them in one folder.
+# The files of all pages, as a reader has them in one folder; the toy library is a package.
 FILES = {
     Path(name).name: text
     for page in PAGES
     for name, text in files(page).items()
-    if not name.endswith("__init__.py")
+    if not name.startswith("triglot_toy/")
 }
 
 

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, TypeCheckError
 import triglot
 from tests.runtime_types import check_function
 from triglot.algorithms.ppo import PPO
-from triglot.core.agent import PolicyOutput
-from triglot.core.loop.rollout import make_trajectory
+from triglot.core.agent import PolicyOutput, Trajectory
+from triglot.core.errors import TriglotError
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.distributions import categorical, policy, squashed_gaussian
 from triglot.core.rl.losses import clipped_value_loss, explained_variance, gae
@@ -69,7 +69,6 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple, dict[str, Any]]] = {
     ),
     "n_step_return": (n_step_return, (FLOAT((T, B)), BOOL((T, B)), BOOL((T, B)), 0.9), {}),
     "sample_proportional": (sample_proportional, (jnp.ones(8), FLOAT(B)), {}),
-    "trajectory": (make_trajectory, (), ROLLOUT),
     "heads": (lambda **heads: merge_heads(heads), (), {"q": FLOAT((B, 3)), "value": FLOAT(B)}),
 }
 # A wrong value for one argument, given by its position or name.
@@ -92,11 +91,6 @@ WRONG = [
     ("n_step_return", 1, BOOL((T, 1))),
     ("n_step_return", 2, FLOAT((T, B))),
     ("sample_proportional", 1, FLOAT((B, 1))),
-    ("trajectory", "reward", FLOAT((N, T))),
-    ("trajectory", "truncated", FLOAT((T, N))),
-    ("trajectory", "next_obs", {"a": FLOAT((T, N, 5)), "b": FLOAT((T,))}),
-    ("trajectory", "extras", {"log_prob": FLOAT((T,))}),
-    ("trajectory", "carry", FLOAT((T, 8))),
     ("heads", "value", FLOAT((1,))),
     ("heads", "value", FLOAT(())),
 ]  # fmt: skip
@@ -118,6 +112,23 @@ def test_a_wrong_argument_is_caught(name: str, place: int | str, value: Any) -> 
     named = {key: argument for key, argument in arguments.items() if isinstance(key, str)}
     with pytest.raises(TypeCheckError):
         function(*changed, **named)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("reward", FLOAT((N, T)), r"must begin with the axes \[2, 3\]"),
+        ("truncated", FLOAT((T, N)), "truncated of a trajectory must be bool, got float32"),
+        ("next_obs", {"a": FLOAT((T, N, 5)), "b": FLOAT((T,))}, r"next_obs.b .* got the shape"),
+        ("extras", {"log_prob": FLOAT((T,))}, r"extras.log_prob .*\[3, 2\], got the shape \[3\]"),
+        ("carry", FLOAT((T, 8)), r"carry .*\[2\], got the shape \[3, 8\]"),
+    ],
+)
+def test_a_trajectory_is_checked_where_it_is_built(name: str, value: Any, words: str) -> None:
+    trajectory = Trajectory(**ROLLOUT)
+    assert trajectory.checked() is trajectory
+    with pytest.raises(TriglotError, match=words):
+        replace(trajectory, **{name: value}).checked()
 
 
 def test_a_function_without_shapes_is_left_alone() -> None:
@@ -142,5 +153,5 @@ def test_a_wrong_shape_is_caught_in_a_training() -> None:
     config = {"num_envs": 2, "rollout_length": 2, "num_minibatches": 1, "hidden_sizes": (8,)}
     env = probes.make("two-step")
     agent = triglot.make_agent(WrongNotes, env, backend="linen", config=config)
-    with pytest.raises(TypeCheckError, match="extras"):
+    with pytest.raises(TriglotError, match=r"extras\.note of a trajectory"):
         triglot.train(agent, env, key=jax.random.key(0), total_steps=1)

@@ -14,7 +14,7 @@ from tests.sweep.small import options
 from triglot.shared.pages.charts import drawing
 from triglot.shared.pages.charts.chart import Chart
 from triglot.shared.pages.tables import as_text
-from triglot.sweep import report
+from triglot.sweep import report, swept
 from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome, as_records, ranked, ranking_table
 from triglot.sweep.settings import algorithms_of, settings_of
@@ -175,9 +175,7 @@ def test_the_page_escapes_what_it_shows(tmp_path: Path, unbounded: None) -> None
     result = result_of(plan, found)
     text = page_of(result, report.main_charts(result))
     assert "<script>alert(1)" not in text
-    assert re.search(r"<text[^>]*>&lt;script&gt;alert\(1\)&lt;/script&gt;</text>", text), (
-        "a row's name"
-    )
+    assert re.search(r"<text[^>]*>&lt;script&gt;alert\(1\)</text>", text), "a line of a name"
 
 
 def page_of(result: Mapping[str, Any], mains: Mapping[str, Chart] | None = None) -> str:
@@ -253,3 +251,33 @@ def test_the_page_says_that_curves_are_not_what_is_ranked(unbounded: None) -> No
     words = words_of(result_of(plan, outcomes(plan)))
     assert "Returns of episodes during training, with exploration" in words
     assert "2 episodes per seed after training, without exploration (greedy)" in words
+
+
+def test_a_setting_that_was_stopped_early_is_not_the_best_of_a_search(unbounded: None) -> None:
+    plan = planned("two ranges")
+    found = [
+        outcome(plan, number, final=np.full(5, value), stopped=stopped)
+        for number, (value, stopped) in enumerate(((1.0, False), (9.0, True), (3.0, False)))
+    ]
+    chart = swept.search_chart(result_of(plan, found)["settings"], "search")
+    axes = drawing.new_figure(400, 300).add_subplot()
+    chart.draw(axes)
+    best, whole, stopped = (line.get_ydata().tolist() for line in axes.lines)
+    assert best == [1.0, 1.0, 3.0] and whole == [1.0, 3.0] and stopped == [9.0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "trained to the end",
+        "stopped early",
+    ]
+
+
+def test_a_heat_map_has_the_return_in_the_cell_of_its_setting(unbounded: None) -> None:
+    plan = planned("two names")
+    found = [outcome(plan, number, final=np.full(5, float(number))) for number in range(6)]
+    (chart,) = report.main_charts(result_of(plan, found)).values()
+    axes = drawing.new_figure(400, 300).add_subplot()
+    chart.draw(axes)
+    cells = {text.get_position(): float(text.get_text()) for text in axes.texts}
+    for number, setting in enumerate(plan.settings):
+        x = [1e-4, 1e-3, 1e-2].index(setting["learning_rate"])
+        assert cells[x, [2, 4].index(setting["num_envs"])] == number
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0001", "0.001", "0.01"]

@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, describe
+from ..core.options import option_fields
 from ..runs.registry.agents import build_agent
 from ..runs.registry.algorithms import find_algorithm
 from ..runs.registry.environments import make_env
@@ -129,7 +129,7 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
       config: the class.
       given: the chosen fields by name.
     """
-    defaults: dict[str, Any] = {one.name: one.default for one in fields(config)}
+    defaults: dict[str, Any] = {one.name: one.default for one in option_fields(config)}
     small = {
         name: enough if defaults[name] is None else min(defaults[name], enough)
         for name, enough in SMALL.items()

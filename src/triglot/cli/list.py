@@ -35,7 +35,7 @@ def everything() -> str:
     rows: dict[str, list[tuple[str, ...]]] = {
         "algorithm": [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()],
         "backend": [
-            (name, _state(library.distribution, library.extra), _about(library.adapter))
+            (name, _state(library.distribution, library.extra), _about(library.folder))
             for name, library in LIBRARIES.items()
         ],
         "environment": [

@@ -7,8 +7,9 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
+from dataclasses import MISSING, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
@@ -17,6 +18,13 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Su
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..core.errors import REPLACED, TriglotError, shown, unknown
+from ..core.options import (
+    has_options,
+    joined_options,
+    option_fields,
+    option_parts,
+    option_values,
+)
 from ..runs.registry.arg import OTHER_NAMES, flag, marked, split_hint
 from ..runs.registry.overrides import type_hints, type_members
 from ..shared.terminal.wrapping import COLOR, terminal_width, wrapped
@@ -26,6 +34,7 @@ from .options import GROUPS, OPTIONS, NoOptions, groups_of
 
 ERROR_WIDTH = 10_000  # nothing is wrapped
 GROUP = "_group"  # ends the names of groups, which are no options
+PART = "_extension"  # begins the number of an extension in the names of its groups
 
 
 def parse(
@@ -66,6 +75,8 @@ def parse(
             contextlib.redirect_stdout(stdout),
             contextlib.redirect_stderr(stderr),
             _columns(width if asks_for_help else ERROR_WIDTH),
+            # Tyro warns of a default that is a schedule, whose type no field declares.
+            warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
             parsed, rest = tyro.cli(
                 as_tyro_class(options, nested),
@@ -93,7 +104,7 @@ def parse(
             raise TriglotError(f"unknown option {name}{hint} `{named} --help` lists the options.")
     if rest:
         raise TriglotError(f"unexpected argument {shown(rest[0])}; see `{prog} --help`.")
-    values = _values(options, parsed)
+    values = _values(options, parsed, nested)
     _check_no_schedules(values)
     for name, value in values.items():
         for path in value if isinstance(value, tuple) else (value,):
@@ -105,7 +116,7 @@ def parse(
 def _check_no_schedules(values: Mapping[str, Any]) -> None:
     """Refuse a schedule as the value of an option that is no hyperparameter."""
     config = values.get("config")
-    static = vars(config) if is_dataclass(config) else {}
+    static = option_values(config) if has_options(config) else {}
     for name, value in {**values, **static}.items():
         if name not in ("config", "hyper", "learning_rate") and _is_schedule(value):
             raise TriglotError(
@@ -154,7 +165,7 @@ def _columns(width: int) -> Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
-def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
+def as_tyro_class(options: type, nested: Mapping[str, Any]) -> type:
     """Build a class whose annotations tell tyro how to parse each field."""
     hints = get_type_hints(options, include_extras=True)
     groups = groups_of(options)
@@ -162,7 +173,8 @@ def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
     inside: dict[str, list[Any]] = {title: [] for title in groups}
     for one in fields(options):
         if one.name in nested:
-            specs.append((one.name, OmitArgPrefixes[nested[one.name]], field()))
+            for number, part in enumerate(option_parts(nested[one.name])):
+                specs.append((_place(one.name, number), OmitArgPrefixes[part], field()))
             continue
         default = field() if one.default is MISSING else field(default=one.default)
         spec = (one.name, _tyro_annotation(one.name, hints[one.name]), default)
@@ -176,6 +188,11 @@ def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
     return _documented(options.__name__, specs, "", options)
 
 
+def _place(name: str, number: int) -> str:
+    """Name the field for one of an algorithm's dataclasses: those of extensions have a number."""
+    return f"{name}{PART}{number}" if number else name
+
+
 def _documented(name: str, specs: Sequence[Any], description: str, options: type) -> Any:
     """Build a dataclass whose fields are described as they are in `options`."""
     documented = (inspect.cleandoc(owner.__doc__ or "") for owner in options.__mro__)
@@ -184,9 +201,13 @@ def _documented(name: str, specs: Sequence[Any], description: str, options: type
     return make_dataclass(name, specs, namespace=namespace, frozen=True, kw_only=True)
 
 
-def _values(options: type, parsed: Any) -> dict[str, Any]:
-    """Collect the values of all options, also of those in groups."""
+def _values(options: type, parsed: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the values of all options, also of those in groups, and of the algorithm's."""
     values = {name: getattr(parsed, name) for name in _names(options) if hasattr(parsed, name)}
+    for name in nested.keys() & set(_names(options)):
+        numbers = range(len(option_parts(nested[name])))
+        parts = tuple(getattr(parsed, _place(name, number)) for number in numbers)
+        values[name] = joined_options(nested[name], parts)
     for title, names in groups_of(options).items():
         values |= {name: getattr(getattr(parsed, f"{title}{GROUP}"), name) for name in names}
     return values
@@ -217,7 +238,7 @@ def _lists(options: type) -> list[str]:
     return [flag(name) for name in _names(options) if hints[name] == tuple[str, ...]]
 
 
-def _three_valued(owners: Iterable[type]) -> list[str]:
+def _three_valued(owners: Iterable[Any]) -> list[str]:
     """Name the fields that may be True, False or None."""
     return [
         name
@@ -227,12 +248,12 @@ def _three_valued(owners: Iterable[type]) -> list[str]:
     ]
 
 
-def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
+def _option_names(options: type, nested: Mapping[str, Any]) -> list[str]:
     """List all option names, including those of the algorithm."""
     left_out = {*nested, *marked(options, "derived")}
     names = [name for name in _names(options) if name not in left_out]
     for name in nested.keys() & set(_names(options)):
-        names += _names(nested[name])
+        names += [one.name for one in option_fields(nested[name])]
     return ["--config", *map(flag, names)]
 
 
@@ -250,7 +271,7 @@ def _one_sentence(box: str) -> str:
     text = re.sub(r"^(.+?)\.? \(required\)$", r"(\1),", text, flags=re.MULTILINE)
     message = " ".join(text.split()).rstrip(",")
     titles = "|".join(["config", "hyper", *GROUPS])
-    message = re.sub(f"^Error parsing (({titles})({GROUP})?: )?", "", message)
+    message = re.sub(f"^Error parsing (({titles})({GROUP}|{PART}[0-9])?: )?", "", message)
     return message.rstrip(".") + "."
 
 

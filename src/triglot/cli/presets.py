@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..core.options import option_values
 from ..runs.registry.presets.find import find
 from ..runs.storage import config_files
 
@@ -62,7 +63,7 @@ def preset_in_file(parsed: Any, words: Sequence[str], named: str | None) -> str 
         return None
     if not named.startswith(found.name):
         return None
-    now = vars(parsed) | vars(parsed.config) | vars(parsed.hyper)
+    now = vars(parsed) | option_values(parsed.config) | option_values(parsed.hyper)
     own = {name: _value(one) for name, one in found.options.items()}
     changed = ", ".join(name for name, value in own.items() if now.get(name, value) != value)
     return f"{found.name} without {changed}" if changed else found.name

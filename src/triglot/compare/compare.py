@@ -6,12 +6,13 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.sharding import fewest_devices
+from ..core.options import option_values
 from ..runs.devices import most_devices
 from ..runs.effects import with_effect
 from ..runs.jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices, choose_executor
@@ -168,9 +169,7 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
         module = sys.modules.get(text.rpartition("=")[2].partition(":")[0])
         path = text
     else:
-        adapter = libraries.find(backend).load_adapter()
-        zoo = getattr(adapter, "zoo", None)
-        module = sys.modules.get(f"triglot.backends.zoo.{backend}") or inspect.getmodule(zoo)
+        module = inspect.getmodule(libraries.find(backend).load_zoo())
         path = getattr(module, "__name__", backend)
     try:
         source = inspect.getsource(module) if module else ""
@@ -203,7 +202,7 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
     hyper = from_overrides(algorithm.Hyperparams, options.hyper)
     used = with_effect(options, algorithm, make_env(options.env), config)
     given = [
-        {name: value for name, value in asdict(one).items() if name in used and value is not None}
+        {n: value for n, value in option_values(one).items() if n in used and value is not None}
         for one in (config, hyper)
     ]
     return replace(options, config=given[0], hyper=given[1])

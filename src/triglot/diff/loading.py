@@ -9,7 +9,7 @@ import jax
 
 from ..backends import libraries
 from ..backends.calling import Inputs, parameters
-from ..backends.jax.functions import from_functions
+from ..backends.jax.lifting import from_functions
 from ..backends.jax.signatures import is_functions
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network
@@ -71,9 +71,7 @@ def _library_of(made: Any) -> libraries.Library | None:
 
 
 def _lift(library: libraries.Library, made: Any, inputs: Inputs, name: str | None) -> Network:
-    library.require()
-    assert library.lift is not None  # for the type checker: `find_by_class` skips the others
-    lift = getattr(library.load_adapter(), library.lift)
+    lift = library.load_lift()
     if library.name == "linen" and isinstance(made, type):
         with user_error_context(
             f"the Linen class {made.__name__} has no default for some field: give an instance"

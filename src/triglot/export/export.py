@@ -2,6 +2,7 @@
 
 import re
 
+from ..backends import libraries
 from ..core.errors import TriglotError, unknown
 from ..runs.acting import Acting
 from ..runs.load import Run, load_run, safetensors_files
@@ -14,9 +15,9 @@ from .models import model_files
 from .onnx import check_installed, onnx_files
 from .options import ExportOptions
 from .stablehlo import stablehlo_files
-from .styles import LIBRARIES
 
-FORMATS = ("safetensors", *LIBRARIES, "stablehlo", "onnx")
+BUILT_IN = [library.format for library in libraries.LIBRARIES.values() if library.format]
+FORMATS = ("safetensors", *BUILT_IN, "stablehlo", "onnx")
 
 
 def export(options: ExportOptions, run_options: TrainOptions) -> int:
@@ -34,9 +35,11 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         the checkpoint is missing or damaged.
     """
     index = chosen_seed_index(options.run, options.seed_index, run_options.num_seeds)
-    if options.format not in FORMATS:
-        raise unknown("format", options.format, FORMATS)
-    if options.format in LIBRARIES and run_options.network:
+    plain = libraries.formats()
+    library = plain.get(options.format)
+    if library is None and options.format not in FORMATS:
+        raise unknown("format", options.format, {*FORMATS, *plain})
+    if library is not None and run_options.network:
         raise TriglotError(
             f"{options.run} has custom networks, and a plain {options.format} model is written for "
             "built-in ones only: use --format stablehlo or safetensors."
@@ -53,17 +56,22 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         )
     with phase("exporting"):
         title = _title(run_options, run, index)
-        files = _files(options, run_options, run, index, title)
+        files = _files(options, run_options, run, index, title, library)
     write_files(options.out, files)
     print(f"{title}\nin {options.out}: {', '.join(sorted(files))}")
     return 0
 
 
 def _files(
-    options: ExportOptions, run_options: TrainOptions, run: Run, index: int, title: str
+    options: ExportOptions,
+    run_options: TrainOptions,
+    run: Run,
+    index: int,
+    title: str,
+    library: libraries.Library | None,
 ) -> dict[str, bytes]:
-    if options.format in LIBRARIES:
-        return model_files(run, index, options.format, f"Weights of {title}")
+    if library is not None:
+        return model_files(run, index, library, f"Weights of {title}")
     if options.format == "safetensors":
         facts = {
             "title": title,

@@ -10,8 +10,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from ..backends import build
-from ..backends.libraries import find
+from ..backends.libraries import Library
 from ..backends.naming import normalize_separators, words_of
+from ..backends.source import SAFETENSORS, Style
 from ..backends.translate import translate
 from ..core.loop.frozen import num_masked
 from ..core.network import Network
@@ -21,7 +22,6 @@ from ..core.specs import Box, Discrete, MultiDiscrete
 from ..runs.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from ..runs.registry.algorithms import ALGORITHMS
 from .sources import camel, network_source
-from .styles import LIBRARIES, SAFETENSORS, Style
 
 MODEL = "model.py"
 # What is largest at the greedy action, by the built-in algorithm: one head, or its mean over atoms.
@@ -87,7 +87,7 @@ def act({arguments}):
 '''
 
 
-def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str, bytes]:
+def model_files(run: Run, seed_index: int, library: Library, title: str) -> dict[str, bytes]:
     """Write `model.py`, which builds a run's networks in one library, and a file of weights.
 
     An ensemble becomes as many networks, such as `critic_0` and `critic_1`. A single number, such
@@ -96,7 +96,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     Args:
       run: of any library, with built-in networks.
       seed_index: which of its seeds.
-      library: a name of `LIBRARIES`.
+      library: the one whose modules are written.
       title: of the weights, one sentence.
 
     Returns:
@@ -105,12 +105,12 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     Raises:
       TriglotError: if the library is not installed, or it lacks a layer.
     """
-    style, specs = LIBRARIES[library], specs_of(run)
+    style, specs = library.load_style(), specs_of(run)
     weights: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        weights.update(_native_weights(run, seed_index, name, spec, style))
+        weights.update(_native_weights(run, seed_index, name, spec, library))
     weights.update(statistics_of(run, seed_index))
-    modules = "\n\n".join(network_source(name, spec, style) for name, spec in specs.items())
+    modules = "\n\n".join(network_source(name, spec, library) for name, spec in specs.items())
     entries = {
         member: style.entry.format(name=name, class_name=camel(name))
         for name, spec in specs.items()
@@ -133,7 +133,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
         usage.append("`act(obs, ...)` chooses the greedy actions.")
     head = HEAD.format(
         title=title,
-        distribution=find(style.backend).distribution,
+        distribution=library.distribution,
         weights=style.file,
         reads=style.reads,
         array=style.array,
@@ -163,7 +163,7 @@ def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
     """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
-    asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
+    asked = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
     return {name: spec.flat() for name, spec in asked.items() if not isinstance(spec, Network)}
 
 
@@ -174,11 +174,11 @@ def _members(name: str, spec: NetworkSpec) -> list[str]:
 
 
 def _native_weights(
-    run: Run, seed_index: int, name: str, spec: NetworkSpec, style: Style
+    run: Run, seed_index: int, name: str, spec: NetworkSpec, library: Library
 ) -> dict[str, np.ndarray]:
     """Translate one network's weights, by their names in the plain module."""
     source = run.agent.network.parts[name]
-    target = build(style.backend, {name: spec}).parts[name]
+    target = build(library.name, {name: spec}).parts[name]
     variables = part_of(variables_of(run, seed_index), name)
     params = translate(variables, source, target).params
     constants = {
@@ -186,7 +186,7 @@ def _native_weights(
         for head, one in spec.heads
         if one.state_independent is not None
     }
-    named: dict[str, np.ndarray] = {}
+    style, named = library.load_style(), dict[str, np.ndarray]()
     codec = target.require_codec("weights cannot be named")
     leaves = jax.tree_util.tree_leaves_with_path(params)
     for (path, array), leaf in zip(leaves, codec.leaves, strict=True):

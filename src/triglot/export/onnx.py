@@ -109,6 +109,8 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
     try:
         # About layers that the policy may not have, and about what is dropped.
         with silenced(logging.WARNING):
+            # From the jaxpr, which holds primitives only: while jax2onnx traces a function, it
+            # patches `jax.numpy`, and calls names there that JAX 0.10 lacks.
             model = jax2onnx.to_onnx(
                 _needed_part(traced),
                 list(inputs.values()),
@@ -156,6 +158,9 @@ def _needed_part(traced: Any) -> Callable[..., list[Any]]:
 
 def _check(acting: Acting, session: Any, size: int, converter: str) -> None:
     """Compare the model with the policy on random inputs.
+
+    The converter has errors that raise no exception: with a symbolic batch size, Haiku's LSTM got
+    four times the batch size.
 
     Raises:
       TriglotError: if they act differently.

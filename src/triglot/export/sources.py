@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass, field
 
 from ..backends.calling import describe_inputs
+from ..backends.libraries import Library
+from ..backends.source import Style
 from ..core.errors import TriglotError
 from ..core.networks.architecture import CNN, Head, NetworkSpec, Table
 from ..core.specs import Box, Spec, byte_range
-from .styles import Style
 
 
 @dataclass
@@ -41,13 +42,14 @@ class Source:
         return f"{call}[:, 0]" if size is None else call
 
 
-def network_source(name: str, spec: NetworkSpec, style: Style) -> str:
+def network_source(name: str, spec: NetworkSpec, library: Library) -> str:
     """Write the class or function of one network.
 
     Raises:
       TriglotError: if the library lacks the network's recurrent cell.
     """
-    source, separator = written(spec, style), "\n" + " " * style.indent
+    source = written(spec, library)
+    style, separator = source.style, "\n" + " " * source.style.indent
     made = list(source.constructors)
     if any("keys[" in constructor for constructor in made):
         made.insert(0, f"keys = jax.random.split(key, {len(made)})")
@@ -83,13 +85,14 @@ def described(spec: NetworkSpec) -> str:
     return f"{describe_inputs(spec.obs_spec)} -> {heads}"
 
 
-def written(spec: NetworkSpec, style: Style) -> Source:
+def written(spec: NetworkSpec, library: Library) -> Source:
     """Write the layers of a network and its forward pass.
 
     Raises:
       TriglotError: if the library lacks the network's recurrent cell, or the network has norms or
         noisy layers.
     """
+    style = library.load_style()
     source = Source(style)
     if spec.plain != spec:
         raise TriglotError(
@@ -109,7 +112,7 @@ def written(spec: NetworkSpec, style: Style) -> Source:
             "a plain model has no residual blocks, and this network has: choose the format "
             "safetensors, stablehlo or onnx."
         )
-    size = _write_torso(source, spec)
+    size = _write_torso(source, spec, library.name)
     if spec.cell is not None:
         if spec.cell.kind not in style.cells:
             raise TriglotError(style.refused)
@@ -124,7 +127,7 @@ def written(spec: NetworkSpec, style: Style) -> Source:
     return source
 
 
-def _write_torso(source: Source, spec: NetworkSpec) -> int:
+def _write_torso(source: Source, spec: NetworkSpec, library: str) -> int:
     """Write the layers before the heads, and return the number of features."""
     torso, style, batched = spec.layers, source.style, source.style.batched
     names = arguments_of(spec)[: len(spec.inputs)]
@@ -138,7 +141,7 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
     activation, shape = style.activation(torso.activation), spec.obs_shape
     if activation is None:
         raise TriglotError(
-            f"{style.backend} has no activation {torso.activation!r}: choose another format."
+            f"{library} has no activation {torso.activation!r}: choose another format."
         )
     for index, one in enumerate(torso.convolutions):
         numbers = {"before": shape[-1], "size": one.channels}

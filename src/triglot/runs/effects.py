@@ -3,10 +3,11 @@
 `registry.effects` finds them; nothing is refused unless it is certain.
 """
 
-from dataclasses import Field, fields
+from dataclasses import Field
 from typing import Any
 
 from ..core.errors import TriglotError
+from ..core.options import option_fields
 from .options import TrainOptions
 from .registry.arg import flag
 from .registry.effects import chosen, why_not
@@ -18,7 +19,7 @@ def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any)
 
     Args:
       options: what was chosen.
-      algorithm: the algorithm's class.
+      algorithm: the algorithm's class, or an agent.
       env: the environment.
       config: the complete `Config`.
 
@@ -51,7 +52,7 @@ def with_effect(options: SharedOptions, algorithm: Any, env: Any, config: Any) -
     return {
         one.name
         for owner in owners
-        for one in fields(owner)
+        for one in option_fields(owner)
         if _why_not(one, options, algorithm, env, config) is None
     }
 

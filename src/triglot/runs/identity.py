@@ -120,8 +120,7 @@ def learned(agent_state: Any) -> Variables:
       TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
     if isinstance(agent_state, ExtendedState):
-        inner, added = agent_state.divided()
-        own = learned(inner)
+        own, added = learned(agent_state.agent), agent_state.variables
         if not added:
             return own
         return join_parts({**{name: part_of(own, name) for name in own.params}, **added})

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.experiment import Experiment
 from ..core.hyper import check_count
 from ..core.loop.population import Population
+from ..core.options import has_options, option_fields
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, make_folder, make_new_folder
 from .devices import most_devices
@@ -84,7 +85,7 @@ class Plan:
         if num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, num_steps))
         if not options.network:
-            lines += describe_images(type(self.agent), self.env, self.agent.config)
+            lines += describe_images(self.agent, self.env, self.agent.config)
         lines += describe_schedule(options, per_update)
         if self.population is not None:
             lines.append(self.population.describe())
@@ -203,7 +204,7 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     env = make_env(options.env)
     agent = agent_of(options, env)
     if effects:
-        check_effects(options, type(agent), env, agent.config)
+        check_effects(options, agent, env, agent.config)
     devices = options.devices if divide and options.devices not in (None, 1) else None
     if devices is not None and "no-jit" in options.debug:
         raise TriglotError(
@@ -292,7 +293,7 @@ def with_defaults(options: TrainOptions) -> TrainOptions:
       options: with a complete `Config` and `Hyperparams`.
     """
     given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
-    declared = [one for each in given.values() if is_dataclass(each) for one in fields(each)]
+    declared = [one for each in given.values() if has_options(each) for one in option_fields(each)]
     if not any("by_environment" in one.metadata for one in declared):
         return options
     agent: Any = agent_of(options, make_env(options.env))

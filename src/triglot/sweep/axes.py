@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass
 from typing import Any, TypeAlias, get_args, get_origin
 
 import numpy as np
 
 from ..core.errors import TriglotError, shown, unknown
+from ..core.options import option_fields
 from ..core.rl.schedules import schedule
 from ..runs.registry.arg import OTHER_NAMES
 from ..runs.registry.overrides import type_hints, type_members
@@ -124,7 +125,9 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
 def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
     """Find the field of an algorithm's `Config` or `Hyperparams`."""
     known = {
-        one.name: (o, one) for o in (algorithm.Config, algorithm.Hyperparams) for one in fields(o)
+        one.name: (o, one)
+        for o in (algorithm.Config, algorithm.Hyperparams)
+        for one in option_fields(o)
     }
     if name not in known:
         elsewhere = OTHER_NAMES.get("--" + name.replace("_", "-"), "")

@@ -54,6 +54,8 @@ def spans(plan: SweepPlan, stage: int) -> list[tuple[int, int]]:
 def survivors(plan: SweepPlan, settings: Sequence[int], scores: Mapping[int, float]) -> list[int]:
     """Choose the settings that are trained further, in each environment by itself.
 
+    The choice follows from stored arrays alone, so it is not recorded.
+
     Args:
       plan: the sweep.
       settings: those that were trained up to now.

@@ -189,7 +189,7 @@ def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequen
     given = overrides_of(options.config) | overrides_of(options.hyper)
     ineffective = {*swept, *given} - set(COMPONENTS)
     facts = [
-        (group.options, type(agent), group.experiment.env, agent.config)
+        (group.options, agent, group.experiment.env, agent.config)
         for group in groups
         for agent in [group.experiment.agent]
     ]

@@ -21,7 +21,9 @@ from . import run
 from .options import SweepOptions
 from .settings import algorithms_of, train_options
 
-Named: TypeAlias = Any  # a name or package.module:object, or the class or function itself
+# A name or package.module:object, or the class or function itself. Its name is stored, not a pickle
+# of it: workers import it, and the folder holds no code.
+Named: TypeAlias = Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,6 +139,9 @@ def separation(order: Sequence[Outcome]) -> str:
 def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
+    Tables are CSV only: a sweep has at most some 10,000 rows, and Parquet would need pyarrow, which
+    has tens of MB.
+
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
@@ -208,6 +211,7 @@ def command(options: SweepOptions) -> str:
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
             words += option_words(name, value)
+    # A later version may have another preset of this name, so the command states all values.
     return masked(shlex.join([*words, "--no-preset"]))
 
 

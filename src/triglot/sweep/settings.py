@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..core.errors import TriglotError
+from ..core.options import option_fields
 from ..runs.options import TrainOptions
 from ..runs.registry.algorithms import find_algorithm
 from ..runs.registry.overrides import overrides_of
@@ -95,7 +96,7 @@ def train_options(
     chosen = {name: getattr(options, name) for name in (*COMPONENTS, *KEPT)}
     chosen |= {name: values[name] for name in COMPONENTS if name in values}
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    fields = algorithms[chosen["algorithm"]].Config.__dataclass_fields__
+    fields = {one.name for one in option_fields(algorithms[chosen["algorithm"]].Config)}
     for name, value in values.items():
         if name not in COMPONENTS:
             (config if name in fields else hyper)[name] = value

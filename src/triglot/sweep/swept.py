@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from ..shared.pages.charts.chart import Axes, Chart, write, write_short_numbers
+from ..shared.pages.charts.chart import ROW_WORDS, Axes, Chart, write, write_short_numbers
 from ..shared.pages.charts.curves import seeds_chart
 from ..shared.pages.charts.estimates import row_of, rows_chart
 from ..shared.pages.charts.theme import GRID, GROUND, INK, LIBRARIES, PALETTE, QUIET, STAGES, Series
@@ -172,7 +173,7 @@ def _heat_map(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart:
         axes.set_xlim(-0.5, len(columns[0]) - 0.5)
         axes.set_ylim(-0.5, len(columns[1]) - 0.5)  # the largest number stands above
         axes.set_xticks(range(len(columns[0])), columns[0])
-        axes.set_yticks(range(len(columns[1])), columns[1])
+        axes.set_yticks(range(len(columns[1])), [fill(text, ROW_WORDS) for text in columns[1]])
         axes.set_xlabel(across)
         axes.set_ylabel(down)
         axes.grid(visible=False)
@@ -226,7 +227,8 @@ def _colours(axes: Axes, returns: Sequence[float]) -> list[int]:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    bounds = np.linspace(*_domain(returns), len(STAGES) + 1)
+    low, high = _domain(returns)
+    bounds = np.linspace(low, high, len(STAGES) + 1)
     scale = ScalarMappable(BoundaryNorm(bounds, len(STAGES)), ListedColormap(STAGES))
     share = SCALE_WIDTH / axes.figure.bbox.width
     place = {"location": "top", "anchor": (0, 0), "shrink": share, "aspect": 18, "pad": 0.03}

@@ -44,6 +44,8 @@ def test_observations_are_of_many_steps() -> None:
 class Bounded:
     """An environment that states its bounds."""
 
+    name, obs_spec, action_spec = "bounded", Discrete(2), Discrete(2)
+
     def __init__(self, bounds: object) -> None:
         self.return_bounds = bounds
 

@@ -289,7 +289,8 @@ def test_the_command_saves_before_a_failure(
 @pytest.mark.slow
 def test_ppo_learns_cartpole() -> None:
     env = make_env("gymnasium:CartPole-v1")
-    agent = make_agent("ppo", env, config={"num_envs": 8}, hyper={"learning_rate": 1e-3})
+    hyper = {"learning_rate": "linear(1e-3, 0)"}
+    agent = make_agent("ppo", env, config={"num_envs": 8}, hyper=hyper)
     result = triglot.train(agent, env, key=jax.random.key(0), total_steps=150_000)
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)
     episodes = triglot.evaluate(agent, env, state, jax.random.key(1), num_episodes=32)

@@ -138,12 +138,13 @@ def test_a_schedule_is_multiplied_as_a_whole() -> None:
 
 
 SMALL = {"num_envs": 2, "rollout_length": 4, "num_minibatches": 1, "hidden_sizes": (4,)}
+RATE = {"learning_rate": 2.5e-4}
 FOUR = Population(size=4, exploit_every=2, perturb=["learning_rate=log:1e-3..1e-1", "entropy_coef"])
 
 
 def trained(population: Population, hyper: Any = None, **how: Any) -> TrainResult:
     env = triglot.make_env("probe:two-step")
-    agent = triglot.make_agent("ppo", env, config=SMALL, hyper=hyper)
+    agent = triglot.make_agent("ppo", env, config=SMALL, hyper=hyper or RATE)
     steps = 6 * agent.num_envs * agent.rollout_length
     return triglot.train(
         agent, env, key=jax.random.key(3), total_steps=steps, population=population, **how
@@ -169,7 +170,7 @@ def test_a_population_trains_and_repeats_itself() -> None:
 
 def refused(population: dict[str, Any], hyper: Any = None, algorithm: Any = "ppo") -> str:
     env = triglot.make_env("probe:two-step")
-    agent = triglot.make_agent(algorithm, env, hyper=hyper)
+    agent = triglot.make_agent(algorithm, env, hyper=hyper or RATE)
     with pytest.raises(TriglotError) as error:
         given = {"size": 4, "perturb": ["learning_rate"], **population}
         Population(**given).for_agent(agent, num_updates=100)
@@ -220,6 +221,6 @@ def test_devices_that_do_not_divide_a_population_are_refused() -> None:
 
 def test_host_environments_are_refused() -> None:
     env = triglot.make_env("gymnasium:CartPole-v1")
-    agent = triglot.make_agent("ppo", env, config=SMALL)
+    agent = triglot.make_agent("ppo", env, config=SMALL, hyper=RATE)
     with pytest.raises(TriglotError, match="is stepped in Python, and its state cannot be copied"):
         triglot.train(agent, env, key=KEY, total_steps=64, population=FOUR)

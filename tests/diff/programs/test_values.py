@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from triglot.diff.programs.catalogue.activations import NAMED, name_function
+from triglot.diff.programs.catalogue.activations import NAMED, is_exponential, name_function
 from triglot.diff.programs.values import Core, close, in_place_of, largest_difference, layouts
 from triglot.diff.programs.wide import widen
 
@@ -90,3 +90,9 @@ def test_activations_are_recognized(name: str) -> None:
 def test_parameters_of_activations_are_fitted(function, expected) -> None:
     x = np.random.default_rng(1).normal(size=40)
     assert name_function(x, function(x)) == expected
+
+
+def test_numbers_too_large_for_the_exponential_function_are_no_logarithms() -> None:
+    x = np.array([-1.0, 0.5])
+    assert is_exponential(np.exp(x), x) and not is_exponential(x, x)
+    assert not is_exponential(np.array([1.0, 2.0]), np.array([1e4, -1.0]))

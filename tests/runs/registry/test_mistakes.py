@@ -14,7 +14,7 @@ import pytest
 
 import triglot
 from triglot import Box, Discrete, Learner, TriglotError, make_agent, make_env, train
-from triglot.rl import TimeStep, VectorEnvironment, adam, first_step
+from triglot.rl import TimeStep, VectorEnvironment, adam, as_float32, first_step
 
 KEY = jax.random.key(0)
 CONFIG = {
@@ -23,6 +23,7 @@ CONFIG = {
 ENV = make_env("probe:two-step")
 OTHER = make_env("gymnax:Pendulum-v1")
 AGENT: Any = make_agent("ppo", ENV, backend="jax", config=CONFIG)
+HYPER = as_float32(AGENT.hyper)
 DQN = make_agent("dqn", ENV, backend="jax", config={"hidden_sizes": (4,)})
 NETWORK = AGENT.network
 VECTOR = VectorEnvironment(ENV, 2)
@@ -221,7 +222,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a name in a vector": (lambda: VectorEnvironment("x", 2), r"env must be .*make_env\('x'\)"),  # pyright: ignore
     "a module to learn": (lambda: Learner(Module(), adam).init(KEY), "Learner's network"),  # pyright: ignore
     "an optimizer of optax": (
-        lambda: Learner(NETWORK, adam(AGENT.hyper)).init(KEY, AGENT.hyper),  # pyright: ignore
+        lambda: Learner(NETWORK, adam(HYPER)).init(KEY, HYPER),  # pyright: ignore
         "optimizer must be a function",
     ),
     "no folder": (lambda: triglot.load_run(None), "folder must be a path, got None"),  # pyright: ignore

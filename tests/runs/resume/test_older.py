@@ -11,6 +11,7 @@ import pytest
 
 import triglot
 from triglot.cli import main as cli
+from triglot.core.families.extension import ExtendedState
 from triglot.core.loop import checkpoint
 from triglot.core.types import by_path
 from triglot.runs.plan import prepare
@@ -69,3 +70,33 @@ def test_another_missing_array_is_refused(older: Path) -> None:
     del config["config"]["target_update_period"]
     (older / "config.json").write_text(json.dumps(config))
     assert cli.main(["evaluate", str(older), "--episodes", "2"]) == 2
+
+
+EXTENDED = (
+    "train a2c+counts+contrast probe:two-step --rollout-length 4 --num-envs 2 --hidden-sizes 5 "
+    "--eval-episodes 0 --checkpoint-seconds 0 --learning-rate 1e-3 --counts-bits 3 --contrast-size 2"
+)
+
+
+def as_fields(state: Any) -> dict[str, Any]:
+    """Write an extension's state as a field of its algorithm's, as triglot 0.2 did."""
+    if not isinstance(state, ExtendedState):
+        return vars(state)
+    own = {state.kind.name: state.extension, "hyper": state.hyper}
+    return {**as_fields(state.agent), **own}
+
+
+def test_an_older_run_with_extensions_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    whole, older = tmp_path / "whole", tmp_path / "older"
+    assert cli.main([*EXTENDED.split(), "--out", str(older), "--total-steps", "16"]) == 0
+    assert cli.main([*EXTENDED.split(), "--out", str(whole), "--total-steps", "32"]) == 0
+    plan = prepare(options_of_run(older, trust=True))
+    state: Any = restore(replace(plan, out=older)).state
+    path = older / "checkpoints" / f"{2:08d}"
+    shutil.rmtree(path)
+    checkpoint.save(path, replace(state, agent=as_fields(state.agent)))
+    assert cli.main(["resume", str(older), "--total-steps", "32"]) == 0
+    wanted, found = params(whole), params(older)
+    assert wanted.keys() == found.keys() and wanted
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_sentence(
     (old / "config.json").write_text(json.dumps(content))
     assert triglot.load_run(old).num_updates == 2  # this checkpoint still fits
 
-    def mismatched(path: Path, like: object, added: object) -> object:
+    def mismatched(path: Path, *others: object) -> object:
         raise TriglotError(f"the checkpoint {path} belongs to another training.")
 
     monkeypatch.setattr(checkpoint, "restore", mismatched)

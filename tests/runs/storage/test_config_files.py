@@ -89,7 +89,8 @@ def test_what_is_printed_can_be_read(words: str, capsys: pytest.CaptureFixture[s
 
 
 def test_the_options_of_a_run_can_be_used_again(capsys: pytest.CaptureFixture[str]) -> None:
-    given = options("--config settings.toml --total-steps 5000 --out run")
+    rate = "--learning-rate linear(0.5,0)"
+    given = options(f"--config settings.toml --total-steps 5000 --out run {rate}")
     prepare(given).write_config([])
     again = options("--config run/config.json")
     whole = with_defaults(given)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.shared.pages.sample import sample
-from triglot.backends import zoo
+from triglot import backends
 from triglot.compare.pages import comparison
 from triglot.compare.pages.comparison import figure_path, page, page_charts
 from triglot.core.errors import CannotWrite, TriglotError
@@ -25,7 +25,7 @@ FAILURE = {
     "stage": "train",
     "message": "the worker died <script>alert(1)</script>",
 }
-ZOO = Path(zoo.__file__).parent
+BACKENDS_FOLDER = Path(backends.__file__).parent
 ENVS = (
     "gymnax:CartPole-v1", "gymnax:Acrobot-v1", "gymnax:MountainCar-v0", "probe:two-step",
     "my_file:Env,size=3",
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     result = sample(num_updates=400, envs=ENVS, failures=[FAILURE])
     for name, code in result["code"].items():
-        code["source"] = (ZOO / f"{name}.py").read_text()
+        code["source"] = (BACKENDS_FOLDER / name / "zoo.py").read_text()
     comparison.write(out, result)
     return out
 

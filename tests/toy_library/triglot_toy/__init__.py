@@ -5,10 +5,11 @@ from triglot.backends.libraries import Library
 LIBRARY = Library(
     name="toy",
     title="Toy NN",
-    adapter="triglot_toy.adapter",
+    folder="triglot_toy",
     lift="from_toy",
-    module="triglot_toy.nn",
+    module="toy_nn",
     distribution="toy-nn",
+    format="toy",
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from ...core.errors import TriglotError
-from ...core.families.extension import ExtendedAgent
+from ...core.families.extension import Extended
 from ...core.host.trainer import HostTrainer
 from ...core.loop.trainer import Trainer
 from ...core.loop.vectorize import VectorEnvironment
@@ -27,7 +27,7 @@ def compare_on_probe(agent: Any, env: Any, key: jax.Array, *, masked: bool) -> O
     An agent that plans acts in the environment itself.
     """
     agent, reason = without_extension(agent)
-    if not getattr(agent, "plans", False):
+    if not agent.plans:
         env = Probe(agent.obs_spec, agent.action_spec, masked)
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=1)
     outcome = compare_training(trainer, key)
@@ -83,9 +83,9 @@ def compare_training(trainer: Trainer, key: jax.Array) -> Outcome:
 def without_extension(agent: Any) -> tuple[Any, str]:
     """Take the algorithm out of its extensions, with the reason."""
     reason = ""
-    while isinstance(agent, ExtendedAgent):
+    while isinstance(agent, Extended):
         reason = "it changes rewards or adds losses; the algorithm alone acts"
-        agent = agent.inner
+        agent = agent.agent
     return agent, reason
 
 

@@ -1,4 +1,8 @@
-"""Compare what an agent computed while acting with what its update computes of the same steps."""
+"""Compare what an agent computed while acting with what its update computes of the same steps.
+
+Rows are matched by content, not by place, so that minibatches, sequences, burn-in and wrapped
+replays need no knowledge of the algorithm.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -297,7 +301,7 @@ class Comparison:
 
     def _inputs_later(self, number: int) -> np.ndarray:
         """What acting reads of all observations so far, by the state after an update."""
-        if getattr(self.play.agent, "plans", False):
+        if self.play.agent.plans:
             return np.zeros((0, self.references.inputs.shape[-1]))
         state, rows = self.updates[number].state, []
         for update in self.updates[: number + 1]:
@@ -334,7 +338,7 @@ class Comparison:
 
     def _outputs(self) -> None:
         """An agent that stores what its network returned must find the same in its loss."""
-        reason = getattr(self.play.agent, "learns_otherwise", "")
+        reason = self.play.agent.learns_otherwise
         if not reason and self.replays:
             reason = "the agent replays steps: other parameters, noise or statistics acted then"
         if not reason and not self.play.stores:

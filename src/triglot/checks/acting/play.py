@@ -13,7 +13,6 @@ import optax
 
 from ...core.agent import PolicyInput, Trajectory
 from ...core.learner import LearnerState
-from ...core.loop.rollout import make_trajectory
 from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
@@ -221,7 +220,7 @@ class Play:
                     self.inputs = PolicyInput.of(self.agent, before.env, before.env.first)
                     steps.append(self._kept(before.carry, initial, seen))
                 stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-                trajectory = make_trajectory(**stacked, carry=carry)
+                trajectory = Trajectory(**stacked, carry=carry).checked()
                 key = learn_keys[start] if self.agent.online else keys.learn
                 given = (runner.agent, trajectory, key)
                 made = Update(steps=steps, given=given, state=None, recorded=recorded(done))

@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ...core.families.extension import Extended
 from ..purity import purity_checks
 from ..report import Checklist, Report
 from . import acting, episodes, learning, protocol, targets
@@ -39,7 +40,7 @@ def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
     case = LearningCase(agent, env, seed)
     name = getattr(env, "name", None)
     where = f" on {name}" if isinstance(name, str) else ""
-    title = agent.__name__ if isinstance(agent, type) else type(agent).__name__
+    title = agent.name if isinstance(agent, Extended) else _kind(agent).__name__
     report = CHECKS.report(f"agent {title}{where}", case)
     unused: list[str] = []
     with suppress(Exception):  # an agent of unusual structure has no such note
@@ -48,3 +49,7 @@ def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
         return report
     note = f"nothing in act and update depends on hyper.{', hyper.'.join(unused)}."
     return replace(report, notes=(*report.notes, note))
+
+
+def _kind(agent: Any) -> type:
+    return agent if isinstance(agent, type) else type(agent)

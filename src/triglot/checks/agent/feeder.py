@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core import specs
 from ...core.agent import Trajectory
-from ...core.families.extension import ExtendedAgent
+from ...core.families.extension import Extended
 from ...core.types import PyTree
 from ..purity import Compiled
 from ..trees import by_path, find_value_difference, flat, is_inexact, to_float64
@@ -31,9 +31,9 @@ class LearningCase(AgentCase):
     @cached_property
     def algorithm(self) -> "LearningCase":
         """The same, without extensions: these may learn from the last observation of an episode."""
-        if not isinstance(self.agent, ExtendedAgent):
+        if not isinstance(self.agent, Extended):
             return self
-        case = LearningCase(self.agent.inner, self.env, self.seed)
+        case = LearningCase(self.agent.agent, self.env, self.seed)
         case.inputs, case.pool = self.inputs, self.pool  # before something is traced
         return case.algorithm
 

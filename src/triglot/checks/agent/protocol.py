@@ -27,6 +27,14 @@ MEMBERS: dict[str, type | str] = {
     "online": bool,
     "explores_by_parameters": bool,
     "bootstraps": bool,
+    "plans": bool,
+    "two_players": bool,
+    "learns_estimates": bool,
+    "learns_absorbing_states": bool,
+    "learns_from_next_obs": bool,
+    "learns_otherwise": str,
+    "name": str,
+    "for_environment": "options",
 }
 
 

@@ -1,7 +1,7 @@
 """Checks of what targets are made of, on a network separated by observation."""
 
 from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass, replace
+from dataclasses import Field, is_dataclass, replace
 from typing import Any, cast
 
 import jax
@@ -11,6 +11,7 @@ from jax.interpreters import partial_eval
 
 from ...core import specs
 from ...core.hyper import first_numbers
+from ...core.options import has_options, option_fields
 from ...core.types import by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
@@ -37,7 +38,7 @@ def _successors(case: LearningCase) -> str:
     learns from successors on purpose, as a model does, declare learns_from_next_obs = True.
     """
     episodes = EpisodeCase.of(case)
-    if getattr(episodes.agent, "learns_from_next_obs", False):
+    if episodes.agent.learns_from_next_obs:
         raise NotApplicable("the agent declares learns_from_next_obs = True.")
     world = episodes.worlds["truncated", "nothing"]
     only_next = np.setdiff1d(world.next_obs, world.obs)
@@ -168,8 +169,8 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     agent, state = case.agent, case.made
     hyper = jax.tree.map(jnp.asarray, first_numbers(agent.hyper))
     idle = (
-        {one.name for one in fields(hyper) if _may_be_idle(one, agent.config)}
-        if (is_dataclass(hyper))
+        {one.name for one in option_fields(hyper) if _may_be_idle(one, agent.config)}
+        if has_options(hyper)
         else set()
     )
     leaves, treedef = jax.tree.flatten(hyper)

@@ -137,7 +137,7 @@ class EpisodeCase:
     @property
     def absorbing(self) -> bool:
         """Whether actions after an end may have an effect, as the agent declares."""
-        return getattr(self.agent, "learns_absorbing_states", False)
+        return self.agent.learns_absorbing_states
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """A uniformly random policy: the zero of a return, and observations that depend on no network."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,8 @@ class RandomPolicy:
     """Acts uniformly at random, among the allowed actions where there is a mask."""
 
     action_spec: Spec
+
+    plans: ClassVar[bool] = False
 
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
         """Return no carry."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 
 from ...backends import cells
-from ...backends.layers.listed import ATTENTION
+from ...backends.layers.kinds import ATTENTION
 from ...core.network import Leaf, Network
 from ...core.types import PyTree
 from ..types import codec_of

@@ -14,15 +14,6 @@ import psutil
 
 from ...core.errors import TriglotError, describe, require
 
-# The library that writes files with this suffix; the others may be anybody's.
-LIBRARY_OF = {
-    ".pt": "torch",
-    ".pth": "torch",
-    ".bin": "torch",
-    ".h5": "keras",
-    ".msgpack": "linen",
-    ".eqx": "equinox",
-}
 ORDERED = ".eqx"  # arrays without names
 OF_KERAS = ".h5"  # arrays by layer, numbered inside
 WRITTEN_BY_KERAS = ".weights.h5"

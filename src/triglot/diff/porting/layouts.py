@@ -10,46 +10,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...backends.keras.lifting import STATISTICS as OF_KERAS
-from ...backends.layers.listed import (
+from ...backends.layers.kinds import (
     ATTENTION,
     BATCH_NORM,
     CONVOLUTION,
+    DENSE,
     EMBEDDING,
     GROUP_NORM,
     LAYER_NORM,
-    LAYERS,
     TRANSPOSED,
 )
-from ...backends.layers.rules import DENSE, Layer, UnknownLayout, several_axes
+from ...backends.layers.rules import Layer, UnknownLayout, several_axes
+from ...backends.layers.storage import Storage
+from ...backends.libraries import find, title
 from ...backends.naming import normalize_separators
 from ...backends.pairing.biases import inner_biases, second_biases
-from ...backends.torch.lifting import STATISTICS as OF_TORCH
 from ...core.errors import TriglotError
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
 from ..pairing.parameters import Parameter, place_of, read_parameters
 
 COLLECTIONS = ("params/", "batch_stats/")
 SEEN = 1000  # updates, after which an average is no longer corrected for its start
-# The ends of the names of running statistics, by library; None for what is left out.
-FLAX = {"mean": "mean", "var": "var"}
-STATISTICS = {
-    "haiku": {
-        "mean_ema/average": "mean",
-        "var_ema/average": "var",
-        "mean_ema/counter": "count",
-        "var_ema/counter": "count",
-        "mean_ema/hidden": None,  # the sum that `average` is computed from
-        "var_ema/hidden": None,
-    },
-    "linen": FLAX,
-    "nnx": FLAX,
-    "torch": OF_TORCH,
-    "equinox": OF_TORCH,  # as `triglot translate` writes them
-    "keras": OF_KERAS,
-}
-
-
 KERNELS = ("weight", "kernel", "w")
 USUAL = {  # parts of the names that people give to layers
     EMBEDDING: "emb|wte|wpe|vocab|token",
@@ -89,25 +70,27 @@ def network_of(
     Raises:
       TriglotError: if the library is not known, or the names of a layer fit two kinds.
     """
-    if library not in LAYERS:
+    storage = find(library).storage
+    if not storage.layers:
         raise TriglotError(
-            f"--from {library}: the layouts of {', '.join(LAYERS)} are known. For another library, "
-            "give the network of the file, --source my_file:net."
+            f"--from {library}: no layouts of its layers are known: give the network of the file, "
+            "--source my_file:net."
         )
     if all(name.startswith(COLLECTIONS) for name in arrays):  # of Flax
         arrays = {name.removeprefix("params/"): array for name, array in arrays.items()}
-    ends = STATISTICS.get(library, {})
-    in_state = {name for name in arrays if _ends(name, ends) is not None}
-    statistics = {name: kind for name in in_state if (kind := _statistic(name, ends)) is not None}
+    in_state = {name for name in arrays if _end(name, storage) is not None}
+    statistics = {
+        name: kind for name in in_state if (kind := _statistic(name, storage)) is not None
+    }
     params = {name: array for name, array in arrays.items() if name not in in_state}
     parameters = read_parameters(target)
     wanted, num_heads = _signatures(parameters), _num_heads(parameters)
-    if library == "equinox":
-        _check_settled(arrays, statistics, shown)
+    if storage.corrects_start:
+        _check_settled(arrays, statistics, title(library), shown)
     leaves: dict[str, Leaf] = {}
-    for group in _groups(params, library):
+    for group in _groups(params, storage):
         normalized = any(name.startswith(group.place) for name in statistics)
-        found = _choose(group, params, library, wanted, num_heads, normalized, shown)
+        found = _choose(group, params, storage, wanted, num_heads, normalized, shown)
         leaves |= found.leaves
     for name in params:
         if name not in leaves:
@@ -130,14 +113,17 @@ def network_of(
 
 
 def _check_settled(
-    arrays: Mapping[str, np.ndarray], statistics: Mapping[str, Statistic], shown: str
+    arrays: Mapping[str, np.ndarray],
+    statistics: Mapping[str, Statistic],
+    library: str,
+    shown: str,
 ) -> None:
     for name, kind in statistics.items():
         if kind.counts and arrays[name].dtype.kind == "i" and arrays[name] < SEEN:
             raise TriglotError(
-                f"{shown}: {name} is {arrays[name]}, so Equinox's averages are still corrected for "
-                "their start, by a momentum that the file does not hold: give the network of the "
-                "file, --source my_file:net."
+                f"{shown}: {name} is {arrays[name]}, so {library}'s averages are still corrected "
+                "for their start, by a momentum that the file does not hold: give the network of "
+                "the file, --source my_file:net."
             )
 
 
@@ -148,9 +134,10 @@ class _Group(NamedTuple):
     names: dict[str, str]  # the file's, by the name inside the layer
 
 
-def _groups(params: Mapping[str, np.ndarray], library: str) -> list[_Group]:
+def _groups(params: Mapping[str, np.ndarray], storage: Storage) -> list[_Group]:
     """Find the outermost places below which a listed layer has all names."""
-    parameters = [set(layer.parameters) for layer in LAYERS[library].values() if layer.parameters]
+    layers = storage.layers.values()
+    parameters = [set(layer.parameters) for layer in layers if layer.parameters]
     below: dict[str, dict[str, str]] = {}
     for name in params:
         for end in [0, *(m.end() for m in re.finditer(r"[./]", name))]:
@@ -168,7 +155,7 @@ def _groups(params: Mapping[str, np.ndarray], library: str) -> list[_Group]:
 def _choose(
     group: _Group,
     params: Mapping[str, np.ndarray],
-    library: str,
+    storage: Storage,
     wanted: Counter[Any],
     num_heads: int | None,
     has_statistics: bool,
@@ -176,7 +163,7 @@ def _choose(
 ) -> _Found:
     """Choose the kind of a layer among those that are stored with these names and ranks."""
     found: dict[str, _Found] = {}
-    for layer in LAYERS[library].values():
+    for layer in storage.layers.values():
         if group.names.keys() <= layer.parameters.keys():
             leaves = _leaves_of(group, params, layer, num_heads)
             if leaves is not None and (layer.kind == BATCH_NORM) >= has_statistics:
@@ -259,25 +246,22 @@ def _num_heads(target: Mapping[str, Parameter]) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _ends(name: str, ends: Mapping[str, str | None]) -> str | None:
-    """Find the end of a running statistic's name; None for another array.
-
-    Flax's are in a collection, since a parameter may be called `mean` too.
-    """
+def _end(name: str, storage: Storage) -> str | None:
+    """Find the end of a running statistic's name; None for another array."""
     flat = f"/{name.replace('.', '/')}"
-    found = next((end for end in ends if flat.endswith(f"/{end}")), None)
-    return None if ends is FLAX and "batch_stats/" not in flat else found
+    found = next((end for end in storage.statistics if flat.endswith(f"/{end}")), None)
+    # Flax's are in a collection, since a parameter may be called `mean` too.
+    return found if storage.statistics_in in flat else None
 
 
-def _statistic(name: str, ends: Mapping[str, str | None]) -> Statistic | None:
+def _statistic(name: str, storage: Storage) -> Statistic | None:
     """Describe a running statistic by its name in the file."""
-    end = _ends(name, ends)
-    if end is None or ends[end] is None:
+    end = _end(name, storage)
+    if end is None or (what := storage.statistics[end]) is None:
         return None
-    place = normalize_separators(
-        name[: -len(end)].partition("batch_stats/")[2] or name[: -len(end)]
-    )
-    return Statistic(f"{place}/{ends[end]}".strip("/"))
+    before = name[: -len(end)]
+    place = before.partition("batch_stats/")[2] or before
+    return Statistic(f"{normalize_separators(place)}/{what}".strip("/"))
 
 
 def _unknown(name: str, shape: Sequence[int], library: str) -> Leaf:

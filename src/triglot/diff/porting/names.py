@@ -9,14 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...backends.libraries import storage_of
 from ...backends.naming import normalize_separators, words_of
-from ...backends.torch.lifting import STATISTICS
 from ...core.errors import TriglotError, check_path
 from ...core.network import Network, Statistic, Variables, check_network
 from .files import ORDERED, read_weights
-
-OF_STATE = {kind: name for name, kind in STATISTICS.items()}  # Equinox's get PyTorch's names
-VALUES = ("value", "raw_value")  # the array in a variable of NNX
 
 
 @dataclass(frozen=True)
@@ -38,21 +35,12 @@ def places_of(network: Network) -> list[Place]:
     """List a network's arrays in the order in which its `Variables` flatten."""
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     params, state = map(jax.tree_util.tree_leaves_with_path, (abstract.params, abstract.state))
-    prefix = ("params",) if network.backend == "linen" else ()
-    found = [Place(_name(network, (*prefix, *words_of(path))), leaf) for path, leaf in params]
+    file_name = storage_of(network.backend).file_name
+    found = [Place(file_name("params", words_of(path), None), leaf) for path, leaf in params]
     kinds = network.statistics or (None,) * len(state)
     for (path, leaf), kind in zip(state, kinds, strict=True):
-        words = words_of(path)
-        if kind is not None and network.backend == "equinox":  # whose State has no names
-            *place, last = kind.name.split("/")
-            words = (*place, OF_STATE[last])
-        found.append(Place(_name(network, words), leaf, kind))
+        found.append(Place(file_name("state", words_of(path), kind), leaf, kind))
     return found
-
-
-def _name(network: Network, words: Sequence[str]) -> str:
-    words = words[:-1] if network.backend == "nnx" and words[-1] in VALUES else words
-    return ("." if network.backend == "equinox" else "/").join(words)
 
 
 def named_arrays(variables: Variables, network: Network) -> dict[str, np.ndarray]:

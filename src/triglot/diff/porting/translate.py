@@ -24,7 +24,7 @@ from ...shared.terminal.progress import phase
 from ..compare import diff_networks
 from ..inputs import batch_of, carry_of
 from ..loading import load_network
-from .files import LIBRARY_OF, OF_KERAS, ORDERED, check_kind, read_weights, write_weights
+from .files import OF_KERAS, ORDERED, check_kind, read_weights, write_weights
 from .keras_files import built_model, load_model, save_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
@@ -164,7 +164,9 @@ def _source(
             f"{path} has no names of arrays, only their order in each layer or module: give the "
             "network that was saved, --source my_file:net."
         )
-    library = options.from_ or LIBRARY_OF.get(path.suffix)
+    library = options.from_
+    if library is None and (writer := libraries.find_by_suffix(path.suffix)) is not None:
+        library = writer.name
     if library is None:
         raise TriglotError(
             f"any library may have written {path}: give --from, such as --from torch, or the "

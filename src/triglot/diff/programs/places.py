@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ...backends.libraries import LIBRARIES as BACKENDS
 from ..types import Operation
 from .tape import PARAMS, Step, Tape
 
@@ -20,6 +21,7 @@ STANDARD = sysconfig.get_path("stdlib")
 ALGORITHMS = (
     "algorithms/",
     "backends/zoo/",
+    *(f"backends/{name}/zoo.py" for name in BACKENDS),
     "core/learner.py",
     "core/networks/",
     "core/numerics.py",

@@ -1,4 +1,8 @@
-"""Find which values of two programs have no counterpart, and which of them reach the results."""
+"""Find which values of two programs have no counterpart, and which of them reach the results.
+
+A value on which nothing depends is no counterpart: a port may compute the mean and then read the
+maximum.
+"""
 
 import functools
 from collections.abc import Iterable, Sequence

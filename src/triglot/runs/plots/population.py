@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,10 @@ def draw_population(
         axes.plot(steps, members.T, color=QUIET, alpha=0.35, linewidth=0.9)
         steps, line = averaged(Curve(env_steps, followed[None]), None)
         axes.plot(steps, line[0], color=OTHERS[0], label="lineage of the best member")
-        axes.set_ylabel(AXES.get(name, name.replace("_", " ")))
-        write_short_numbers(axes.yaxis)
+        axes.set_ylabel(fill(AXES.get(name, name.replace("_", " ")), 20))
         if name != RETURN and np.nanmin(values) > 0:
             axes.set_yscale("log")
+        write_short_numbers(axes.yaxis)
     all_axes[0].set_title(printable(title), fontsize=15, fontweight="bold", loc="left", pad=10)
     all_axes[0].legend()
     over_steps(all_axes[-1], env_steps[-1], "environment steps of each member")

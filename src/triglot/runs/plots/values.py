@@ -9,6 +9,7 @@ import numpy as np
 from ...core.agent import ActionValues, Agent
 from ...core.environment import Environment
 from ...core.errors import printable
+from ...core.families.extension import without_extensions
 from ...core.wrappers.base import without_wrappers
 from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
@@ -32,9 +33,10 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
         the exact one.
     """
     env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is seen
+    state = jax.tree.map(lambda leaf: leaf[0], agent_states)
+    agent, state = without_extensions(agent, state)
     if not isinstance(agent, ActionValues) or not isinstance(env, GridWorld):
         return
-    state = jax.tree.map(lambda leaf: leaf[0], agent_states)
     q = np.asarray(agent.action_values(state, env.observations()))
     exact = env.optimal_values(float(state.hyper.discount))[-1, -1]
     compared = f"seed 0: Q(start) {q[-1].max():.4f}, optimal {exact:.4f}"

@@ -1,11 +1,12 @@
 """Build agents from an algorithm, an environment, networks and an optimizer."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.arguments import check_env
 from ...core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
+from ...core.options import are_options_of, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
@@ -68,7 +69,7 @@ def make_agent(
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
     whole = networks is not None and not isinstance(networks, Mapping)
     how = {"optimizer": optimizer, "custom": "the network was given" if whole else None}
-    check_values(type(agent), called, env, agent.config, config, hyper, **how)
+    check_values(agent, called, env, agent.config, config, hyper, **how)
     return agent
 
 
@@ -86,7 +87,7 @@ def build_agent(
     """Build an agent as `make_agent`, where values without an effect are found elsewhere."""
     from ...backends import build
     from ...backends.canonical import with_arithmetic
-    from ...backends.jax.functions import lift_if_functions
+    from ...backends.jax.lifting import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else getattr(found, "__name__", "")
@@ -94,17 +95,17 @@ def build_agent(
     check_env(env)
     check_text("backend", backend)
     check_text("arithmetic", arithmetic or "native")
-    if not isinstance(config, found.Config):
+    if not are_options_of(found.Config, config):
         config = from_overrides(found.Config, config)
-    if not isinstance(hyper, found.Hyperparams):
+    if not are_options_of(found.Hyperparams, hyper):
         hyper = from_overrides(found.Hyperparams, hyper)
     given: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
-        if getattr(found, "plans", False):
+        if found.plans:
             check_model(found, env)
             plannable: Any = env  # none that is stepped in Python: that is refused
             given["model"] = model_in(plannable)
-        if any(one.name == "two_players" for one in fields(found)) and takes_turns(env):
+        if "two_players" in _field_names(found) and takes_turns(env):
             given["two_players"] = True
         if networks is not None and not isinstance(networks, Mapping):
             require_liftable("networks", networks)
@@ -127,10 +128,9 @@ def build_agent(
                 hyper=hyper,
                 **given,
             )
-        for one in fields(hyper):  # an agent need not check its own
-            number = getattr(hyper, one.name)
+        for name, number in option_values(hyper).items():  # an agent need not check its own
             if isinstance(number, float) and number != number:
-                raise TriglotError(f"{one.name} is NaN: give a number.")
+                raise TriglotError(f"{name} is NaN: give a number.")
         return agent
     except MissingExtra:
         raise
@@ -138,18 +138,17 @@ def build_agent(
         raise TriglotError(f"on {env.name}: {error}") from None
 
 
-def describe_images(algorithm: type, env: Any, config: Any) -> list[str]:
+def describe_images(algorithm: Any, env: Any, config: Any) -> list[str]:
     """Say in one line which network was chosen for images; in none without such a choice.
 
     Args:
-      algorithm: its class, which describes its default networks.
+      algorithm: its class, or an agent, which describes its default networks.
       env: the environment to act in.
       config: the algorithm's `Config`.
     """
     from ...core.networks.architecture import NetworkSpec, describe_image_torso
 
-    found: Any = algorithm
-    specs = found.networks(env.obs_spec, env.action_spec, config).values()
+    specs = algorithm.networks(env.obs_spec, env.action_spec, config).values()
     texts = (describe_image_torso(one, config) for one in specs if isinstance(one, NetworkSpec))
     return [*dict.fromkeys(text for text in texts if text)][:1]
 
@@ -169,11 +168,15 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
+def _field_names(algorithm: Any) -> set[str]:
+    return {one.name for one in fields(algorithm)} if is_dataclass(algorithm) else set()
+
+
 def _custom_networks(
     networks: "Mapping[str, Any]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
     from ...backends.canonical import with_arithmetic
-    from ...backends.jax.functions import lift_if_functions
+    from ...backends.jax.lifting import lift_if_functions
     from ...core.network import Network
     from ...core.networks.combinators import combine, ensemble
 

@@ -75,7 +75,7 @@ def find_algorithm(name: str) -> Any:
     Returns:
       A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
       it has the dataclasses `Config` and `Hyperparams`, and `networks(obs_spec, action_spec,
-      config)`.
+      config)`. With extensions, an `ExtendedAlgorithm`, which is called in the same way.
 
     Raises:
       TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
@@ -91,7 +91,7 @@ def find_algorithm(name: str) -> Any:
 
 
 def check_algorithm(algorithm: Any, called: str) -> None:
-    """Refuse what is not the class of an algorithm.
+    """Refuse what is neither the class of an algorithm nor an `ExtendedAlgorithm`.
 
     Args:
       algorithm: what was given.
@@ -100,7 +100,11 @@ def check_algorithm(algorithm: Any, called: str) -> None:
     Raises:
       TriglotError: saying what was given, or what the class lacks.
     """
-    needed = ("Config", "Hyperparams", "networks")
+    from ...core.families.extension import ExtendedAlgorithm
+
+    if isinstance(algorithm, ExtendedAlgorithm):
+        return
+    needed = ("Config", "Hyperparams", "networks", "plans")
     with user_error_context(f"{called} failed when it was inspected"):
         lacking = [part for part in needed if not hasattr(algorithm, part)]
     if not isinstance(algorithm, type) or lacking:

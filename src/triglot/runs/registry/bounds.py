@@ -7,6 +7,7 @@ Intervals of returns are cut at these bounds. A custom environment may have an a
 import math
 from typing import Any, TypeAlias
 
+from ...core.environment import Bounded
 from ...core.errors import TriglotError, shown
 from ...core.wrappers.base import without_wrappers
 from ...core.wrappers.ends import TimeLimit
@@ -51,7 +52,7 @@ def return_bounds(env: Any, name: str) -> Bounds:
       TriglotError: if a custom environment's `return_bounds` is not a pair of increasing numbers.
     """
     env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is returned
-    given = getattr(env, "return_bounds", None)
+    given: Any = env.return_bounds if isinstance(env, Bounded) else None
     if given is None:
         return BOUNDS.get(name, UNBOUNDED)
     try:

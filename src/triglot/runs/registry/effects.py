@@ -4,12 +4,13 @@ A field says by `core.hyper.only_for` where it acts. Nothing is found unless it 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, fields, is_dataclass, replace
+from dataclasses import Field
 from typing import Any
 
 from ...core.errors import TriglotError
-from ...core.hyper import for_environment
+from ...core.hyper import first_numbers, for_environment
 from ...core.network import Network
+from ...core.options import option_fields, option_values, replace_options
 from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ...core.specs import Box, Spec
 
@@ -60,7 +61,7 @@ def why_not(
 
     Args:
       one: a field of the algorithm's `Config` or `Hyperparams`.
-      algorithm: the algorithm's class.
+      algorithm: the algorithm's class, or an agent.
       called: how messages call it.
       env: the environment.
       config: the complete `Config`.
@@ -82,7 +83,7 @@ def why_not(
     if reader == "optimizer":
         function = _optimizer(optimizer, algorithm)
         known = function in OPTIMIZERS.values()
-        hyper = for_environment(algorithm.Hyperparams(), ())  # which has all numbers
+        hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
         if known and not _is_read_by_optimizer(function, hyper, one.name):
             return f"the optimizer {function.__name__} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
@@ -96,14 +97,13 @@ def _optimizer(optimizer: Any, algorithm: Any) -> Any:
     """Return the optimizer that was chosen, or the algorithm's own; None if it is unknown here."""
     if optimizer is not None:
         return OPTIMIZERS.get(optimizer) if isinstance(optimizer, str) else optimizer
-    own = fields(algorithm) if is_dataclass(algorithm) else ()
-    return next((one.default for one in own if one.name == "optimizer"), None)
+    return getattr(algorithm, "optimizer", None)  # a class may leave it to whoever builds agents
 
 
-def chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
+def chosen(owner: Any, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
     """Yield the fields that differ from their defaults, with their values."""
-    for one in fields(owner):
-        values = given if isinstance(given, Mapping) else vars(given)
+    values = given if isinstance(given, Mapping) else option_values(given)
+    for one in option_fields(owner):
         value = values.get(one.name, one.default)
         value = tuple(value) if isinstance(value, list) else value
         if value != one.default:
@@ -113,7 +113,7 @@ def chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
 def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs: Any) -> bool:
     """Return whether another value of a field changes the description of the default networks."""
     try:
-        changed = replace(config, **{name: _another(config, name)})
+        changed = replace_options(config, {name: _another(config, name)})
         return specs != algorithm.networks(env.obs_spec, env.action_spec, changed)
     except Exception:  # the other value is refused, so something reads it
         return True
@@ -122,7 +122,8 @@ def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs
 def _another(config: Any, name: str) -> Any:
     """Choose a value that differs from the field's."""
     value = getattr(config, name)
-    allowed = next(one for one in fields(config) if one.name == name).metadata.get("allowed")
+    own = next(one for one in option_fields(config) if one.name == name)
+    allowed = own.metadata.get("allowed")
     if isinstance(allowed, tuple):
         return next(other for other in allowed if other != value)
     if isinstance(value, bool):

@@ -98,7 +98,9 @@ def make_env(name: str, **options: Any) -> "Environment":
         )
     name, in_name = _split_options(name)
     options, of_wrappers = {**in_name, **options}, {}
-    while True:  # an environment may report one unknown option at a time
+    # Options of wrappers are found by trying, so that suites need no list of their options, and a
+    # suite's option takes precedence. An environment may report one unknown option at a time.
+    while True:
         try:
             env = _make(name, options)
             break

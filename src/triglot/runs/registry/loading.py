@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backends import libraries
-from ...backends.keras.importing import KERAS_BACKEND, wrong_backend
 from ...core import plugins
 from ...core.errors import (
     TriglotError,
@@ -60,6 +59,8 @@ def load(kind: str, text: str) -> Any:
             f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
         )
     search_here()
+    from ...backends.keras.importing import KERAS_BACKEND  # imports JAX
+
     os.environ.setdefault(KERAS_BACKEND, "jax")  # the file may import Keras itself
     try:
         module = importlib.import_module(module_name)
@@ -195,7 +196,7 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     Raises:
       TriglotError: if it is neither a network nor a function that returns one, or it fails.
     """
-    from ...backends.jax.functions import lift_if_functions
+    from ...backends.jax.lifting import lift_if_functions
 
     return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
 
@@ -305,6 +306,8 @@ def _why_not(module_name: str, error: BaseException) -> str:
             f"no module {shown(absent)} is installed or in {os.getcwd()}: run the command in the "
             "folder of its file."
         )
+    from ...backends.keras.importing import KERAS_BACKEND, wrong_backend  # imports JAX
+
     if absent and absent == os.environ.get(KERAS_BACKEND):
         return f"importing {module_name} failed: {wrong_backend(f'{KERAS_BACKEND} is', absent)}"
     return f"importing {module_name} failed: {describe(error)}"

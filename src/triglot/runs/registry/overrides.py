@@ -2,12 +2,13 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ...core.errors import TriglotError, check_known, kind_of, user_error_context
+from ...core.options import OptionTable, OptionValues, option_fields, option_type, option_values
 
 Options = TypeVar("Options")
 
@@ -16,7 +17,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     """Build a dataclass from the fields that differ from its defaults; they may come from JSON.
 
     Args:
-      options: a dataclass, such as an algorithm's `Config`.
+      options: an algorithm's `Config` or `Hyperparams`, or another dataclass.
       overrides: values by field name. Lists become tuples; "inf" and "-inf", which strict JSON
         needs in place of infinities, become floats.
 
@@ -28,7 +29,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
             f"give a {options.__name__}, or values by name such as a dictionary; got "
             f"{kind_of(overrides)}."
         )
-    names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
+    names = [field.name for field in option_fields(options)]
     for name in overrides or {}:
         check_known(f"field of {options.__name__}", name, names)
     hints = type_hints(options)
@@ -54,20 +55,20 @@ def overrides_of(options: Any) -> dict[str, Any]:
     """
     if isinstance(options, Mapping):
         return _as_text(options)
-    default = type(options)()
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return _as_text(
-        {name: value for name, value in values.items() if value != getattr(default, name)}
-    )
+    default = option_values(option_type(options)())
+    values = option_values(options)
+    return _as_text({name: value for name, value in values.items() if value != default[name]})
 
 
 def fields_as_text(options: Any) -> dict[str, Any]:
-    """Convert a dataclass to nested dictionaries, as `asdict`, with schedules as their text."""
-    return _as_text(asdict(options))
+    """Convert options to nested dictionaries, as `asdict`, with schedules as their text."""
+    return _as_text(options if isinstance(options, OptionValues) else asdict(options))
 
 
 def _as_text(value: Any) -> Any:
     """Replace schedules by their text, also within dictionaries; functions have none."""
+    if isinstance(value, OptionValues):
+        value = option_values(value)
     if isinstance(value, Mapping):
         return {name: _as_text(child) for name, child in value.items()}
     if value is None or isinstance(value, str | int | float | tuple | list | Path | Enum):
@@ -77,8 +78,10 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, Schedule) and value.function is None else value
 
 
-def type_hints(options: type) -> dict[str, Any]:
-    """Look up the types of a dataclass's fields; empty if they cannot be resolved."""
+def type_hints(options: type | OptionTable) -> dict[str, Any]:
+    """Look up the types of option fields; without those of a class that cannot be resolved."""
+    if isinstance(options, OptionTable):
+        return {name: hint for part in options.parts for name, hint in type_hints(part).items()}
     try:
         return get_type_hints(options, include_extras=True)
     except Exception:  # a custom class may name types that are imported for checkers only

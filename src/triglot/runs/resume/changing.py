@@ -15,6 +15,7 @@ from ...core.hyper import first_numbers, learning_ends
 from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
+from ...core.options import replace_options
 from ...core.rl.schedules import Schedule
 from ...shared.machine.files import write_json
 from ...shared.statistics import format_return
@@ -61,8 +62,8 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
                 f"the members of {folder} have learning rates of their own, which the population "
                 "perturbs: leave --learning-rate out."
             )
-        hyper: Any = options.hyper
-        options = replace(options, hyper=replace(hyper, learning_rate=change.learning_rate))
+        hyper = replace_options(options.hyper, {RATE: change.learning_rate})
+        options = replace(options, hyper=hyper)
     old = {SCHEDULED[name] for name in read_config(folder).get(OLD_NUMBERS, ())}
     for name in old.intersection(text.partition("=")[0] for text in _perturbed(options)):
         if isinstance(getattr(options.hyper, name), Schedule):
@@ -107,7 +108,7 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
             f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
             f"that, got {change.total_steps:,}."
         )
-    rate = getattr(hyper, RATE, None)
+    rate: Any = getattr(hyper, RATE, None)
     if max(learning_ends(rate, per_update), done) < num_updates:
         raise TriglotError(
             f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps are "
@@ -276,41 +277,31 @@ class Translation:
 
 
 def rescheduled(plan: Plan) -> set[str]:
-    """Name the hyperparameters that may be a number in a checkpoint and a schedule now, or so."""
-    config = read_config(plan.out)
-    names = {SCHEDULED[name] for name in config.get(OLD_NUMBERS, ())}
-    if _rate_changes(plan, config, 0):
-        names.add(RATE)
-    return names
+    """Name the hyperparameters that may be a number in a checkpoint and a schedule now, or so.
+
+    These are the learning rate, which may have been changed since, and what an older version wrote
+    as numbers.
+    """
+    names = {SCHEDULED[name] for name in read_config(plan.out).get(OLD_NUMBERS, ())}
+    return names | {RATE} if hasattr(plan.experiment.hyperparams, RATE) else names
 
 
 def with_current_schedules(
-    plan: Plan, number: int, states: RunnerState, trained: Mapping[str, Any]
+    plan: Plan, states: RunnerState, trained: Mapping[str, Any]
 ) -> RunnerState:
-    """Set the learning rate that was changed after a checkpoint, and what an older version wrote.
+    """Set what `rescheduled` names, where a checkpoint was trained with another or an older value.
 
     Args:
       plan: of the run.
-      number: updates after which the checkpoint was written.
-      states: as they were read from it.
+      states: as they were read from the checkpoint.
       trained: what its manifest says; empty in a run of an earlier version.
     """
-    config = read_config(plan.out)
-    written = with_schedules(trained["options"]) if "options" in trained else config
+    options = trained.get("options")
+    written = with_schedules(options) if options else read_config(plan.out)
     names = {SCHEDULED[name] for name in written.get(OLD_NUMBERS, ())}
-    if _rate_changes(plan, config, number):
+    hyper = plan.experiment.hyperparams
+    now = fields_as_text(hyper) if hasattr(hyper, RATE) else {}
+    if RATE in now and written["hyper"].get(RATE) != now[RATE]:
         names.add(RATE)
-    given = {name: getattr(plan.experiment.hyperparams, name) for name in names}
-    return with_hyper(states, given, plan.experiment.steps_per_update)
-
-
-def _rate_changes(plan: Plan, config: Mapping[str, Any], number: int) -> bool:
-    """Return whether the learning rate changes after `number` updates."""
-    if any(one["option"] == RATE and one["num_updates"] >= number for one in changes(config)):
-        return True
-    now = (
-        fields_as_text(plan.experiment.hyperparams)
-        if hasattr(plan.experiment.hyperparams, RATE)
-        else {}
-    )
-    return RATE in now and now[RATE] != config["hyper"].get(RATE)
+    given = {name: getattr(hyper, name) for name in names}
+    return with_hyper(states, given, plan.experiment.steps_per_update) if given else states

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.errors import TriglotError, check_known
+from ...core.families.extension import Extended, older_paths
 from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
@@ -95,7 +96,7 @@ def _checked(
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(plan.experiment.keys))
     trained = belongs_to(path)
-    state = with_current_schedules(plan, done, translation.of(done, state), trained)
+    state = with_current_schedules(plan, translation.of(done, state), trained)
     return Progress(state, done, tuple(edited(plan, trained)))
 
 
@@ -121,14 +122,19 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     return _checked(plan, path, number, translation, state)
 
 
+def _renamed(plan: Plan) -> dict[str, str]:
+    """Map the paths that an older version gave to an extended agent's arrays to today's."""
+    return older_paths(plan.experiment.shapes) if isinstance(plan.agent, Extended) else {}
+
+
 def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
-    """Describe what a checkpoint lacks, and what it has in addition, for `checkpoint.restore`.
+    """Describe in what a checkpoint differs, for `checkpoint.restore`.
 
     An older version wrote other hyperparameters, and a learning rate that was changed may have been
     a number and be a schedule now. `with_current_schedules` then sets the values.
     """
     config, new = read_config(plan.out), rescheduled(plan)
-    lacking = {*moved_to_hyper(config, type(plan.agent)), *new}
+    lacking = {*moved_to_hyper(config, plan.agent), *new}
     numbers, shape = first_numbers(plan.experiment.hyperparams), (plan.options.num_seeds,)
     added = {
         f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
@@ -139,4 +145,5 @@ def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
         if f"schedules.{path}".startswith(prefixes):
             added[f"schedules.{path}"] = jnp.zeros(leaf.shape, leaf.dtype)
     old = (f"agent.hyper.{name}" for name in config.get(OLD_NUMBERS, ()))
-    return {"added": added, "dropped": (*prefixes, *old)}
+    renamed = _renamed(plan)
+    return {"added": added, "dropped": (*prefixes, *old), "renamed": renamed}

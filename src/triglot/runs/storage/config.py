@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
+from ...core.options import option_fields
 from ...shared.machine.files import (
     ANY,
     COUNT,
@@ -178,10 +179,11 @@ def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
 
     Args:
       config: as `read_config` returns it.
-      algorithm: the class that the run names.
+      algorithm: the class that the run names, or an agent.
     """
     fixed, numbers = (
-        {one.name for one in fields(part)} for part in (algorithm.Config, algorithm.Hyperparams)
+        {one.name for one in option_fields(part)}
+        for part in (algorithm.Config, algorithm.Hyperparams)
     )
     return {n: value for n, value in config["config"].items() if n in numbers - fixed}
 

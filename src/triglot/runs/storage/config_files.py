@@ -14,6 +14,7 @@ from typing import Any
 import tomli_w
 
 from ...core.errors import TriglotError, unknown
+from ...core.options import option_fields
 from ..options import LEFT_OUT
 from ..registry.arg import flag, marked
 from ..registry.overrides import check_type, fields_as_text, type_hints
@@ -204,7 +205,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def numbers_of(algorithm: Any) -> Iterator[Any]:
     """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
-        yield from fields(owner)
+        yield from option_fields(owner)
 
 
 def _leading(words: Sequence[str]) -> list[str]:

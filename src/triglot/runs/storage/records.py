@@ -103,6 +103,8 @@ def state_of(folder: Path) -> str:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run; the operating system releases it when the program dies.
 
+    Reading needs no lock, since files are replaced by a rename.
+
     The lock may be gone, deleted by hand: a program of this machine that is named as the holder and
     is still running counts too.
 

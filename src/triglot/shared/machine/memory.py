@@ -1,7 +1,7 @@
 """Estimate the memory of a run before anything is allocated, and compare it with what is free.
 
-The estimate is a lower bound. It counts arrays that must exist at the same time, and neither the
-temporary arrays of a gradient step nor compiled programs.
+The estimate is a lower bound, so that nothing that would fit is refused. It counts arrays that must
+exist at the same time, and neither the temporary arrays of a gradient step nor compiled programs.
 """
 
 from collections.abc import Iterable

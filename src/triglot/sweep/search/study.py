@@ -116,7 +116,8 @@ def propose(
             told = found[end - size : end]
             attrs: list[Mapping[str, Any]] = [{}] * size
             if not told or (number and search == CMA_ES):
-                # CMA-ES keeps its state in the trials that it asked for.
+                # CMA-ES keeps its state, a pickle, in the trials that it asked for. It is computed
+                # again by asking for the earlier rounds, so that a folder holds no code.
                 asked = _ask(search, axes, (seed, number), size, trials)
                 if not told:
                     return [values for values, _ in asked]

@@ -1,5 +1,6 @@
 """Files that are no recordings, recordings of something else, and the port's own weights."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,92 @@ def test_an_equal_port_is_equivalent(recording: Path) -> None:
     assert [module.name.rpartition(" ")[2] for module in report.modules] == [
         "first", "second", "second"]  # fmt: skip
     assert json.loads(json.dumps(report.to_json()))["modules"][0]["state"] == "equal"
+
+
+def write_modules(path: Path, weights: dict[str, Any], *modules: Any) -> Path:
+    """Record modules, each given as name, class, settings, input and result, without PyTorch."""
+    recorder = Recorder()
+    for name, array in weights.items():
+        recorder.weight(name, np.asarray(array, np.float32))
+    x, y = np.float32(modules[0][3]), np.float32(modules[-1][4])
+    recorder.content.update(library="torch", library_version="2", train=False)
+    recorder.content["inputs"] = [recorder.add(x, "inputs/0")]
+    model = recorder.begin("", object(), {}, x)
+    model["weights"] = []
+    for name, kind, settings, given, result in modules:
+        module = type(kind, (), {"__module__": "torch.nn"})()
+        call = recorder.begin(name, module, settings, np.float32(given))
+        call["weights"] = [each for each in weights if each.startswith(f"{name}.")]
+        recorder.end(call, np.float32(result))
+    recorder.end(model, y)
+    recorder.content["outputs"] = [recorder.add(y, "outputs/0")]
+    recorder.finish()
+    write(str(path), recorder.arrays, recorder.content)
+    return path
+
+
+class Normed(nn.Module):
+    relu_first: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        norm = nn.LayerNorm(epsilon=1e-5, name="norm")
+        return nn.Dense(4, name="out")(norm(nn.relu(x)) if self.relu_first else nn.relu(norm(x)))
+
+
+@pytest.mark.parametrize("relu_first", [False, True])
+def test_modules_in_another_order_are_named(relu_first: bool, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    shapes = {"norm.weight": (8,), "norm.bias": (8,), "out.weight": (4, 8), "out.bias": (4,)}
+    weights = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    x = random.normal(size=(5, 8))
+    scaled = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    normed = scaled * weights["norm.weight"] + weights["norm.bias"]
+    y = np.maximum(normed, 0) @ weights["out.weight"].T + weights["out.bias"]
+    path = write_modules(
+        tmp_path / "normed.safetensors",
+        weights,
+        ("norm", "LayerNorm", {"normalized_shape": [8], "eps": 1e-5}, x, normed),
+        ("act", "ReLU", {}, normed, np.maximum(normed, 0)),
+        ("out", "Linear", {"in_features": 8}, np.maximum(normed, 0), y),
+    )
+    report = diff_recording(path, Normed(relu_first))
+    assert [cause.name for cause in report.causes] == ["operation_order"] * relu_first, str(report)
+    assert not relu_first or "LayerNorm of norm" in report.causes[0].where
+
+
+class Flattened(eqx.Module):
+    out: eqx.nn.Linear
+    columns_first: bool = eqx.field(static=True)
+
+    def __init__(self, key: jax.Array, columns_first: bool) -> None:
+        self.out = eqx.nn.Linear(6, 4, key=key)
+        self.columns_first = columns_first
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.out((x.T if self.columns_first else x).reshape(-1))
+
+
+@pytest.mark.parametrize("kind", ["Linear", "Unknown"])
+@pytest.mark.parametrize("columns_first", [False, True])
+def test_another_order_of_flattened_axes_is_named(
+    columns_first: bool, kind: str, tmp_path: Path
+) -> None:
+    """By the formula of the module that reads them, and by trying where it has none."""
+    random = np.random.default_rng(0)
+    weights = {"out.weight": random.normal(size=(4, 6)), "out.bias": random.normal(size=4)}
+    x = random.normal(size=(5, 2, 3))
+    flat = x.reshape(5, 6)
+    y = flat @ weights["out.weight"].T + weights["out.bias"]
+    path = write_modules(
+        tmp_path / "flat.safetensors",
+        weights,
+        ("flat", "Flatten", {}, x, flat),
+        ("out", kind, {"in_features": 6}, flat, y),
+    )
+    port = functools.partial(Flattened, columns_first=columns_first)
+    report = diff_recording(path, port)
+    assert [cause.name for cause in report.causes] == ["flatten_order"] * columns_first, str(report)
 
 
 def truncated(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Presets: each one can be trained, the command line uses them below all that is given."""
 
 import json
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from triglot.compare.compare import command as compare_command
 from triglot.compare.jobs import computing as compared
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
+from triglot.core.rl.schedules import schedule
 from triglot.runs.options import TrainOptions
 from triglot.runs.plan import build
 from triglot.runs.registry.algorithms import find_algorithm
@@ -109,7 +111,7 @@ def test_a_settings_of_a_preset_need_no_other_option(one: Preset) -> None:
 @pytest.mark.parametrize(
     ("words", "name", "value", "used"),
     [
-        ("", "learning_rate", 2e-3, MAZE),
+        ("", "learning_rate", schedule("linear(2e-3, 0)"), MAZE),
         ("", "num_envs", 64, MAZE),
         ("", "num_epochs", None, MAZE),
         ("", "total_steps", 5_000_000, MAZE),
@@ -211,7 +213,7 @@ def test_a_command_that_is_written_down_needs_no_preset() -> None:
     sweep = options("ppo jumanji:Maze-v0 --discount 0.99 --over value_coef=1,2", SweepOptions)
     for given, command in ((compare, compare_command), (sweep, sweep_command)):
         numbers = {name: overrides_of(getattr(given, name)) for name in ("config", "hyper")}
-        words = command(replace(given, **numbers)).split()
+        words = shlex.split(command(replace(given, **numbers)))
         again = cli._parse_with_algorithm(words[1:])
         assert (again.config, again.hyper) == (given.config, given.hyper)
         assert again.preset is None and given.preset
@@ -220,7 +222,7 @@ def test_a_command_that_is_written_down_needs_no_preset() -> None:
 def test_a_folder_from_before_presets_is_continued() -> None:
     spelled_out = "--no-preset --num-envs 64 --rollout-length 64 --num-minibatches 8"
     spelled_out += " --channels 3 --kernel-size 4 --hidden-sizes 64"
-    spelled_out += " --learning-rate 2e-3 --discount 0.95 --entropy-coef 0.04"
+    spelled_out += " --learning-rate linear(2e-3,0) --discount 0.95 --entropy-coef 0.04"
     before = options(f"ppo jumanji:Maze-v0 --total-steps 5e6 {spelled_out}", CompareOptions)
     assert compared(before) == compared(options("ppo jumanji:Maze-v0", CompareOptions))
 

@@ -7,13 +7,13 @@ from ...programs.values import largest_difference
 from ...types import Cause, Difference, Operation
 from .align import Alignment, Found
 from .events import Event
-from .parts import part_of, placed, recorded_tape
+from .parts import module_tape, part_of, placed
 from .trying import steps_of, tried
 
 LABELS = ("the recording", "the port")
 MAX_OPERATIONS = 8
 UNKNOWN = "unknown"
-REPLAYED = {"activation", "attention_mask", "attention_scale", "kernel_layout"}
+REPLAYED = {"activation", "attention_mask", "attention_scale", "flatten_order", "kernel_layout"}
 UNSURE = {UNKNOWN, "operation_missing", "unpaired_parameter"}
 
 
@@ -37,7 +37,7 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
 
 def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
     """Explain a part of the port by what the recorded module computes; none if it is not sure."""
-    found = [] if event.is_code else formula_causes(aligned, [event], end)
+    found = [] if event.is_code else formula_causes(aligned, event, end)
     unsure = any(name in UNSURE or "none in " in evidence for name, evidence in found)
     return [] if unsure else found
 
@@ -49,14 +49,14 @@ def num_causes(aligned: Alignment, event: Event, end: int) -> int:
     return int(any(each.name in REPLAYED for each in tried(aligned, Found([event], end))))
 
 
-def formula_causes(aligned: Alignment, events: list[Event], end: int) -> list[tuple[str, str]]:
-    """Explain the part of the port that ends in a value by what recorded modules compute."""
+def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
+    """Explain the part of the port that ends in a value by what the recorded module computes."""
     known = [value for value in aligned.forced if value != end]
     arrays = list(aligned.arrays)
     if end in aligned.computed:
         arrays[end] = aligned.computed[end]
     part = part_of(aligned.tape, arrays, end, known)
-    tape = recorded_tape(aligned.recording, [each.call for each in events], np.asarray(arrays[end]))
+    tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
     if tape is None:
         return []
     return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
@@ -70,8 +70,7 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
         evidence = "the port computes nothing in its place; with it, what follows is equal"
         named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
     elif end is not None:
-        is_code = any(each.is_code for each in found.events)
-        named = [] if is_code else formula_causes(aligned, found.events, end)
+        named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
         if not named or {name for name, _ in named} & UNSURE:
             confirmed = next(tried(aligned, found), None)
             if confirmed is not None:

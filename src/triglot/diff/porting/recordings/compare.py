@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from ....backends.libraries import title
 from ....core.errors import TriglotError, user_error_context
@@ -15,14 +14,13 @@ from ...pairing.parameters import Pairing
 from ...programs import record
 from ...programs.explain import merged
 from ...programs.recording import forward_program
-from ...programs.values import largest_difference
 from ...report import DIFFERENT, EQUIVALENT, Module, Report
 from ...types import Cause, Difference, Side
 from ..files import read_weights
 from ..names import variables_from
 from .align import Alignment, Found
 from .causes import causes_of, local_causes, num_causes
-from .parts import placed
+from .events import Event
 from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
@@ -149,30 +147,22 @@ def _is_own(found: Found) -> bool:
 
 
 def _local(
-    aligned: Alignment, event: Any, named: list[tuple[str, str]], label: str
+    aligned: Alignment, event: Event, named: list[tuple[str, str]], label: str
 ) -> tuple[Difference, list[Cause]]:
-    end = aligned.places[event.array]
-    found = Found([event], end)
+    found = Found([event], aligned.places[event.array])
     difference, shown = causes_of(aligned, found, label)
-    computed = np.asarray(aligned.computed[end])
-    arranged = placed(aligned.value(event), computed)
-    size = largest_difference(arranged[0], computed)
+    size = aligned.error(event)
     causes = [Cause(name, shown[0].where, evidence) for name, evidence in named]
     return replace(difference, max_abs=size[0], max_rel=size[1]), causes
 
 
-def _module(aligned: Alignment, event: Any, states: Mapping[str, str]) -> Module:
-    state, size = states.get(event.array, EQUAL), 0.0
+def _module(aligned: Alignment, event: Event, states: Mapping[str, str]) -> Module:
+    state = states.get(event.array, EQUAL)
     if event.array in aligned.lost and state == EQUAL:
         state = CONSEQUENCE
-    end = aligned.places.get(event.array)
-    if state == EQUAL and end is None:
+    if state == EQUAL and event.array not in aligned.places:
         state = ELSEWISE
-    if end is not None and end in aligned.computed:
-        computed = np.asarray(aligned.computed[end])
-        arranged = placed(aligned.value(event), computed)
-        size = largest_difference(arranged[0], computed)[1] if arranged else 0.0
-    return Module(event.scope, event.operation, event.source, state, size)
+    return Module(event.scope, event.operation, event.source, state, aligned.error(event)[1])
 
 
 def _unlocated(aligned: Alignment, label: str) -> Cause:

@@ -11,7 +11,7 @@ import numpy as np
 from ...programs import Program, record
 from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
 from ...programs.values import Core, in_place_of, largest_difference
-from .formulas import Formula, formula_of
+from .formulas import formula_of
 from .reading import Call, Recording
 
 KERAS_STATE = ("moving_mean", "moving_variance")  # whether they are used depends on the call
@@ -53,33 +53,26 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
     return part
 
 
-def recorded_tape(recording: Recording, calls: Sequence[Call], computed: np.ndarray) -> Tape | None:
-    """Return recorded modules, which may read each other's results, as one program.
+def module_tape(
+    recording: Recording,
+    call: Call,
+    computed: np.ndarray,
+) -> Tape | None:
+    """Return a recorded module as a program, its result arranged as the port's.
 
-    Args:
-      recording: of the original.
-      calls: of the modules, in order; the last one's result is the program's.
-      computed: the port's result, as which the program's is arranged.
-
-    Returns:
-      None for modules whose formula is not known, or does not give the recorded result.
+    None is returned for modules whose formula is not known, or does not give the recorded result.
     """
-    formulas = [formula for call in calls if (formula := _formula(recording, call))]
-    if len(formulas) < len(calls):
+    formula = formula_of(recording.library, call.kind)
+    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
+    if formula is None or unknown or len(call.outputs) not in (1, 2):
         return None
-    own = {str(i): _own_arrays(recording, call) for i, call in enumerate(calls)}
-    produced = {call.outputs[0] for call in calls[:-1]}
-    read = {name for call in calls for name in call.inputs}
-    inputs = {name: recording.arrays[name] for name in read - produced}
-    result = np.asarray(recording.arrays[calls[-1].outputs[0]], np.float64)
+    own = _own_arrays(recording, call)
+    inputs = [recording.arrays[name] for name in call.inputs]
+    result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
     axes = _nearest(result, computed)
 
     def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
-        known = dict(inputs)
-        for number, (call, formula) in enumerate(zip(calls, formulas, strict=True)):
-            operands = [known[name] for name in call.inputs]
-            known[call.outputs[0]] = formula(call.settings, params[str(number)], operands)
-        y = known[calls[-1].outputs[0]]
+        y = formula(call.settings, params, inputs)
         return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
     program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
@@ -90,13 +83,6 @@ def recorded_tape(recording: Recording, calls: Sequence[Call], computed: np.ndar
         return None
     same = Core.of(tape.arrays[tape.outputs[0]]).same(Core.of(result), LOOSE)
     return tape if same else None
-
-
-def _formula(recording: Recording, call: Call) -> Formula | None:
-    """Return what a module computes; None if it is not known."""
-    formula = formula_of(recording.library, call.kind)
-    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
-    return None if unknown or len(call.outputs) not in (1, 2) else formula
 
 
 def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:

@@ -38,13 +38,45 @@ def tried(aligned: Alignment, found: Found) -> Iterator[Tried]:
     """Yield the causes that an experiment confirms."""
     if found.end is None:
         return
+    if found.events[1:]:
+        yield from _orders(aligned, found)
     if not found.event.is_code:
         yield from _transposed(aligned, found)
+        yield from _flattened(aligned, found)
     yield from _activations(aligned, found)
     yield from _scales(aligned, found)
     if found.event.is_code:
         yield from _sums(aligned, found)
     yield from _factors(aligned, found)
+
+
+def _orders(aligned: Alignment, found: Found) -> Iterator[Tried]:
+    """Find an activation that the port computes before the module that it follows."""
+    first, last = found.events[0], found.events[-1]
+    if last.is_code:
+        return
+    arrays = aligned.recording.arrays
+    before = [np.asarray(arrays[name], np.float64) for name in first.call.inputs]
+    for name in last.call.inputs:
+        function = _function(np.asarray(arrays[name]), aligned.value(last))
+        if function in (None, "none"):
+            continue
+        for value in (v for i in steps_of(aligned, found) for v in aligned.tape.steps[i].results):
+            own = np.asarray(aligned.arrays[value])
+            if any(_function(each, own) == function for x in before for each in placed(x, own)[:3]):
+                yield Tried(
+                    "operation_order",
+                    f"the recording computes {first.scope}, then {last.scope} ({function}); the "
+                    f"port computes {function} first",
+                    value,
+                )
+                return
+
+
+def _function(x: np.ndarray, y: np.ndarray) -> str | None:
+    if x.shape != y.shape or x.dtype.kind != "f":
+        return None
+    return name_function(np.ravel(x).astype(np.float64), np.ravel(y), LOOSE)
 
 
 def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
@@ -57,6 +89,27 @@ def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
         if _gives(aligned, found, {value: array.T}):
             evidence = f"with {name} transposed, the port's result is the recorded one"
             yield Tried("kernel_layout", evidence)
+
+
+def _flattened(aligned: Alignment, found: Found) -> Iterator[Tried]:
+    """Find a value of the port that holds the numbers of the recorded input in another order."""
+    tape = aligned.tape
+    operands = {v for i in steps_of(aligned, found) for v in tape.steps[i].operands}
+    data = [value for value in sorted(operands) if tape.depends[value] & ~PARAMS]
+    for name in found.event.call.inputs:
+        x = np.asarray(aligned.recording.arrays[name], np.float64)
+        for value in data:
+            own = np.asarray(aligned.arrays[value])
+            if own.shape != x.shape or not Core.of(x).same(Core.of(own), LOOSE):
+                continue
+            if _gives(aligned, found, {value: x}):
+                yield Tried(
+                    "flatten_order",
+                    "the port joins the axes of the input in another order: with the recorded "
+                    "order, its result is the recorded one",
+                    value,
+                )
+                return
 
 
 def _activations(aligned: Alignment, found: Found) -> Iterator[Tried]:

@@ -1,4 +1,8 @@
-"""The catalogue of causes: each entry names one kind of divergence and confirms it."""
+"""The catalogue of causes: each entry names one kind of divergence and confirms it.
+
+Of the smallest parts, the first that an entry explains is taken. A smaller part may end in a pair
+of values that agrees with what follows and is not the cause.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence

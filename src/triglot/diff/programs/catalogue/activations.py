@@ -74,11 +74,21 @@ def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if "c" in (array.dtype.kind for array in pair):
         return None
     one, other = (array.astype(np.float64) for array in pair)
-    sides = labels if np.all(one >= 0) and close(one, np.exp(other)) else labels[::-1]
-    if sides == labels or (np.all(other >= 0) and close(other, np.exp(one))):
-        evidence = f"probabilities in {sides[0]}, their logarithms in {sides[1]}"
-        return Finding("activation", evidence, found)
-    return None
+    if is_exponential(one, other):
+        sides = labels
+    elif is_exponential(other, one):
+        sides = labels[::-1]
+    else:
+        return None
+    evidence = f"probabilities in {sides[0]}, their logarithms in {sides[1]}"
+    return Finding("activation", evidence, found)
+
+
+def is_exponential(y: np.ndarray, x: np.ndarray) -> bool:
+    """Return whether `y` are the values of the exponential function at `x`."""
+    with np.errstate(over="ignore"):
+        values = np.exp(x)
+    return bool(np.all(y >= 0) and np.all(np.isfinite(values)) and close(y, values))
 
 
 def _clipped(found: Divergence, values: tuple[int, int], labels: tuple[str, str]) -> Finding | None:

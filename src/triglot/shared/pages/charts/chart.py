@@ -56,7 +56,7 @@ class Chart:
     switches: tuple[Switch, ...] = ()
 
 
-def stroke(axes: Axes, series: Series, x: Sequence[Any], y: Sequence[Any], **look: Any) -> None:
+def stroke(axes: Axes, series: Series, x: Any, y: Any, **look: Any) -> None:
     """Draw the line of a series, in dashes of all its colours."""
     for line in series.lines():
         axes.plot(x, y, gid=series.key, **line, **look)
@@ -64,13 +64,16 @@ def stroke(axes: Axes, series: Series, x: Sequence[Any], y: Sequence[Any], **loo
 
 def write_short_numbers(axis: Any) -> None:
     """Write the numbers of an axis as 200k, 0.8 and 5e-4."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     def text(value: float, _: int | None = None) -> str:
         rounding = 1e-9 * max(map(abs, axis.get_view_interval()))
         return numbers.short(value if abs(value) > rounding else 0.0)
 
     axis.set_major_formatter(FuncFormatter(text))
+    low, high = axis.get_view_interval()
+    is_short = axis.get_scale() == "log" and high < 10 * low  # where few powers of ten are
+    axis.set_minor_formatter(FuncFormatter(text) if is_short else NullFormatter())
 
 
 def over_steps(axes: Axes, last: float, label: str = STEPS) -> None:
@@ -109,7 +112,7 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_yticks([])
     axes.grid(axis="x")
     for row, label in enumerate(labels):
-        lines = textwrap.wrap(label, ROW_WORDS, break_long_words=False)
+        lines = textwrap.wrap(label, ROW_WORDS)
         for index, line in enumerate(lines):
             above = LINE_HEIGHT * ((len(lines) - 1) / 2 - index)
             look = {"ha": "right", "color": INK, "fontsize": 13, "bbox": None}
@@ -118,7 +121,7 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 def rows_step(labels: Iterable[str], step: int) -> int:
     """Choose the height of a row in pixels: at least `step`, and enough for the longest label."""
-    lines = (textwrap.wrap(label, ROW_WORDS, break_long_words=False) for label in labels)
+    lines = (textwrap.wrap(label, ROW_WORDS) for label in labels)
     return max(step, *(LINE_HEIGHT * len(each) + 6 for each in lines))
 
 

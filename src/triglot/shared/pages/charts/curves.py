@@ -71,7 +71,7 @@ def seeds_chart(
       random_return: of a random policy, drawn as a line.
     """
     points = [
-        (mean, np.clip(low, *bounds), np.clip(high, *bounds))
+        (mean, np.clip(low, bounds[0], bounds[1]), np.clip(high, bounds[0], bounds[1]))
         for mean, low, high in map(mean_and_interval, seeds)
     ]
     series = _widened(series, [mean for mean, *_ in points])

@@ -20,9 +20,10 @@ SCALE = 2  # pixels of a PNG for each of the plot's
 COLOURS = 128  # of a PNG, with their shades at edges
 EDGE = 12  # around a file, in pixels
 TITLE, SUBTITLE, KEY = 24, 18, 18  # heights in its head
-TITLE_WORDS, KEY_WORDS = 72, 40  # characters of a line of the title, and of a label in a column
-KEY_LINE, COLUMN, MAX_ROWS = 26, 350, 4  # of the legend: widths, and entries in one column
-# What matplotlib writes and a page holds already, or needs not.
+TITLE_WORDS, SUBTITLE_WORDS = 72, 96  # characters of their lines
+KEY_WORDS = 40  # characters of a label of the legend, above which it has one column
+KEY_LINE, COLUMN, MAX_ROWS = 26, 350, 4  # of the legend: widths, and entries of one column
+# What matplotlib writes and a page has already, or does not need.
 NEEDLESS = re.compile(
     r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|(?<=>)\s+(?=<)", re.DOTALL
 )
@@ -70,11 +71,13 @@ def _for_page(tag: str) -> str:
         box = re.search(r'viewBox="[^"]*"', tag)[0]  # pyright: ignore[reportOptionalSubscript]
         return f'<svg width="100%" {box}>'
     tag = re.sub(r' id="[^"]*_\d+"| transform="rotate\(-0 [^"]*"| font-family:[^;]*;', "", tag)
+    if tag == "<g/>":
+        return ""
     if tag.startswith("<g "):
         tag = tag.replace(' id="', ' class="')
-    tag = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.1f}", tag)
+    tag = re.sub(r"\d+\.\d{3,}", lambda number: f"{round(float(number[0]), 1):g}", tag)
     tag = re.sub(r"(: )(#[0-9a-f]{6})", lambda found: f"{found[1]}var({variable(found[2])})", tag)
-    return re.sub(r"\s*\b([MLCz]) ?", r"\1", tag) if " d=" in tag else tag
+    return re.sub(r"\s*\b([MLCz])\s*|\s+(?=\")", r"\1", tag) if " d=" in tag else tag
 
 
 @themed()
@@ -108,9 +111,10 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     """Draw a chart below its title and its legend, without what is switched off."""
     from matplotlib.lines import Line2D
 
-    look, quiet = {"fontsize": 15, "fontweight": "bold"}, {"color": QUIET}
-    lines = [(line, TITLE, look) for line in textwrap.wrap(title[0], TITLE_WORDS)]
-    lines += [(line, SUBTITLE, quiet) for line in title[1:]]
+    large, quiet = {"fontsize": 15, "fontweight": "bold"}, {"color": QUIET}
+    lines = [(line, TITLE, large) for line in textwrap.wrap(title[0], TITLE_WORDS)]
+    for text in title[1:]:
+        lines += [(line, SUBTITLE, quiet) for line in textwrap.wrap(text, SUBTITLE_WORDS)]
     short = all(len(series.label) <= KEY_WORDS for series in chart.series)
     columns = 2 if short and len(chart.series) > MAX_ROWS else 1
     rows = math.ceil(len(chart.series) / columns)
@@ -119,8 +123,10 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     figure = new_figure(FILE, height, EDGE, head)
     chart.draw(figure.add_subplot())
     off = {switch.key for switch in chart.switches if not switch.on}
-    for artist in figure.findobj(lambda artist: off & set((artist.get_gid() or "").split())):
-        artist.remove()
+    for artist in figure.findobj(lambda artist: artist.get_gid()):
+        if off & set(artist.get_gid().split()):
+            artist.remove()
+        artist.set_gid(None)  # several may have the same, and an id of a file is unique
 
     def write(text: str, x: float, y: float, **look: Any) -> None:
         figure.text(x / FILE, 1 - y / height, text, va="center", **look)
@@ -132,8 +138,9 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     for index, series in enumerate(chart.series):
         left, middle = EDGE + COLUMN * (index % columns), y + KEY * (index // columns + 0.5)
         ends = [left / FILE, (left + KEY_LINE) / FILE], [1 - middle / height] * 2
-        for line in series.lines():
-            figure.add_artist(Line2D(*ends, **line | {"linewidth": max(series.width, 4)}))
+        for look in series.lines():
+            look["linewidth"] = max(series.width, 4)
+            figure.add_artist(Line2D(*ends, **look))
         write(series.label, left + KEY_LINE + 8, middle)
     _finish(figure)
     return figure

@@ -48,8 +48,8 @@ def rows_chart(
         for y, (label, value, low, high) in enumerate(rows):
             colour = palette[label]
             singles = [single for place, single in seeds if place == label]
-            marks = {"marker": "|", "markersize": 0.55 * step, "markeredgewidth": 1.5}
-            axes.plot(singles, [y] * len(singles), color=colour, linewidth=0, alpha=0.55, **marks)
+            tick = {"marker": "|", "markersize": 0.55 * step, "markeredgewidth": 1.5, "alpha": 0.55}
+            axes.plot(singles, [y] * len(singles), color=colour, linestyle="none", **tick)
             if low is not None and high is not None:
                 look = {"linewidth": 3, "solid_capstyle": "round", "alpha": 0.55}
                 axes.plot([low, high], [y, y], color=colour, **look)

@@ -28,7 +28,7 @@ DARK = {
 }  # fmt: skip
 
 # What differs from matplotlib's defaults. A point is a pixel of the page; files have twice as many.
-STYLE = {
+STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 12,
     "text.color": INK, "text.parse_math": False,  # a name may have dollars
     "figure.facecolor": GROUND, "figure.dpi": 72, "axes.facecolor": "none", "axes.edgecolor": GRID,

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-import keras
 
+from ...core.network import Network
 from ...core.networks.architecture import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
@@ -21,10 +21,21 @@ from ...core.networks.architecture import (
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
 from ..calling import arguments
-from .lifting import activated
+from ..zoo.lifting import activated, inputs_of, lift_zoo
+from .importing import import_keras
+from .lifting import from_keras
+
+import_keras()  # with JAX as its backend
+
+import keras  # noqa: E402
 
 # What a user may have set otherwise for all layers.
 HOW: Any = {"dtype": "float32"}
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a network from Keras's own layers."""
+    return lift_zoo(from_keras, spec, name, make(spec), inputs_of(spec))
 
 
 def make(spec: NetworkSpec) -> Callable[[], keras.Layer]:

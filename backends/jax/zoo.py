@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer, constant, ones, orthogonal, zeros
 
-from ...core.network import Leaf
+from ...core.network import Network, Statistic
 from ...core.networks.architecture import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
@@ -17,20 +17,36 @@ from ...core.networks.architecture import (
     Head,
     NetworkSpec,
     RecurrentCell,
+    Table,
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
 from ...core.types import Key
-from ..calling import example_arguments
-from ..cells import LSTM, LSTM_GATES, RESET_AFTER
-from ..layers import listed
-from ..layers.rules import DENSE
+from ..calling import InitialCarry, example_arguments
+from ..cells import LSTM_GATES
 from ..naming import normalize_separators
-from .initializers import kernel_initializer
-from .lifting import activated, inputs_of, values_of
+from ..table.zoo import zoo as table_zoo
+from ..zoo.initializers import kernel_initializer
+from ..zoo.lifting import activated, inputs_of, lift_zoo, values_of
+from .layers import leaf_of
+from .network import lift
 
 Arrays: TypeAlias = dict[str, jax.Array]
 Read: TypeAlias = Callable[[str, tuple[int, ...], Initializer], jax.Array]
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a network whose parameters are stored by canonical name in the canonical layout."""
+    if isinstance(spec.torso, Table):
+        return replace(table_zoo(spec, name), backend="jax")
+    init, apply = make(spec)
+
+    def build(*, name: str, initial_carry: InitialCarry | None = None) -> Network:
+        network = lift(init, apply, inputs_of(spec), name, initial_carry, partial(leaf_of, spec))
+        state = jax.eval_shape(network.init, jax.random.key(0)).state
+        return replace(network, statistics=tuple(map(Statistic, sorted(state))))
+
+    return lift_zoo(build, spec, name)
 
 
 def make(spec: NetworkSpec) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -52,26 +68,6 @@ def make(spec: NetworkSpec) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return outputs, {**state, **layers.moved}
 
     return init, apply
-
-
-def leaf_of(spec: NetworkSpec, words: tuple[str, ...], shape: tuple[int, ...]) -> Leaf:
-    """Describe a parameter, stored in the canonical layout, by its name in a dictionary."""
-    del shape
-    (name,) = words
-    place, _, rest = name.partition("/")
-    if spec.cell is not None and place == "cell":
-        is_gru = spec.cell.kind == "gru"
-        kind = RESET_AFTER if is_gru else LSTM
-        return replace(Leaf.one(name, note=RESET_AFTER if is_gru else ""), layer=kind)
-    if place == "norm":
-        is_batch = spec.layers.normalization == "batch"
-        kind = listed.BATCH_NORM if is_batch else listed.LAYER_NORM
-    elif place == "torso" and int(rest.partition("/")[0]) < spec.num_convolutions:
-        kind = listed.CONVOLUTION
-    else:
-        alone = {n for n, head in spec.heads if head.state_independent is not None}
-        kind = "" if name in {normalize_separators(f"head_{n}/bias") for n in alone} else DENSE
-    return replace(Leaf.one(name), layer=kind)
 
 
 def _reader(arrays: Mapping[str, jax.Array]) -> Read:

@@ -1,17 +1,15 @@
-"""Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
+"""`from_nnx`: from an NNX module to a `Network`."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Network, Statistic, Variables
-from ..core.networks.architecture import NetworkSpec
-from .calling import InitialCarry, bind, display_name, lifted, parameters
-from .naming import normalize_separators, words_of
-from .objects import codec_of, constructor
-from .zoo.lifting import lift_zoo
+from ...core.errors import TriglotError, require, user_error_context
+from ...core.network import Network, Statistic, Variables
+from ..calling import InitialCarry, bind, display_name, lifted, parameters
+from ..naming import normalize_separators, words_of
+from ..objects import codec_of, constructor
 
 
 def from_nnx(
@@ -103,14 +101,6 @@ def from_nnx(
     )
     how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
     return lifted(shown, "nnx", init, apply, initial_carry, **how)
-
-
-def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a network from NNX's own layers."""
-    require("flax.nnx", "flax")
-    from .zoo.nnx import make
-
-    return lift_zoo(from_nnx, spec, name, make(spec))
 
 
 def _statistic(path: Any, variable: Any) -> Statistic | None:

@@ -1,19 +1,15 @@
-"""Adapter for Haiku, through `hk.transform_with_state`."""
+"""`from_haiku`: from a Haiku function or module to a `Network`."""
 
 from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 
-from ..core.errors import TriglotError, kind_of, require
-from ..core.network import Network, Statistic, Variables
-from ..core.networks.architecture import NetworkSpec
-from . import calling, functional
-from .layers.describe import Words
-from .naming import normalize_separators
-from .zoo.lifting import inputs_of, lift_zoo
-
-LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
+from ...core.errors import TriglotError, kind_of, require
+from ...core.network import Network, Statistic, Variables
+from .. import calling, functional
+from ..layers.describe import Words
+from ..naming import normalize_separators
 
 
 def from_haiku(
@@ -89,16 +85,7 @@ def from_haiku(
         place=place,
         statistic=_statistic,
         words=lambda path: (*path[0].key.split("/"), path[-1].key),
-        leaf_names=LEAF_NAMES,
     )
-
-
-def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a network from Haiku's own layers."""
-    require("haiku", "haiku")
-    from .zoo.haiku import make
-
-    return lift_zoo(from_haiku, spec, name, make(spec), inputs_of(spec))
 
 
 def _statistic(path: Words) -> Statistic | None:

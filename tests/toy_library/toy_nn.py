@@ -1,6 +1,6 @@
 """A small neural-network library: modules are dataclasses, parameters are nested dictionaries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,18 +40,18 @@ class TorsoAndHeads(Module):
     """Dense layers followed by named dense heads."""
 
     torso: tuple[Dense, ...]
-    heads: tuple[tuple[str, Dense], ...]
+    head: Mapping[str, Dense]
     activation: Callable[[jax.Array], jax.Array] = jnp.tanh
 
     def init(self, key: jax.Array) -> dict[str, Any]:
-        keys = iter(jax.random.split(key, len(self.torso) + len(self.heads)))
+        keys = iter(jax.random.split(key, len(self.torso) + len(self.head)))
         return {
             "torso": [layer.init(next(keys)) for layer in self.torso],
-            "head": {name: head.init(next(keys)) for name, head in self.heads},
+            "head": {name: head.init(next(keys)) for name, head in self.head.items()},
         }
 
     def __call__(self, params: dict[str, Any], inputs: jax.Array) -> dict[str, jax.Array]:
         features = inputs.reshape(inputs.shape[0], -1)
         for layer, own in zip(self.torso, params["torso"], strict=True):
             features = self.activation(layer(own, features))
-        return {name: head(params["head"][name], features) for name, head in self.heads}
+        return {name: head(params["head"][name], features) for name, head in self.head.items()}

@@ -1,4 +1,4 @@
-"""Adapter for Equinox, through `eqx.partition`, `eqx.combine` and `eqx.filter_value_and_grad`."""
+"""`from_equinox`: from an Equinox module to a `Network`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,15 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Network, Statistic, Variables
-from ..core.networks.architecture import NetworkSpec
-from .calling import InitialCarry, bind, display_name, lifted, parameters
-from .naming import normalize_separators, words_of
-from .objects import BATCH_AXIS, codec_of, constructor
-from .zoo.lifting import lift_zoo
-
-LEAF_NAMES = {"weight": "kernel"}
+from ...core.errors import TriglotError, require, user_error_context
+from ...core.network import Network, Statistic, Variables
+from ..calling import InitialCarry, bind, display_name, lifted, parameters
+from ..naming import normalize_separators, words_of
+from ..objects import BATCH_AXIS, codec_of, constructor
 
 
 def from_equinox(
@@ -128,21 +124,13 @@ def from_equinox(
         return isinstance(node, eqx.Module)
 
     how: Any = {"random_start": not is_built}
-    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer, leaf_names=LEAF_NAMES)
+    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer)
     how["statistics"] = (
         *[None] * len(jax.tree.leaves(abstract_buffers)),
         *_statistics(abstract, abstract_state),
     )
     how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
     return lifted(shown, "equinox", init, apply, initial_carry, **how)
-
-
-def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a network from Equinox's own layers."""
-    require("equinox", "equinox")
-    from .zoo.equinox import make
-
-    return lift_zoo(from_equinox, spec, name, make(spec))
 
 
 def _statistics(module: Any, state: Any) -> list[Statistic | None]:

@@ -13,7 +13,7 @@ import pytest
 from tests.backends import layer_cases as cases
 from tests.backends.layer_cases import Case, network
 from triglot import from_torch, translate
-from triglot.backends.layers.listed import LAYERS
+from triglot.backends.torch.layers import STORAGE
 from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.specs import Box
@@ -52,7 +52,7 @@ def test_every_public_layer_is_on_exactly_one_list() -> None:
         for name, member in vars(nn).items()
         if inspect.isclass(member) and issubclass(member, nn.Module) and name[0] != "_"
     }
-    listed = [*LAYERS["torch"], *WITHOUT_PARAMETERS.split()]
+    listed = [*STORAGE.layers, *WITHOUT_PARAMETERS.split()]
     assert sorted(name for name in listed if name not in NEWER - public) == sorted(public)
 
 

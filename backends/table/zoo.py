@@ -1,13 +1,13 @@
-"""Lookup tables for tabular agents, as plain arrays without a library."""
+"""A lookup table for each head, built from a `NetworkSpec`."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError
-from ..core.network import Codec, Leaf, Network, Variables
-from ..core.networks.architecture import NetworkSpec, Table
+from ...core.errors import TriglotError
+from ...core.network import Codec, Leaf, Network, Variables
+from ...core.networks.architecture import NetworkSpec, Table
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...core.errors import unknown
+from ...core.network import Network
 from ...core.networks.architecture import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
@@ -24,7 +25,8 @@ from ...core.networks.architecture import (
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, pool_padding
 from ...core.networks.noise import dropped, of_layer, sigma_start
 from ...core.specs import scaled_bytes
-from .lifting import activated, values_of
+from ..zoo.lifting import activated, lift_zoo, values_of
+from .lifting import lift
 
 Noise = Mapping[str, Any]
 
@@ -47,6 +49,15 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "swish": functional.silu,
     "tanh": torch.tanh,
 }
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a network from PyTorch's own layers."""
+
+    def build(*module: Any, **options: Any) -> Network:
+        return lift(*module, **options, trusted=True)[0]
+
+    return lift_zoo(build, spec, name, make(spec))
 
 
 def make(spec: NetworkSpec) -> Callable[[], nn.Module]:

@@ -1,16 +1,14 @@
-"""Adapter for Flax Linen, through `init` and `apply` with mutable collections."""
+"""`from_linen`: from a Linen module to a `Network`."""
 
 from typing import Any
 
 import jax
 
-from ..core.errors import TriglotError, require
-from ..core.network import Network, Statistic, Variables
-from ..core.networks.architecture import NetworkSpec
-from . import calling, functional
-from .layers.describe import Words
-from .naming import normalize_separators
-from .zoo.lifting import inputs_of, lift_zoo
+from ...core.errors import TriglotError, require
+from ...core.network import Network, Statistic, Variables
+from .. import calling, functional
+from ..layers.describe import Words
+from ..naming import normalize_separators
 
 
 def from_linen(
@@ -79,14 +77,6 @@ def from_linen(
         place=place,
         statistic=_statistic,
     )
-
-
-def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a network from Linen's own layers."""
-    require("flax", "flax")
-    from .zoo.linen import make
-
-    return lift_zoo(from_linen, spec, name, make(spec), inputs_of(spec))
 
 
 def _statistic(path: Words) -> Statistic | None:

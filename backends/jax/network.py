@@ -1,0 +1,140 @@
+"""The network of two plain functions."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError, user_error_context
+from ...core.network import Codec, Leaf, Network, Variables
+from ...core.networks.combinators import hold
+from .. import calling
+from ..naming import words_of
+from ..objects import constants_of
+from .signatures import KEY, SHAPE, Signature
+
+INIT = "init(key), init(key, inputs) or init(key, input_shape)"
+APPLY = "apply(params, inputs), apply(params, state, inputs, key, train) or a part of these"
+
+Describe: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], Leaf]
+
+
+def read_init(init: Any, name: str) -> Signature:
+    """Read the signature of a network's `init`."""
+    return Signature.of(init, f"init of {name!r}", first=KEY, expected=INIT)
+
+
+def lift(
+    init: Callable[..., Any],
+    apply: Callable[..., Any],
+    obs_spec: calling.Inputs | None,
+    name: str,
+    initial_carry: calling.InitialCarry | None,
+    leaf_of: Describe,
+) -> Network:
+    """Build the network of two functions, as `from_functions` does.
+
+    Args:
+      init, apply, obs_spec, name, initial_carry: as those of `from_functions`.
+      leaf_of: describes a parameter, from the words of its path and its shape.
+    """
+    starts = read_init(init, name)
+    calls = Signature.of(apply, f"apply of {name!r}", first="params", expected=APPLY)
+    if starts.requires_observations and obs_spec is None:
+        raise TriglotError(
+            f"{starts.shown} takes {', '.join(starts.names)}, so the observation must be known: "
+            "pass obs_spec=."
+        )
+    stateful, constants = calls.takes("state"), constants_of(init)
+
+    def init_network(key: jax.Array) -> Variables:
+        known: dict[str, Any] = {KEY: key, "train": False, "evaluate": True}
+        example: tuple[Any, ...] = ()
+        if obs_spec is not None and starts.requires_inputs:
+            example = calling.example_arguments(obs_spec, initial_carry)
+        if obs_spec is not None and starts.takes(SHAPE):
+            known[SHAPE] = _input_shape(obs_spec)
+        with constants():
+            made = starts.call(example, known)
+        if starts.takes(SHAPE) and _is_pair(made) and _is_shape(made[0]):
+            _, made = made
+        if stateful and not _is_pair(made):
+            raise TriglotError(
+                f"{calls.shown} takes `state`, so {starts.shown} must return (params, state); it "
+                f"returned a {type(made).__name__}: name the parameter `carry` if it is the carry "
+                "of a recurrent network."
+            )
+        params, state = made if stateful else (made, ())
+        return Variables(params=_arrays(params, starts.shown), state=_arrays(state, starts.shown))
+
+    def apply_network(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        known = {"params": variables.params, "train": train, "evaluate": not train}
+        switched = calls.takes("train") or calls.takes("evaluate")
+        known[KEY] = key if train or switched else None
+        if not stateful:
+            return calls.call(calling.arguments(inputs), known), variables.state
+        made = calls.call(calling.arguments(inputs), {**known, "state": variables.state})
+        if not _is_pair(made):
+            raise TriglotError(
+                f"{calls.shown} takes `state`, so it must return (outputs, state); it returned a "
+                f"{type(made).__name__}."
+            )
+        return made[0], made[1] if train else variables.state
+
+    with user_error_context(f"{starts.shown} failed when given a key"):
+        example = jax.eval_shape(init_network, jax.random.key(0))
+    if not (paths := jax.tree_util.tree_leaves_with_path(example.params)):
+        raise TriglotError(
+            f"{starts.shown} returned no arrays; expected a pytree of arrays, such as a dictionary."
+        )
+    leaves = [leaf_of(words_of(path) or ("params",), array.shape) for path, array in paths]
+    codec = Codec.named(example.params, leaves)
+    network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
+    if obs_spec is not None:
+        arguments: Any = calling.example_arguments(obs_spec, initial_carry)
+        given = arguments[0] if len(arguments) == 1 else arguments
+        with user_error_context(f"{calls.shown} failed on {calling.describe_inputs(obs_spec)}"):
+            jax.eval_shape(network.apply, example, given)
+    arrays = [array for _, array in paths]
+    buffers = {
+        leaf.name
+        for leaf, array in zip(leaves, arrays, strict=True)
+        if not jnp.issubdtype(array.dtype, jnp.inexact)
+    }
+    return hold(network, buffers) if buffers else network
+
+
+def _is_pair(made: Any) -> bool:
+    return isinstance(made, tuple | list) and len(made) == 2
+
+
+def _is_shape(made: Any) -> bool:
+    """Check for an output's shape, or several, as stax returns them."""
+    return all(isinstance(size, int) for size in jax.tree.leaves(made))
+
+
+def _input_shape(inputs: calling.Inputs) -> Any:
+    """Give the shape of a batch, or several, with -1 for its size as stax writes it."""
+    shapes = [
+        jax.tree.map(lambda array: (-1, *array.shape[1:]), zeros)
+        for zeros in calling.example_arguments(inputs, None)
+    ]
+    return tuple(shapes) if isinstance(inputs, tuple) else shapes[0]
+
+
+def _arrays(tree: Any, shown: str) -> Any:
+    """Convert the leaves to arrays, without weak types."""
+
+    def convert(leaf: Any) -> jax.Array:
+        try:
+            return jnp.asarray(leaf, jnp.result_type(leaf))
+        except TypeError:
+            raise TriglotError(
+                f"{shown} returned a {type(leaf).__name__} among its arrays: return arrays only, "
+                "and keep functions and texts outside of it."
+            ) from None
+
+    return jax.tree.map(convert, tree)

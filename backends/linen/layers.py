@@ -1,0 +1,55 @@
+"""Flax Linen's layers, and how their arrays are stored."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...core.network import Statistic
+from .. import cells
+from ..layers import kinds
+from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
+from ..layers.rules import Layer, define, refuse, stored, vector, window
+from ..layers.storage import Storage
+
+
+def _layers() -> dict[str, Layer]:
+    simple = {
+        "i/kernel": stored("input/kernel", 2),
+        "i/bias": stored("bias", 1),
+        "h/kernel": stored("recurrent/kernel", 2),
+    }
+    convolutional = {
+        "ih/kernel": window("input/kernel"),
+        "ih/bias": vector("input/bias"),
+        "hh/kernel": window("recurrent/kernel"),
+        "hh/bias": vector("recurrent/bias"),
+    }
+    lstm = each_gate(cells.LSTM_GATES)
+    gru = each_gate(cells.GRU_GATES, cells.RESET_AFTER)
+    return flax_layers(
+        "Dense",
+        "DenseGeneral",
+        "MultiHeadDotProductAttention MultiHeadAttention SelfAttention",
+        {
+            **define(cells.LSTM, "LSTMCell OptimizedLSTMCell", lstm),
+            **define(cells.RESET_AFTER, "GRUCell", gru),
+            **define(cells.SIMPLE_CELL, "SimpleCell", simple),
+            **define(kinds.CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
+            **refuse("ConvLocal MGUCell", kinds.ONLY_HERE),
+        },
+    )
+
+
+def _file_name(
+    part: Literal["params", "state"], words: Sequence[str], statistic: Statistic | None
+) -> str:
+    """Name an array by its path; the collection of parameters is not in theirs."""
+    del statistic
+    return "/".join(("params", *words) if part == "params" else words)
+
+
+STORAGE = Storage(
+    layers=_layers(),
+    statistics=STATISTICS,
+    statistics_in=STATISTICS_IN,
+    file_name=_file_name,
+)

@@ -1,0 +1,62 @@
+"""Flax NNX's layers, and how their arrays are stored."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...core.network import Statistic
+from .. import cells
+from ..layers import kinds
+from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
+from ..layers.rules import Layer, define, gates, refuse, stored
+from ..layers.storage import Storage
+
+VALUES = ("value", "raw_value")  # the array in a variable
+
+
+def _layers() -> dict[str, Layer]:
+    packed_lstm = {
+        "dense_i/kernel": gates("input", cells.LSTM_GATES),
+        "dense_h/kernel": gates("recurrent", cells.LSTM_GATES),
+        "dense_h/bias": gates("bias", cells.LSTM_GATES),
+    }
+    gru = {
+        "dense_i/kernel": gates("input", cells.GRU_GATES, cells.RESET_AFTER),
+        "dense_i/bias": gates("bias", cells.GRU_GATES, cells.RESET_AFTER),
+        "dense_h/kernel": gates("recurrent", cells.GRU_GATES, cells.RESET_AFTER),
+        # Of the zoo's subclass; NNX's own cell lacks it.
+        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
+    }
+    simple = {
+        "dense_i/kernel": stored("input/kernel", 2),
+        "dense_i/bias": stored("bias", 1),
+        "dense_h/kernel": stored("recurrent/kernel", 2),
+    }
+    lstm = {name.replace("if/", "if_/"): rule for name, rule in each_gate(cells.LSTM_GATES).items()}
+    return flax_layers(
+        "Linear",
+        "LinearGeneral",
+        "MultiHeadAttention",
+        {
+            **define(cells.LSTM, "LSTMCell", lstm),
+            **define(cells.LSTM, "OptimizedLSTMCell", packed_lstm),
+            **define(cells.RESET_AFTER, "GRUCell", gru),
+            **define(cells.SIMPLE_CELL, "SimpleCell", simple),
+            **refuse("LoRA LoRALinear", kinds.ONLY_HERE),
+        },
+    )
+
+
+def _file_name(
+    part: Literal["params", "state"], words: Sequence[str], statistic: Statistic | None
+) -> str:
+    """Name an array by its path, without the last word, which is the variable's own."""
+    del part, statistic
+    return "/".join(words[:-1] if words[-1] in VALUES else words)
+
+
+STORAGE = Storage(
+    layers=_layers(),
+    statistics=STATISTICS,
+    statistics_in=STATISTICS_IN,
+    file_name=_file_name,
+)

@@ -1,0 +1,1 @@
+"""Lookup tables for tabular agents, as plain arrays without a library."""

@@ -1,0 +1,130 @@
+"""The options of an algorithm: the fields of one dataclass, or of several side by side.
+
+The `Config` and the `Hyperparams` of an algorithm are dataclasses. An algorithm with an extension
+has an `OptionTable` for each, which lists the fields of both, and `OptionValues` for what they
+hold. The functions of this module take either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import Field, FrozenInstanceError, fields, is_dataclass, replace
+from typing import Any
+
+
+class OptionTable:
+    """The fields of several dataclasses, side by side; calling it with values by name fills them.
+
+    Attributes:
+      __name__: how messages call it, as they call a class.
+      parts: the dataclasses, of which no two have a field of the same name.
+    """
+
+    def __init__(self, name: str, parts: tuple[Any, ...]) -> None:
+        self.__name__, self.parts = name, parts
+
+    def __call__(self, **values: Any) -> "OptionValues":
+        """Build each dataclass of its own values; the others have their defaults."""
+        if unknown := values.keys() - {one.name for one in option_fields(self)}:
+            raise TypeError(f"{self.__name__} has no field {min(unknown)!r}.")
+        return OptionValues(self, tuple(part(**_of(part, values)) for part in self.parts))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OptionTable) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((self.__name__, self.parts))
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+class OptionValues:
+    """Values of an `OptionTable`; each is an attribute, and none can be set.
+
+    Attributes:
+      table: what fields there are.
+      parts: an instance of each dataclass of the table.
+    """
+
+    table: OptionTable
+    parts: tuple[Any, ...]
+
+    def __init__(self, table: OptionTable, parts: tuple[Any, ...]) -> None:
+        values = {name: value for part in parts for name, value in option_values(part).items()}
+        vars(self).update(values, table=table, parts=parts)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OptionValues):
+            return False
+        return self.table == other.table and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash((self.table, self.parts))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in option_values(self).items())
+        return f"{self.table.__name__}({values})"
+
+
+def has_options(value: Any) -> bool:
+    """Return whether something has option fields: a dataclass, a table, or values of either."""
+    return isinstance(value, OptionTable | OptionValues) or is_dataclass(value)
+
+
+def option_fields(options: Any) -> tuple["Field[Any]", ...]:
+    """List the fields of a dataclass, a table, or values of either."""
+    if isinstance(options, OptionTable | OptionValues):
+        return tuple(one for part in options.parts for one in fields(part))
+    return fields(options)
+
+
+def option_values(options: Any) -> dict[str, Any]:
+    """List the values by name."""
+    return {one.name: getattr(options, one.name) for one in option_fields(options)}
+
+
+def option_parts(kind: Any) -> tuple[Any, ...]:
+    """List the dataclasses of a table; a dataclass is the only one of its own."""
+    return kind.parts if isinstance(kind, OptionTable) else (kind,)
+
+
+def option_type(options: Any) -> Any:
+    """Return the dataclass or the table of some values."""
+    return options.table if isinstance(options, OptionValues) else type(options)
+
+
+def are_options_of(kind: Any, options: Any) -> bool:
+    """Return whether something holds values of a dataclass or a table."""
+    if isinstance(kind, OptionTable):
+        return isinstance(options, OptionValues) and options.table == kind
+    return isinstance(options, kind)
+
+
+def replace_options(options: Any, changes: Mapping[str, Any]) -> Any:
+    """Copy values with some of them replaced, by name."""
+    if not isinstance(options, OptionValues):
+        return replace(options, **changes)
+    return options.table(**{**option_values(options), **changes})
+
+
+def joined_options(kind: Any, parts: tuple[Any, ...]) -> Any:
+    """Put the values of the dataclasses that `option_parts` lists side by side."""
+    return OptionValues(kind, parts) if isinstance(kind, OptionTable) else parts[0]
+
+
+def select_options(options: OptionValues, kind: Any) -> Any:
+    """Select the values of some of a table's dataclasses.
+
+    Args:
+      options: the values of the table.
+      kind: one of its dataclasses, or another table of some of them.
+    """
+    if isinstance(kind, OptionTable):
+        return OptionValues(kind, tuple(select_options(options, part) for part in kind.parts))
+    return next(part for part in options.parts if type(part) is kind)
+
+
+def _of(part: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {one.name: values[one.name] for one in fields(part) if one.name in values}
