@@ -51,7 +51,7 @@ class ArgumentParser(argparse.ArgumentParser):
             add_help=False,
             allow_abbrev=False,
         )
-        # Of argparse, which takes -1e-3 and -inf for options.
+        # argparse takes -1e-3 and -inf for options.
         self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf|nan)")
         self._lists: set[str] = set()
         shown = "show this help message and exit"
@@ -59,11 +59,11 @@ class ArgumentParser(argparse.ArgumentParser):
         titles = groups_of(options)
         groups = {title: self._group(title, GROUPS[title].description) for title in titles}
         title_of = {name: title for title, names in titles.items() for name in names}
-        for one, types in field_types(options).items():
-            mark = self._marks[one.name]
-            if one.name not in NESTED and not (mark.positional or mark.derived):
-                target = groups[title_of[one.name]] if one.name in title_of else self
-                self._add(target, one, types, options, mark)
+        for field, types in field_types(options).items():
+            mark = self._marks[field.name]
+            if field.name not in NESTED and not (mark.positional or mark.derived):
+                target = groups[title_of[field.name]] if field.name in title_of else self
+                self._add(target, field, types, options, mark)
         self.add_argument("--config", dest=FILE, metavar="FILE", action=_Store, help=FILE_HELP)
 
     def add_algorithm(self, algorithm: Any) -> None:
@@ -74,12 +74,12 @@ class ArgumentParser(argparse.ArgumentParser):
         """
         for kind, owner in zip(NESTED, (algorithm.Config, algorithm.Hyperparams), strict=True):
             group = self._group(kind, attribute_docs(self._options)[kind])
-            for one, types in field_types(owner).items():
+            for field, types in field_types(owner).items():
                 try:
-                    self._add(group, one, types, owner)
+                    self._add(group, field, types, owner)
                 except argparse.ArgumentError:
                     raise TriglotError(
-                        f"{owner.__name__} has a field {one.name}, and {flag(one.name)} is another "
+                        f"{owner.__name__} has a field {field.name}, which is the name of another "
                         f"option of {self.prog}: rename the field."
                     ) from None
 
@@ -89,24 +89,24 @@ class ArgumentParser(argparse.ArgumentParser):
     def _add(
         self,
         target: Any,
-        one: "Field[Any]",
+        field: "Field[Any]",
         types: tuple[Any, ...],
         owner: type,
         mark: Arg | None = None,
     ) -> None:
         """Add a field as an option to the parser or to a group of it; without `mark`, of an
         algorithm, whose switches have an opposite."""
-        names = [flag(one.name)]
+        names = [flag(field.name)]
         if mark is None and bool in types:
-            names.append(flag(f"no_{one.name}"))
+            names.append(flag(f"no_{field.name}"))
         nargs = _nargs(types)
         if nargs in ("+", "*"):
             self._lists.add(names[0])
         action: Any = "extend" if mark and mark.repeated else _Store
         metavar = mark.metavar if mark and mark.metavar else _metavar(types)
-        help_text = _help(one, owner, mark)
+        help_text = _help(field, owner, mark)
         target.add_argument(
-            *names, dest=one.name, action=action, nargs=nargs, metavar=metavar, help=help_text
+            *names, dest=field.name, action=action, nargs=nargs, metavar=metavar, help=help_text
         )
 
     def parse_values(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -142,7 +142,7 @@ class ArgumentParser(argparse.ArgumentParser):
     def help(self, note: str = "") -> str:
         """Write the help, with a note below the description."""
         self.description = f"{self.description}\n\n{note}"
-        fields = {one.name: one for one in field_types(self._options)}
+        fields = {field.name: field for field in field_types(self._options)}
         for name in self._positional:
             mark = self._marks[name]
             text = _help(fields[name], self._options, mark)
@@ -208,18 +208,18 @@ def _metavar(types: tuple[Any, ...]) -> str:
     return f"{'None|' if type(None) in types else ''}{name} [{name} ...]"
 
 
-def _help(one: "Field[Any]", owner: type, mark: Arg | None) -> str:
+def _help(field: "Field[Any]", owner: type, mark: Arg | None) -> str:
     """Describe an option and its default."""
     default = "(required)"
     if mark is not None and mark.default is not None:
         default = f"(default: {mark.default})"
-    elif one.default == ():
+    elif field.default == ():
         default = ""
-    elif not is_required(one):
-        value: Any = one.default if one.default is not MISSING else one.default_factory()  # pyright: ignore
+    elif not is_required(field):
+        value: Any = field.default if field.default is not MISSING else field.default_factory()  # pyright: ignore
         text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         default = f"(default: {text})"
-    return f"{attribute_docs(owner).get(one.name, '')} {default}".strip().replace("%", "%%")
+    return f"{attribute_docs(owner).get(field.name, '')} {default}".strip().replace("%", "%%")
 
 
 @cache

@@ -40,9 +40,9 @@ def build(options: type[Options], settings: Settings, **others: Any) -> Options:
       TriglotError: naming where a value is written that does not fit its field.
     """
     types = field_types(options)
-    written = {one: settings[one.name] for one in types if one.name in settings}
-    values = {one.name: _value(types[one], setting) for one, setting in written.items()}
-    labels = {one.name: setting.label for one, setting in written.items()}
+    written = {field: settings[field.name] for field in types if field.name in settings}
+    values = {field.name: _value(types[field], setting) for field, setting in written.items()}
+    labels = {field.name: setting.label for field, setting in written.items()}
     return from_overrides(options, {**values, **others}, labels)
 
 
@@ -55,8 +55,5 @@ def _value(members: tuple[Any, ...], setting: Setting) -> Any:
             return parse_words(members, texts)
         except TriglotError as error:
             raise TriglotError(f"{label}: {error}") from None
-    return float(value) if type(value) is int and _is_float(members) else value
-
-
-def _is_float(members: tuple[Any, ...]) -> bool:
-    return float in members and int not in members
+    is_float = float in members and int not in members
+    return float(value) if is_float and type(value) is int else value

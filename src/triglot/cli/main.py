@@ -451,8 +451,8 @@ def _parse_with_algorithm(arguments: list[str]) -> Any:
         )
     algorithm = find_algorithm(name)
     line.add_algorithm(algorithm)
-    settings, preset = preset_settings(line.settings(), OPTIONS[arguments[0]], algorithm)
-    options = line.options(**settings)
+    settings, preset = preset_settings(line.settings, OPTIONS[arguments[0]], algorithm)
+    options = line.options(settings)
     in_file = line.file and line.file.preset and preset_in_file(options, line.file.preset)
     if in_file:
         return replace(options, preset=in_file, no_preset=False)

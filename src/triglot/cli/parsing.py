@@ -13,7 +13,7 @@ from ..runs.registry.overrides import item_type, type_members
 from ..runs.storage.config_files import ConfigFile, numbers_of, read
 from .argument_parser import FILE, ArgumentParser, attribute_docs
 from .arguments import check_path
-from .chain import Setting, build
+from .chain import Setting, Settings, build
 from .options import NESTED, OPTIONS
 
 
@@ -36,44 +36,32 @@ class CommandLine:
       leading: the words before the first option.
       asks_for_help: whether there is a `--help`.
       file: what the file of `--config` says; None without one.
+      settings: those of the file and of the command line, which wins.
 
     Raises:
       TriglotError: if an option has no value, or two different ones, or a file cannot be read.
     """
 
     def __init__(self, command: str, words: Sequence[str], description: str = "") -> None:
-        self._options = OPTIONS[command]
+        self._options, self._algorithm = OPTIONS[command], None
+        self._fields = {field.name: field for field in fields(self._options)}
+        self._positional = marked(self._options, "positional")
         self._parser = ArgumentParser(command, self._options, description)
-        self._algorithm: Any = None
-        self._values: dict[str, Any] = {}
         self.leading = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-        self._parse(words[len(self.leading) :])
-        self.asks_for_help: bool = self._values.pop("help", False)
-        path = self._values.pop(FILE, None)
+        values, self._rest = self._parser.parse_values(words[len(self.leading) :])
+        self.asks_for_help: bool = values.pop("help", False)
+        path = values.pop(FILE, None)
         self.file: ConfigFile | None = None if path is None else read(Path(path))
-
-    def _parse(self, words: Sequence[str]) -> None:
-        values, self._rest = self._parser.parse_values(words)
-        self._values |= values
+        self.settings = self._in_file()
+        self._add_settings({**self._by_position(), **values})
 
     def add_algorithm(self, algorithm: Any) -> None:
         """Parse the options of an algorithm's class too; of None, there are none."""
         self._algorithm = algorithm
         if algorithm is not None:
             self._parser.add_algorithm(algorithm)
-            self._parse(self._rest)
-
-    def settings(self) -> dict[str, Setting]:
-        """Collect the settings of the file and those of the command line, which win."""
-        settings = {}
-        if self.file is not None:
-            own = [one.name for one in fields(self._options)]
-            for name, value in self.file.values.items():
-                # None is the default of a run's command, and this one may have another.
-                if value is not None or name not in own:
-                    settings[name] = Setting(value, f"{name} in {self.file.path}")
-        words = {**self._positional(), **self._values}
-        return {**settings, **{name: Setting(words[name], flag(name)) for name in words}}
+            values, self._rest = self._parser.parse_values(self._rest)
+            self._add_settings(values)
 
     def text(self, name: str) -> str:
         """Look up an option that is a text, before all are parsed; "" if it is not written.
@@ -81,12 +69,12 @@ class CommandLine:
         Raises:
           TriglotError: if the file has another value.
         """
-        value, label = self.settings().get(name, Setting("", name))
+        value, label = self.settings.get(name, Setting("", name))
         if not isinstance(value, str):
             raise TriglotError(f"{label} must be a name, got {value!r}.")
         return value
 
-    def options(self, **preset: Setting) -> Any:
+    def options(self, preset: Settings | None = None) -> Any:
         """Build the options.
 
         Args:
@@ -102,12 +90,10 @@ class CommandLine:
         if self.asks_for_help:
             raise HelpAsked(self.help())
         self._check_names()
-        chain = {**preset, **self.settings()}
+        chain = {**(preset or {}), **self.settings}
         self._check_complete(chain)
-        nested = {}
-        if self._algorithm is not None:
-            parts = (self._algorithm.Config, self._algorithm.Hyperparams)
-            nested = {name: build(part, chain) for name, part in zip(NESTED, parts, strict=True)}
+        parts: Any = self._algorithm and (self._algorithm.Config, self._algorithm.Hyperparams)
+        nested = {name: build(part, chain) for name, part in zip(NESTED, parts or (), strict=False)}
         options = build(self._options, chain, **nested)
         _check_values(options)
         return options
@@ -116,59 +102,79 @@ class CommandLine:
         """Write the help of the command, with a note below its description."""
         return self._parser.help(note)
 
+    def _in_file(self) -> dict[str, Setting]:
+        if self.file is None:
+            return {}
+        return {
+            name: Setting(value, f"{name} in {self.file.path}")
+            for name, value in self.file.values.items()
+            # None is the default of the command that wrote a run; this one may have another.
+            if value is not None or name not in self._fields
+        }
+
+    def _add_settings(self, values: Mapping[str, Any]) -> None:
+        self.settings |= {name: Setting(value, flag(name)) for name, value in values.items()}
+
+    def _by_position(self) -> dict[str, Any]:
+        """Name the words that belong to no option."""
+        if self._takes_all_words:
+            words = self._plain_words
+            return {self._positional[0]: words} if words else {}
+        return dict(zip(self._positional, self._plain_words, strict=False))
+
     @property
     def _takes_algorithm(self) -> bool:
-        return NESTED[0] in (one.name for one in fields(self._options))
+        return NESTED[0] in self._fields
 
-    def _positional(self) -> dict[str, Any]:
-        """Name the words that belong to no option."""
-        names, words = marked(self._options, "positional"), self._plain_words()
-        if _is_list(self._options, names):
-            return {names[0]: words} if words else {}
-        return dict(zip(names, words, strict=False))
+    @property
+    def _takes_all_words(self) -> bool:
+        """Whether one positional argument is a list."""
+        hints = get_type_hints(self._options)
+        return any(item_type(type_members(hints[name])) for name in self._positional)
 
+    @property
     def _plain_words(self) -> list[str]:
+        """Words that belong to no option; an algorithm and its environment come first."""
         return self.leading if self._takes_algorithm else [*self.leading, *self._rest]
 
     def _check_names(self) -> None:
         """Reject options that do not exist, in words and in the file, and words of no option."""
-        prog = self._parser.prog
         left_out = (*NESTED, *marked(self._options, "derived"))
-        names = [one.name for one in fields(self._options) if one.name not in left_out]
-        names += [one.name for one in numbers_of(self._algorithm)]
-        flags = ["--config", *map(flag, names)]
+        names = [name for name in self._fields if name not in left_out]
+        names += [field.name for field in numbers_of(self._algorithm)]
         for word in self._rest:
-            if not word.startswith("-"):
-                continue
-            name = word.partition("=")[0]
-            if name.lstrip("-").replace("-", "_") in REPLACED:
-                raise unknown("option", name, flags)
-            other = OTHER_NAMES.get(name)
-            near = [other] if other in flags else difflib.get_close_matches(name, flags, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ";"
-            command = " ".join([prog, *self.leading[:1]]) if self._algorithm else prog
-            raise TriglotError(f"unknown option {name}{hint} `{command} --help` lists the options.")
+            if word.startswith("-"):
+                raise self._unknown_option(word.partition("=")[0], ["--config", *map(flag, names)])
         if self.file is not None and not self.file.is_run:
             for name in self.file.values:
                 if name not in names:
                     raise unknown(f"option in {self.file.path}", name, names)
         extra = self._rest if self._takes_algorithm else []
-        positional = marked(self._options, "positional")
-        if not _is_list(self._options, positional):
-            extra = [*self._plain_words()[len(positional) :], *extra]
+        if not self._takes_all_words:
+            extra = [*self._plain_words[len(self._positional) :], *extra]
         if extra:
+            prog = self._parser.prog
             raise TriglotError(f"unexpected argument {shown(extra[0])}; see `{prog} --help`.")
 
-    def _check_complete(self, names: Any) -> None:
+    def _unknown_option(self, name: str, names: Sequence[str]) -> TriglotError:
+        """Build the error for an unknown option, with the nearest existing one."""
+        if name.lstrip("-").replace("-", "_") in REPLACED:
+            return unknown("option", name, names)
+        other = OTHER_NAMES.get(name)
+        near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ";"
+        command = " ".join([self._parser.prog, *self.leading[: self._algorithm is not None]])
+        return TriglotError(f"unknown option {name}{hint} `{command} --help` lists the options.")
+
+    def _check_complete(self, chain: Settings) -> None:
         """Reject a command that lacks an option without a default."""
         hints = get_type_hints(self._options, include_extras=True)
         missing = []
-        for one in fields(self._options):
-            if one.name not in names and is_required(one):
-                _, mark = split_hint(hints[one.name])
-                name = mark.metavar if mark.positional else f"{flag(one.name)} {mark.metavar}"
-                what = attribute_docs(self._options)[one.name].rstrip(".")
-                missing.append(f"{name} ({what})")
+        for name, field in self._fields.items():
+            if name not in chain and is_required(field):
+                _, mark = split_hint(hints[name])
+                text = mark.metavar if mark.positional else f"{flag(name)} {mark.metavar}"
+                missing.append(f"{text} ({attribute_docs(self._options)[name].rstrip('.')})")
         if missing:
             raise TriglotError(f"{self._parser.prog} needs {', '.join(missing)}.")
 
@@ -194,9 +200,3 @@ def _is_schedule(value: object) -> bool:
     from ..core.rl.schedules import Schedule  # imports JAX
 
     return isinstance(value, Schedule)
-
-
-def _is_list(options: type, names: Sequence[str]) -> bool:
-    """Whether one positional argument takes all words."""
-    hints = get_type_hints(options)
-    return len(names) == 1 and item_type(type_members(hints[names[0]])) is not None
