@@ -23,7 +23,7 @@ FILE_HELP = (
     "read options from a TOML file, or from the config.json of a run; options of the command line "
     "win over it. (default: none)"
 )
-HELP_COLUMN = 24  # where the texts of options begin
+HELP_COLUMN = 20  # where the texts of options begin
 BOLD, CYAN, RESET = "\x1b[1m", "\x1b[36m", "\x1b[0m"
 
 
@@ -259,6 +259,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 def _colored(text: str) -> str:
-    """Color the titles of groups, and the names of options and their values."""
+    """Color the titles of groups, what stands for the values of options, and their defaults."""
+    text = re.sub(r"\((default:\s[^)]*|required)\)", rf"{CYAN}\g<0>{RESET}", text)
     text = re.sub(r"(?m)^(usage:|[a-z ]+:$)", rf"{BOLD}\1{RESET}", text)
-    return re.sub(r"(?m)^(  -\S+(?: \S+)*)", rf"{CYAN}\1{RESET}", text)
+    return re.sub(r"(?m)^(  --[^ \n]+) (\S+(?: \S+)*)", rf"\1 {BOLD}\2{RESET}", text)
