@@ -7,7 +7,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -41,10 +41,14 @@ class ArgumentParser(argparse.ArgumentParser):
         self._positional = marked(options, "positional")
         hints = get_type_hints(options, include_extras=True)
         self._marks = {name: split_hint(hint)[1] for name, hint in hints.items()}
-        metavars = [self._marks[name].metavar for name in self._positional]
+        self._fields = {field.name: field for field in fields(options)}
+        usage = ["%(prog)s [-h] [OPTIONS]"]
+        for name in self._positional:
+            metavar = self._marks[name].metavar
+            usage.append(metavar if is_required(self._fields[name]) else f"[{metavar}]")
         super().__init__(
             f"triglot {command}",
-            " ".join(["%(prog)s [-h] [OPTIONS]", *metavars]),
+            " ".join(usage),
             description,
             formatter_class=_HelpFormatter,
             argument_default=argparse.SUPPRESS,
@@ -94,8 +98,15 @@ class ArgumentParser(argparse.ArgumentParser):
         owner: type,
         mark: Arg | None = None,
     ) -> None:
-        """Add a field as an option to the parser or to a group of it; without `mark`, of an
-        algorithm, whose switches have an opposite."""
+        """Add a field as an option.
+
+        Args:
+          target: the parser or a group of it.
+          field: of `owner`.
+          types: those of its values.
+          owner: a dataclass.
+          mark: that of a command's option; None for an algorithm's, whose switches have a `--no-x`.
+        """
         names = [flag(field.name)]
         if mark is None and bool in types:
             names.append(flag(f"no_{field.name}"))
@@ -142,10 +153,9 @@ class ArgumentParser(argparse.ArgumentParser):
     def help(self, note: str = "") -> str:
         """Write the help, with a note below the description."""
         self.description = f"{self.description}\n\n{note}"
-        fields = {field.name: field for field in field_types(self._options)}
         for name in self._positional:
             mark = self._marks[name]
-            text = _help(fields[name], self._options, mark)
+            text = _help(self._fields[name], self._options, mark)
             self.add_argument(name, metavar=mark.metavar, help=text)
         examples = "\n".join(f"  {example}" for example in examples_of(self._command))
         text = wrapped(f"{self.format_help()}\nexamples:\n{examples}\n", terminal_width())
@@ -196,7 +206,7 @@ def _nargs(types: tuple[Any, ...]) -> int | str | None:
 
 def _metavar(types: tuple[Any, ...]) -> str:
     """Describe the value of an algorithm's option."""
-    if Literal in map(get_origin, types):
+    if get_origin(types[0]) is Literal:
         return f"{{{','.join(map(str, get_args(types[0])))}}}"
     if bool in types:
         return "{None,True,False}"
