@@ -8,6 +8,7 @@ From the repository's root:
     triglot render runs/balls                             # draws an episode of the agent
 """
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 
 from triglot.core.errors import writing
 from triglot.envs.gif import write_gif
@@ -223,8 +223,12 @@ def main(num_balls: int = 300, num_steps: int = 100, out: Path = Path("falling_b
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run `main` from the command line, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Throw balls up and draw their flight as a GIF.")
+    parser.add_argument("--num-balls", type=int, default=300)
+    parser.add_argument("--num-steps", type=int, default=100, help="steps of 0.1 s")
+    parser.add_argument("--out", type=Path, default=Path("falling_balls.gif"))
     try:
-        tyro.cli(main, args=argv)
+        main(**vars(parser.parse_args(argv)))
     except TriglotError as error:
         print(f"falling_balls: error: {error}", file=sys.stderr)
         return 1

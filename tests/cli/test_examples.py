@@ -7,7 +7,7 @@ import pytest
 from triglot.cli import main as cli
 from triglot.cli.examples import EXAMPLES, examples_of
 from triglot.cli.options import OPTIONS
-from triglot.cli.parsing import parse
+from triglot.cli.parsing import CommandLine
 from triglot.runs.registry.algorithms import find_algorithm
 
 WITH_ALGORITHM = ("train", "compare", "sweep")
@@ -17,11 +17,10 @@ CUSTOM = {"my_file:MyAgent": "ppo"}  # which need not exist
 @pytest.mark.parametrize("example", EXAMPLES.split("\n")[1:-1])
 def test_an_example_is_valid(example: str) -> None:
     _, command, *words = shlex.split(example.partition(" > ")[0])
-    algorithm = None
+    line = CommandLine(command, words)
     if command in WITH_ALGORITHM:
-        algorithm = find_algorithm(CUSTOM.get(words[0], words[0]))
-    given = parse(command, words, algorithm=algorithm)
-    assert isinstance(given, OPTIONS[command])
+        line.add_algorithm(find_algorithm(CUSTOM.get(words[0], words[0])))
+    assert isinstance(line.options(), OPTIONS[command])
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
@@ -41,6 +40,6 @@ def test_many_options_are_in_groups(
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.main(["train", "ppo", "--help"]) == 0
     shown = capsys.readouterr().out
-    group = shown.partition(" evaluation options ")[2].partition(" output options ")[0]
+    group = shown.partition("evaluation options:")[2].partition("output options:")[0]
     assert "How the agent is evaluated" in group and "--eval-every N" in group
     assert "the best checkpoint is" in group  # of the option's docstring

@@ -65,7 +65,7 @@ def test_it_writes_four_files_and_prints_the_next_steps(
         ("network own --like ppo", "--like applies to algorithms only: a network has --backend"),
         ("environment own --like ppo", "an environment is written from a template"),
         ("algorithm own --like dqnn", "unknown shipped algorithm 'dqnn'; did you mean 'dqn'"),
-        ("algorithm own --like", "Missing value for argument '--like'"),
+        ("algorithm own --like", "--like: expected one argument"),
         ("algorithm replay --like dqn", "already uses the name 'replay'"),
         ("environment Own", "is not a valid module name"),
         ("environment my-own", "such as random_walk"),
@@ -79,7 +79,7 @@ def test_it_writes_four_files_and_prints_the_next_steps(
         ("network nn", "already uses the name 'nn'"),
         ("network here", "here already exists: choose another name or --out"),
         ("network own --out file", "cannot be written"),
-        ("network", "Missing from triglot new: NAME"),
+        ("network", "NAME"),
     ],
 )
 def test_what_it_cannot_write_is_reported(

@@ -8,7 +8,7 @@ import pytest
 
 import triglot
 from tests.sweep import small
-from triglot.cli.arguments import join_repeated
+from triglot.cli.parsing import CommandLine
 from triglot.core.errors import TriglotError
 from triglot.sweep.axes import Choices, Range, parse_axes
 from triglot.sweep.options import SweepOptions
@@ -177,14 +177,14 @@ def test_a_setting_is_a_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "joined"),
+    ("words", "over"),
     [
-        ("ppo env --over a --over b", "ppo env --over a b"),
-        ("ppo env --over=a --seed -1 --over b c", "ppo env --over a b c --seed -1"),
-        ("ppo env --seed 0", "ppo env --seed 0"),
-        ("--over", "--over"),
-        ("", ""),
+        ("--over a --over b", ("a", "b")),
+        ("--over=a --seed -1 --over b c", ("a", "b", "c")),
+        ("--over a --over=b --over=c d", ("a", "b", "c", "d")),
+        ("--seed 0", ()),
     ],
 )
-def test_a_repeated_option_is_one(words: str, joined: str) -> None:
-    assert join_repeated(words.split(), ["--over"]) == joined.split()
+def test_a_repeated_option_is_one(words: str, over: tuple[str, ...]) -> None:
+    line = CommandLine("sweep", ["ppo", "probe:two-step", *words.split()])
+    assert line.options().over == over

@@ -14,13 +14,15 @@ from ..runs import devices
 from ..runs.compilation_cache import configure
 from ..runs.options import RunOptions, TrainOptions
 from ..runs.registry.options import MachineOptions
-from ..runs.storage import config_files
+from ..runs.storage.config_files import toml_of
 from ..shared.machine.deferred import UNUSED_AT_START, defer
 from ..shared.terminal.progress import phase
 from ..shared.terminal.streams import checked_stdout, forgiving_stderr
 from ..shared.terminal.wrapping import wrapped
-from .arguments import check_words, check_writable, value_of
+from .arguments import check_words, check_writable
 from .options import OPTIONS
+from .parsing import CommandLine, HelpAsked
+from .presets import preset_in_file, preset_settings
 from .usage import USAGE
 
 
@@ -73,10 +75,6 @@ def _reason(error: Exception | SystemExit) -> str | None:
     return devices.missing_devices()
 
 
-class _HelpAsked(Exception):
-    """The help of a command is to be printed, once no progress is shown, and nothing else done."""
-
-
 def _run(arguments: list[str], started: float) -> int:
     if arguments[:1] == ["help"]:  # `triglot help train` is `triglot train --help`
         arguments = [*arguments[1:2], "--help"]
@@ -92,7 +90,7 @@ def _run(arguments: list[str], started: float) -> int:
     defer(UNUSED_AT_START)
     try:
         return COMMANDS[arguments[0]](arguments, started)
-    except _HelpAsked as text:
+    except HelpAsked as text:
         print(text, end="")
         return 0
 
@@ -112,7 +110,7 @@ def _train(arguments: list[str], started: float) -> int:
         from ..runs.registry.algorithms import find_algorithm
 
         algorithm = find_algorithm(options.algorithm)
-        print(config_files.toml_of(with_defaults(options), algorithm), end="")
+        print(toml_of(with_defaults(options), algorithm), end="")
         return 0
     _set_compilation_cache(options)
     devices.start(options)
@@ -348,25 +346,20 @@ def _check(arguments: list[str], started: float) -> int:
     fix it. The exit code is 0 if all checks passed, 1 if a check failed, and 2 if the component
     could not be checked.
     """
-    prog = "triglot check"
-    file, given = config_files.split(arguments[1:])
-    if given and given[0] in ("-h", "--help"):
-        note = f"\nAn algorithm adds options: {prog} ppo --help\n"
-        _parse(arguments[:2], note=note)
-    part = next(iter(given), "-") if file is None else config_files.first_of(file, given, "part")
-    if part.startswith("-"):
-        raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
+    line = _command_line(arguments)
+    if line.asks_for_help and not line.leading:
+        raise HelpAsked(line.help("An algorithm adds options: triglot check ppo --help"))
+    part = line.text("part")
+    if not part:
+        raise TriglotError("give the component to check first: triglot check my_file:MyAgent")
     from ..runs.registry.components import find_component
     from ..runs.registry.overrides import overrides_of
     from .check import check
 
     # The component is found before its options are parsed, since an algorithm adds options.
-    in_file = {} if file is None else file.values
-    kind, algorithm = (
-        value_of(given, f"--{name}") or in_file.get(name) for name in ("kind", "algorithm")
-    )
-    component = find_component(part, kind, algorithm)
-    options = _parse(arguments, algorithm=component.algorithm)
+    component = find_component(part, line.text("kind") or None, line.text("algorithm") or None)
+    line.add_algorithm(component.algorithm)
+    options = line.options()
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return check(component, replace(options, config=config, hyper=hyper))
 
@@ -425,49 +418,45 @@ _COMMANDS = (
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 
 
-def _parse(arguments: list[str], *, algorithm: Any = None, note: str = "") -> Any:
-    """Parse the options of a command, whose docstring is its help text; `note` is added to it."""
-    from .parsing import parse
+def _parse(arguments: list[str]) -> Any:
+    """Parse the options of a command."""
+    return _command_line(arguments).options()
 
-    command, *given = arguments
-    file, given = config_files.split(given)
-    if file is not None:
-        given = config_files.merge(file, given, OPTIONS[command], algorithm)
-    description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
-    parsed = parse(command, given, description=description, algorithm=algorithm)
-    if isinstance(parsed, str):
-        raise _HelpAsked(parsed)
-    return parsed
+
+def _command_line(arguments: list[str]) -> CommandLine:
+    """Begin to parse a command, whose docstring is its help text."""
+    command, *words = arguments
+    return CommandLine(command, words, inspect.getdoc(COMMANDS[command]) or "")
 
 
 def _parse_with_algorithm(arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from ..runs.registry.algorithms import algorithm_names, find_algorithm
     from ..runs.registry.environments import suites
-    from .presets import preset_in_file, use_preset
 
-    prog, options = f"triglot {arguments[0]}", OPTIONS[arguments[0]]
-    file, given = config_files.split(arguments[1:])
-    if file is not None:
-        name = config_files.first_of(file, given, "algorithm")
-        given = config_files.merge(file, given, options, find_algorithm(name))
-    if given and given[0] in ("-h", "--help"):
+    command, line = f"triglot {arguments[0]}", _command_line(arguments)
+    if line.asks_for_help and not line.leading and line.file is None:
         choices = ", ".join(algorithm_names())
-        note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
-        _parse(arguments[:2], note=note)
-    if len(given) > 1 and given[0].partition(":")[0] in suites() and given[1] in algorithm_names():
-        raise TriglotError(f"the algorithm comes first: {prog} {given[1]} {given[0]}")
-    asks_for_help = not {"-h", "--help"}.isdisjoint(given)
-    if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
+        note = f"Each algorithm ({choices}) adds options: {command} ppo --help"
+        raise HelpAsked(line.help(note))
+    name, env = line.text("algorithm"), line.text("env")
+    if name.partition(":")[0] in suites() and env in algorithm_names():
+        raise TriglotError(f"the algorithm comes first: {command} {env} {name}")
+    if not name or not (env or line.asks_for_help):
+        if line.file is not None:
+            lacking = "env" if name else "algorithm"
+            raise TriglotError(f"{line.file.path} has no {lacking}: add it, or give it first.")
         raise TriglotError(
-            f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
+            f"give an algorithm and an environment first: {command} ppo gymnax:CartPole-v1"
         )
-    algorithm = find_algorithm(given[0])
-    given, preset = use_preset(given, options, algorithm)
-    parsed = _parse([arguments[0], *given], algorithm=algorithm)
-    if file is not None and (named := preset_in_file(parsed, given, file.preset)):
-        return replace(parsed, preset=named, no_preset=False)
-    return replace(parsed, preset=preset)
+    algorithm = find_algorithm(name)
+    line.add_algorithm(algorithm)
+    settings, preset = preset_settings(line.settings, OPTIONS[arguments[0]], algorithm)
+    options = line.options(settings)
+    in_file = line.file and line.file.preset and preset_in_file(options, line.file.preset)
+    if in_file:
+        return replace(options, preset=in_file, no_preset=False)
+    return replace(options, preset=preset)
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:

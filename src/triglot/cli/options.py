@@ -157,6 +157,7 @@ OPTIONS: dict[str, type] = {
     "help": NoOptions,
 }
 
+NESTED = ("config", "hyper")  # fields that hold the options of an algorithm
 MANY = 10  # options of a command; fewer are one group
 
 

@@ -1,72 +1,80 @@
-"""Use presets at the command line, where all that is given wins over them."""
+"""Use presets at the command line, where all that is written wins over them."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from ..core.options import option_values
-from ..runs.registry.presets.find import find
-from ..runs.storage import config_files
+from ..runs.registry.presets.find import Preset, find
+from ..runs.storage.config_files import numbers_of
+from .chain import Setting, Settings
 
-SEVERAL = re.compile(r"--envs\b.*|(--over=)?(env|algorithm)=.*")  # words that name further ones
 
-
-def use_preset(words: Sequence[str], options: type, algorithm: Any) -> tuple[list[str], str | None]:
-    """Add the settings of a preset to a command that does not give them.
+def preset_settings(
+    chain: Settings, options: type, algorithm: Any
+) -> tuple[dict[str, Setting], str | None]:
+    """Look up the settings of a preset, without those that are written.
 
     A preset is for one algorithm and one environment: it is not used where a comparison or a sweep
     has several. With custom networks, its settings of networks are left out.
 
     Args:
-      words: after the command, beginning with the algorithm and the environment.
+      chain: the settings of the file and of the command line, with an algorithm and an environment.
       options: the command's class.
       algorithm: its class.
 
     Returns:
-      The words; and the preset's name with the settings that the command gives instead, None if no
-      preset is used.
+      The settings; and the preset's name with those that are left out, None if no preset is used.
     """
-    found = find(*words[:2])
-    if found is None or any(map(SEVERAL.fullmatch, words)):
-        return list(words), None
-    numbers = list(config_files.numbers_of(algorithm))
+    written = {name: setting.value for name, setting in chain.items()}
+    preset = _preset_for(written)
+    if preset is None or written.get("no_preset"):
+        return {}, None
+    numbers = list(numbers_of(algorithm))
     known = {one.name for one in (*fields(options), *numbers)}
-    own = {name: value for name, value in found.options.items() if name in known}
-    left_out = config_files.given_in(words, own)
-    if config_files.given_in(words, ["network"]):
+    values = {name: value for name, value in preset.options.items() if name in known}
+    left_out = set(written)
+    if "network" in written:
         of_networks = [one.name for one in numbers if one.metadata.get("only_for") == "networks"]
-        left_out += ["backend", *of_networks]
-    values = {name: value for name, value in own.items() if name not in left_out}
-    if config_files.given_in(words, ["no_preset"]) or not values:
-        return list(words), None
-    changed = ", ".join(name for name in own if name in left_out)
-    name = f"{found.name} without {changed}" if changed else found.name
-    file = config_files.ConfigFile(Path(found.name), values, is_run=False)
-    return config_files.merge(file, words, options, algorithm), name
+        left_out |= {"backend", *of_networks}
+    settings = {
+        name: Setting(value, f"{name} in the preset {preset.name}")
+        for name, value in values.items()
+        if name not in left_out
+    }
+    if not settings:
+        return {}, None
+    return settings, _name(preset, [name for name in values if name in left_out])
 
 
-def preset_in_file(parsed: Any, words: Sequence[str], named: str | None) -> str | None:
+def preset_in_file(options: Any, name: str) -> str | None:
     """Name the preset of a config file, with the settings that are not the preset's now.
 
     Args:
-      parsed: the options of the command.
-      words: after the command, as for `use_preset`.
-      named: the preset that the file names.
+      options: of the command.
+      name: the preset that the file names.
 
     Returns:
-      The name; None if the command is for another environment or several, or no file names one.
+      The name; None if the command is for another environment or several.
     """
-    found = find(parsed.algorithm, parsed.env)
-    if named is None or found is None or any(map(SEVERAL.fullmatch, words)):
+    preset = _preset_for(vars(options))
+    if preset is None or not name.startswith(preset.name):
         return None
-    if not named.startswith(found.name):
-        return None
-    now = vars(parsed) | option_values(parsed.config) | option_values(parsed.hyper)
-    own = {name: _value(one) for name, one in found.options.items()}
-    changed = ", ".join(name for name, value in own.items() if now.get(name, value) != value)
-    return f"{found.name} without {changed}" if changed else found.name
+    now = vars(options) | option_values(options.config) | option_values(options.hyper)
+    values = {name: _value(value) for name, value in preset.options.items()}
+    return _name(preset, [name for name in values if now.get(name, values[name]) != values[name]])
+
+
+def _preset_for(values: Mapping[str, Any]) -> Preset | None:
+    """Find the preset of a command, unless it has several algorithms or environments."""
+    over = values.get("over", ())
+    axes = over if isinstance(over, list | tuple) else [over]
+    several = any(str(axis).startswith(("env=", "algorithm=")) for axis in axes)
+    return None if several or values.get("envs") else find(values["algorithm"], values.get("env"))
+
+
+def _name(preset: Preset, changed: list[str]) -> str:
+    return f"{preset.name} without {', '.join(changed)}" if changed else preset.name
 
 
 def _value(value: Any) -> Any:

@@ -221,7 +221,7 @@ class CurvesOptions:
       labels: labels of the runs, in the same order.
     """
 
-    runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)]
+    runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)] = ()
     out: Annotated[Path, Arg("FILE")] = Path("curves.png")
     metric: Name = "episode_return"
     smooth: Annotated[int | None, Arg("N", "chosen to give 80 points")] = None

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..core.errors import TriglotError, shown, unknown
 from ..core.options import option_fields
 from ..core.rl.schedules import schedule
 from ..runs.registry.arg import OTHER_NAMES
-from ..runs.registry.overrides import type_hints, type_members
+from ..runs.registry.overrides import item_type, parse_words, type_hints, type_members
 from ..shared.pages.numbers import format_value
 
 # Swept by name, beside the fields of an algorithm; each value is a program of its own.
@@ -175,37 +175,13 @@ def _range(name: str, text: str, *, integer: bool) -> Range:
 
 def _value(name: str, text: str, members: set[Any]) -> Any:
     """Parse one value as one of several types."""
-    lower = text.lower()
-    sequences = [member for member in members if get_origin(member) is tuple]
-    if lower == "none" and type(None) in members:
-        return None
-    if bool in members and lower in ("true", "false"):
-        return lower == "true"
-    if sequences:
-        kinds = set(get_args(sequences[0])[:1])
-        return tuple(_value(name, part, kinds) for part in text.split("/"))
-    if float in members and "(" in text:
-        try:
-            return str(schedule(text))
-        except TriglotError as error:
-            raise TriglotError(f"--over {name}: {error}") from None
-    if members & {int, float}:
-        number = _number(name, text)
-        if float in members:
-            return number
-        if not number.is_integer():
-            raise TriglotError(f"--over {name}: expected an integer, got {shown(text)}.")
-        return int(number)
-    if str not in members and bool in members:
-        raise TriglotError(f"--over {name}: expected true or false, got {shown(text)}.")
-    return text
-
-
-def _number(name: str, text: str) -> float:
+    words = [text] if item_type(members) is None else text.split("/")
     try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if math.isnan(number):
+        value = parse_words(members, words)
+        if value == text and float in members and "(" in text:
+            return str(schedule(text))
+    except TriglotError as error:
+        raise TriglotError(f"--over {name}: {error}") from None
+    if value != value:
         raise TriglotError(f"--over {name}: expected a number, got {shown(text)}.")
-    return number
+    return value

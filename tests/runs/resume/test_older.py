@@ -74,7 +74,8 @@ def test_another_missing_array_is_refused(older: Path) -> None:
 
 EXTENDED = (
     "train a2c+counts+contrast probe:two-step --rollout-length 4 --num-envs 2 --hidden-sizes 5 "
-    "--eval-episodes 0 --checkpoint-seconds 0 --learning-rate 1e-3 --counts-bits 3 --contrast-size 2"
+    "--eval-episodes 0 --checkpoint-seconds 0 --learning-rate 1e-3 --counts-bits 3 "
+    "--contrast-size 2"
 )
 
 

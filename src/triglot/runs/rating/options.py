@@ -22,7 +22,7 @@ class RateOptions(MachineOptions):
       trust: import the custom code that the runs name, although you did not begin them here.
     """
 
-    runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)]
+    runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)] = ()
     games: Count = 256
     greedy: bool = False
     seed_index: Count = 0

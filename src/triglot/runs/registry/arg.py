@@ -1,6 +1,6 @@
 """How the help shows an option: marks of the fields of all `options` modules."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -45,6 +45,11 @@ def marked(options: type, mark: str) -> list[str]:
     """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
     hints = get_type_hints(options, include_extras=True)
     return [one.name for one in fields(options) if getattr(split_hint(hints[one.name])[1], mark)]
+
+
+def is_required(one: "Field[Any]") -> bool:
+    """Whether a field has no default."""
+    return one.default is MISSING and one.default_factory is MISSING
 
 
 def flag(name: str) -> str:

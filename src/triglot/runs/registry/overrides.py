@@ -1,25 +1,30 @@
 """Build an algorithm's `Config` and `Hyperparams` from the fields that differ from the defaults."""
 
 import types
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ...core.errors import TriglotError, check_known, kind_of, user_error_context
+from ...core.errors import TriglotError, check_known, kind_of, shown, user_error_context
 from ...core.options import OptionTable, OptionValues, option_fields, option_type, option_values
 
 Options = TypeVar("Options")
 
 
-def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
+def from_overrides(
+    options: type[Options],
+    overrides: Mapping[str, Any] | None,
+    labels: Mapping[str, str] | None = None,
+) -> Options:
     """Build a dataclass from the fields that differ from its defaults; they may come from JSON.
 
     Args:
       options: an algorithm's `Config` or `Hyperparams`, or another dataclass.
       overrides: values by field name. Lists become tuples; "inf" and "-inf", which strict JSON
         needs in place of infinities, become floats.
+      labels: how errors name a field, such as `--seed`, where not as one of the dataclass.
 
     Raises:
       TriglotError: if a field does not exist, or the class rejects the values.
@@ -35,15 +40,13 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     hints = type_hints(options)
     values = {}
     for name, value in (overrides or {}).items():
+        label = (labels or {}).get(name, f"{name} of {options.__name__}")
         try:
             values[name] = _decode(hints.get(name), value)
         except TriglotError as error:
-            raise TriglotError(f"{name} of {options.__name__}: {error}") from None
-    for name, value in values.items():
-        if not _fits(hints.get(name), value):
-            raise TriglotError(
-                f"{name} of {options.__name__} must be {_shown(hints[name])}, got {value!r}."
-            )
+            raise TriglotError(f"{label}: {error}") from None
+        if not _fits(hints.get(name), values[name]):
+            raise TriglotError(f"{label} must be {_shown(hints[name])}, got {value!r}.")
     with user_error_context(f"{options.__name__} failed when it was created"):
         return options(**values)
 
@@ -91,7 +94,7 @@ def type_hints(options: type | OptionTable) -> dict[str, Any]:
 def _decode(hint: Any, value: Any) -> Any:
     """Convert a JSON value to the type of its field."""
     if isinstance(value, list | tuple):
-        return tuple(_decode(None, child) for child in value)
+        return tuple(_decode(item_type(type_members(hint)), child) for child in value)
     kinds = [kind for kind in type_members(hint) if isinstance(kind, type) and kind is not Any]
     if any(isinstance(value, kind) for kind in kinds):
         return value
@@ -131,18 +134,6 @@ def _fits(hint: Any, value: Any) -> bool:
     return not known or isinstance(value, tuple(kinds))
 
 
-def check_type(what: str, hint: Any, value: Any) -> None:
-    """Reject a value that was read from a file and is not of an option's type.
-
-    A text is accepted, since it may be the text of a number, as on the command line.
-
-    Raises:
-      TriglotError: beginning with `what`.
-    """
-    if not isinstance(value, str) and not _fits(hint, _decode(hint, value)):
-        raise TriglotError(f"{what} must be {_shown(hint)}, got {value!r}.")
-
-
 def _shown(hint: Any) -> str:
     shown = {
         "NoneType": "None", "Array": "a JAX array", "float": "a number", "int": "a whole number",
@@ -164,3 +155,77 @@ def type_members(hint: Any) -> tuple[Any, ...]:
     if get_origin(hint) in (Union, types.UnionType):
         return tuple(member for part in get_args(hint) for member in type_members(part))
     return (hint,)
+
+
+def field_types(options: type | OptionTable) -> dict["Field[Any]", tuple[Any, ...]]:
+    """List the types that each field of a dataclass may have; that of its default if unknown."""
+    hints = type_hints(options)
+    return {
+        one: (type(one.default),)
+        if hints.get(one.name, Any) is Any and one.default is not MISSING
+        else type_members(hints.get(one.name))
+        for one in option_fields(options)
+    }
+
+
+def parse_words(members: Collection[Any], words: Sequence[str]) -> Any:
+    """Parse words of a command line, or the text of a file, as one of several types.
+
+    >>> parse_words([tuple[int, ...], type(None)], ["64", "5e2"])
+    (64, 500)
+
+    Args:
+      members: types, as from `type_members`.
+      words: one, or any number for a list.
+
+    Returns:
+      A number, True, False, None or a list as tuple; else the text, in which `from_overrides` reads
+      paths and schedules, and which it refuses where no type fits.
+
+    Raises:
+      TriglotError: if the words are no number, no switch or not one of the possible values.
+    """
+    is_text = not {str, Path}.isdisjoint(members)
+    word = words[0] if len(words) == 1 else None
+    is_none = word == "None" or (word is not None and word.lower() == "none" and not is_text)
+    if is_none and type(None) in members:
+        return None
+    item = item_type(members)
+    if item is not None and not (word is not None and {int, float} & {*members}):
+        if not words and not {int, float}.isdisjoint(members):
+            raise TriglotError("expected at least one number.")
+        return tuple(parse_words(type_members(item), [each]) for each in words)
+    if word is None or is_text:
+        return list(words) if word is None else word
+    for member in members:
+        if get_origin(member) is Literal:
+            check_known("choice", word, get_args(member))
+            return word
+    if bool in members:
+        if word.lower() not in ("true", "false"):
+            raise TriglotError(f"expected true or false, got {shown(word)}.")
+        return word.lower() == "true"
+    if float in members:
+        return word if "(" in word else _number(word)
+    return _integer(word) if int in members else word
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise TriglotError(f"expected a number, got {shown(text)}.") from None
+
+
+def _integer(text: str) -> int:
+    """Parse an integer, which may be written as 500_000 or 5e5."""
+    number = _number(text)
+    if not number.is_integer():
+        raise TriglotError(f"expected an integer, got {shown(text)}.")
+    return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def item_type(members: Collection[Any]) -> Any:
+    """Look up the type of the items of a list, if one of the types is a list; else None."""
+    lists = (get_args(member) for member in members if get_origin(member) is tuple)
+    return next((kinds[0] for kinds in lists if kinds), None)

@@ -1,23 +1,22 @@
 """Options from a file: `--config FILE` of every command, and the TOML that `--print-config` prints.
 
-A file is turned into the words of a command line, so that both are checked in the same way and give
-the same errors. A TOML file counts as typed by the user who names it. A run's `config.json` may be
-of another user, so it may name code only if this user began the run.
+A TOML file counts as typed by the user who names it. A run's `config.json` may be of another user,
+so it may name code only if this user began the run.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError
 from ...core.options import option_fields
 from ..options import LEFT_OUT
-from ..registry.arg import flag, marked
-from ..registry.overrides import check_type, fields_as_text, type_hints
+from ..registry.arg import marked
+from ..registry.overrides import fields_as_text, from_overrides, overrides_of
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
@@ -40,27 +39,6 @@ class ConfigFile:
     values: Mapping[str, Any]
     is_run: bool
     preset: str | None = None
-
-
-def split(words: Sequence[str]) -> tuple[ConfigFile | None, list[str]]:
-    """Take `--config FILE` out of the words after a command, and read the file.
-
-    Raises:
-      TriglotError: if no file follows, there are several, or it cannot be read.
-    """
-    rest, paths, left = [], [], iter(words)
-    for word in left:
-        name, equals, value = word.partition("=")
-        if name != OPTION:
-            rest.append(word)
-            continue
-        path = value if equals else next(left, "")
-        if not path or path.startswith("--"):
-            raise TriglotError(f"{OPTION} needs a file: {OPTION} settings.toml")
-        paths.append(path)
-    if len(paths) > 1:
-        raise TriglotError(f"{OPTION} is given twice, as {' and '.join(paths)}: give it once.")
-    return (read(Path(paths[0])) if paths else None), rest
 
 
 def read(path: Path) -> ConfigFile:
@@ -111,68 +89,6 @@ def _of_run(path: Path) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in LEFT_OUT} | COMPLETE
 
 
-def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any) -> list[str]:
-    """Put a file's options before the words of a command line, which win over them.
-
-    Args:
-      file: what was read.
-      words: after the command and without `--config`.
-      options: the command's class.
-      algorithm: its class, whose options the command takes too; None if it takes none.
-
-    Raises:
-      TriglotError: if the file has a key that the command does not know.
-    """
-    left_out = (*TABLES, *marked(options, "derived"))
-    own = {one.name: one.default for one in fields(options) if one.name not in left_out}
-    more = {one.name: one.default for one in numbers_of(algorithm)}
-    positional = marked(options, "positional")
-    for name in file.values:
-        if name not in own | more and not file.is_run:
-            raise unknown(f"option in {file.path}", name, sorted(own | more))
-    _check_types(file, options, algorithm)
-    chosen = given_in(words, file.values)
-    given = _leading(words)
-    merged = list(given)
-    for name in positional[len(given) :]:
-        merged += _texts(file.values.get(name, ()))
-    for name, value in file.values.items():
-        if name in positional or name not in own | more or name in chosen:
-            continue
-        merged += _words(name, value, default=(own | more)[name], is_number=name in more)
-    return [*merged, *words[len(given) :]]
-
-
-def _check_types(file: ConfigFile, options: type, algorithm: Any) -> None:
-    owners = [options] if algorithm is None else [options, algorithm.Config, algorithm.Hyperparams]
-    for owner in reversed(owners):
-        hints = type_hints(owner)
-        for name in file.values.keys() & hints.keys():
-            if file.values[name] is None:  # of a run: its default
-                continue
-            check_type(f"{name} in {file.path}", hints[name], file.values[name])
-
-
-def given_in(words: Sequence[str], names: Iterable[str]) -> list[str]:
-    """List the names of options that the words of a command give, as `--x` or `--no-x`."""
-    flags = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
-    return [name for name in names if flags & {flag(name), flag(f"no_{name}")}]
-
-
-def first_of(file: ConfigFile, words: Sequence[str], name: str) -> str:
-    """Give the first word of a command, which may stand in the file under a name.
-
-    Raises:
-      TriglotError: if it stands in neither, or is no text in the file.
-    """
-    found = [*_leading(words), file.values.get(name)][0]
-    if found is None:
-        raise TriglotError(f"{file.path} has no {name}: add it, or give it in the command.")
-    if not isinstance(found, str):
-        raise TriglotError(f"{name} in {file.path} must be a name, got {found!r}.")
-    return found
-
-
 def toml_of(options: Any, algorithm: Any) -> str:
     """Format options as a TOML file that `--config` reads.
 
@@ -180,8 +96,6 @@ def toml_of(options: Any, algorithm: Any) -> str:
       options: of `triglot train`.
       algorithm: its class.
     """
-    from ..registry.overrides import from_overrides, overrides_of
-
     left_out = (*TABLES, *LEFT_OUT, *marked(type(options), "derived"))
     given = {name: value for name, value in vars(options).items() if name not in left_out}
     complete = {
@@ -206,27 +120,3 @@ def numbers_of(algorithm: Any) -> Iterator[Any]:
     """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from option_fields(owner)
-
-
-def _leading(words: Sequence[str]) -> list[str]:
-    """Give the words before the first option."""
-    count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    return list(words[:count])
-
-
-def _words(name: str, value: Any, *, default: Any, is_number: bool) -> list[str]:
-    """Write one option as words; nothing where a default cannot be written."""
-    if value is None:
-        return [flag(name), "None"] if is_number and default is not None else []
-    if isinstance(value, bool):
-        if value:
-            return [flag(name)]
-        return [flag(f"no_{name}")] if is_number else []
-    texts = _texts(value)
-    if len(texts) == 1:
-        return [f"{flag(name)}={texts[0]}"]  # a text may begin with a hyphen
-    return [] if not texts and default == () else [flag(name), *texts]
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in (value if isinstance(value, list | tuple) else [value])]

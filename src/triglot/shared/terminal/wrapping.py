@@ -8,7 +8,7 @@ from ...core.errors import printable
 
 KEPT = "\N{NO-BREAK SPACE}"
 COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
-WIDTHS = (40, 200)  # in columns; tyro takes minutes for far narrower help
+WIDTHS = (40, 200)  # in columns, between which help is readable
 
 
 def terminal_width() -> int:

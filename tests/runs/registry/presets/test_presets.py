@@ -12,7 +12,6 @@ import triglot
 from tests.extras import skip_missing_suite
 from tests.printed import unwrapped
 from triglot.cli import main as cli
-from triglot.cli.presets import use_preset
 from triglot.compare.compare import command as compare_command
 from triglot.compare.jobs import computing as compared
 from triglot.compare.options import CompareOptions
@@ -161,8 +160,8 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     read = options("ppo gymnax:MemoryChain-bsuite --network my_file:network", of)
     assert read.config.cell == "none" and read.config.num_envs == 16
     assert read.preset == "ppo on gymnax:MemoryChain-bsuite without cell"
-    words = ["q_learning", "gridworld:8x8", "--network=my_file:network"]
-    assert "--backend=table" not in use_preset(words, TrainOptions, find_algorithm(words[0]))[0]
+    tabular = options("q_learning gridworld:8x8 --network=my_file:network", of)
+    assert getattr(tabular, "backend", None) != "table"
 
 
 @pytest.mark.parametrize("changed", ["", " without learning_rate"])

@@ -90,9 +90,9 @@ def preset(algorithm: str, env: str) -> Preset:
     return deepcopy(found)  # which a caller may change
 
 
-def find(algorithm: str, env: str) -> Preset | None:
+def find(algorithm: str, env: str | None) -> Preset | None:
     """Look up a preset; None if there is none."""
-    return _by_name().get((algorithm, env))
+    return _by_name().get((algorithm, env or ""))
 
 
 def presets() -> list[Preset]:
