@@ -39,10 +39,10 @@ help:
 install: $(READY)  ## installs triglot with all libraries into .venv (1 minute)
 	@echo "Installed. Now: . $(BIN)/activate && triglot --help"
 
-demo: $(READY)  ## trains PPO on four libraries, writes a report (4 minutes)
+demo: $(READY)  ## trains PPO on four libraries, writes a report (3 minutes)
 	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
-	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
+	    --total-steps $(STEPS) --repetitions 0 --out "$(OUT)"
 
 # ROOM is a folder below tests, such as core/rl; without it, those of the files that changed.
 quick: $(READY_DEV)  ## the tests of one room: make quick ROOM=core/rl
