@@ -173,7 +173,12 @@ class Experiment:
     @cached_property
     def keys(self) -> jax.Array:
         """The key of each seed, `[S]`."""
-        return self.key if jnp.ndim(self.key) else jax.random.split(self.key, self.num_seeds)
+        return _split(self.key, self.num_seeds)
+
+    @property
+    def _key_shapes(self) -> jax.ShapeDtypeStruct:
+        # More seeds may be asked for than there is memory, which is checked by the shapes.
+        return jax.eval_shape(lambda: _split(self.key, self.num_seeds))
 
     @cached_property
     def hyperparams(self) -> Any:
@@ -217,7 +222,7 @@ class Experiment:
     @cached_property
     def shapes(self) -> RunnerState:
         """The shapes and dtypes of the states `[S, ...]`."""
-        return init_seeds.eval_shape(self.trainer, self.keys, self.hyperparams)
+        return init_seeds.eval_shape(self.trainer, self._key_shapes, self.hyperparams)
 
     def start(self) -> RunnerState:
         """Initialize the agent and the environments of every seed, `[S, ...]`."""
@@ -435,7 +440,7 @@ class Experiment:
         trainer = self.trainer
         if not isinstance(trainer, Trainer) or jax.process_count() > 1:
             return
-        given = (state.agent, jax.eval_shape(lambda: self.keys))
+        given = (state.agent, self._key_shapes)
         if trainer.seed_sharding is not None:
             given = trainer.seed_sharding.placed_shapes(given)
         play_seeds.lower(
@@ -467,6 +472,11 @@ def evaluation_key(key: jax.Array, num_seeds: int, number: int = 0) -> jax.Array
 def updates_of(state: RunnerState) -> int:
     """Read the updates done from the states `[S, ...]`."""
     return int(on_host(state.num_updates)[0])
+
+
+def _split(key: jax.Array, num_seeds: int) -> jax.Array:
+    """Make the key of each seed; keys `[S]` are returned as they are."""
+    return key if jnp.ndim(key) else jax.random.split(key, num_seeds)
 
 
 def _keys_of_seeds(keys: jax.Array, num_seeds: int) -> int:

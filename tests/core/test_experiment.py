@@ -140,3 +140,8 @@ def test_keys_of_seeds_need_others_for_an_evaluation(experiment: triglot.Experim
     keyed = replace(experiment, key=experiment.keys)
     with pytest.raises(TriglotError, match="give keys="):
         keyed.evaluate(keyed.start())
+
+
+def test_more_seeds_than_fit_into_memory_are_described(experiment: triglot.Experiment) -> None:
+    many = replace(experiment, num_seeds=10**9)
+    assert many.shapes.num_updates.shape == (10**9,)
