@@ -16,16 +16,18 @@ from .lifting import from_toy
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from the library's own layers."""
-    if not isinstance(spec.torso, MLP) or spec.cell or any(_unsupported(h) for _, h in spec.heads):
+    torso, heads = spec.torso, [head for _, head in spec.heads]
+    is_plain = not (spec.cell or spec.drawn_sizes or any(map(_unsupported, heads)))
+    if not isinstance(torso, MLP) or torso.normalization != "none" or not is_plain:
         raise TriglotError(f"the toy library has dense layers only, and {name!r} asks for {spec}.")
-    sizes = (math.prod(spec.obs_shape), *spec.torso.hidden_sizes)
+    sizes = (math.prod(spec.obs_shape), *torso.hidden_sizes)
     module = toy_nn.TorsoAndHeads(
         tuple(
-            toy_nn.Dense(num_inputs, num_outputs, spec.torso.scale or 1.0)
+            toy_nn.Dense(num_inputs, num_outputs, torso.scale or 1.0)
             for num_inputs, num_outputs in itertools.pairwise(sizes)
         ),
         {n: toy_nn.Dense(sizes[-1], h.size or 1, h.scale or 1.0) for n, h in spec.heads},
-        getattr(jax.nn, spec.torso.activation),
+        getattr(jax.nn, torso.activation),
     )
     network = from_toy(module, spec.obs_spec, name=name)
 
