@@ -87,7 +87,10 @@ def test_each_rung_trains_longer_and_keeps_fewer(
 
 
 def test_a_short_training_has_fewer_rungs(plan: SweepPlan) -> None:
-    short = replace(plan, groups=(replace(plan.groups[0], num_updates=3),))
+    (group,) = plan.groups
+    steps = 3 * group.experiment.steps_per_update
+    group = replace(group, experiment=replace(group.experiment, total_steps=steps))
+    short = replace(plan, groups=(group,))
     assert halving.count_rungs(with_halving(short)) == 1
     with pytest.raises(TriglotError, match="needs at least 4 updates"):
         halving.count_rungs(with_halving(short, eta=4))
