@@ -109,11 +109,6 @@ def replace_options(options: Any, changes: Mapping[str, Any]) -> Any:
     return options.table(**{**option_values(options), **changes})
 
 
-def joined_options(kind: Any, parts: tuple[Any, ...]) -> Any:
-    """Put the values of the dataclasses that `option_parts` lists side by side."""
-    return OptionValues(kind, parts) if isinstance(kind, OptionTable) else parts[0]
-
-
 def select_options(options: OptionValues, kind: Any) -> Any:
     """Select the values of some of a table's dataclasses.
 

@@ -58,6 +58,11 @@ def make_trainer(
                 "of a population to another: choose an environment in JAX, or leave the population "
                 "out."
             )
+        if monitor is not None:
+            raise TriglotError(
+                f"{env.name} is stepped in Python, where monitor computes nothing: choose an "
+                "environment in JAX, or leave monitor out and read callback's metrics."
+            )
         return HostTrainer(agent, env, every_update=every_update, chunk_size=chunk_size)
     if population is not None and sharding is not None and sharding.shard == "seeds":
         check_members_divide(population, sharding.num_devices)

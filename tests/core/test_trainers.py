@@ -9,6 +9,7 @@ import pytest
 
 import triglot
 from tests.core.host import host_environments  # registers the Gymnasium environments
+from triglot.core.errors import TriglotError
 from triglot.core.host.trainer import HostTrainer
 from triglot.core.loop.chunks import run_chunk
 from triglot.core.loop.trainer import Trainer, init_seeds
@@ -74,3 +75,10 @@ def test_seeds_are_initialized_while_the_training_compiles(name: str, stages: li
     state, _ = program(state, 3)
     assert state.num_updates.tolist() == [3, 3]
     program.close()
+
+
+def test_a_monitor_is_not_dropped_in_python() -> None:
+    env = triglot.make_env("gymnasium:triglot/Lifted-v0,max_episode_steps=6")
+    agent = triglot.make_agent("q_learning", env, backend="table", config=CONFIG)
+    with pytest.raises(TriglotError, match="monitor computes nothing"):
+        make_trainer(agent, env, monitor=lambda _: {})
