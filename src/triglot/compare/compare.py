@@ -11,6 +11,7 @@ from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
+from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.sharding import fewest_devices
 from ..core.options import option_values
 from ..runs.devices import most_devices
@@ -41,7 +42,6 @@ from .options import CompareOptions
 from .pages import comparison
 from .pages.contents import AT_ONCE
 from .programs import diff_all
-from .results import Saved
 from .verdict.causes import add_causes
 
 
@@ -98,7 +98,7 @@ def _compare(
     continues = ledger.continuable(
         [job.name for job in jobs],
         "trainings",
-        lambda name: Saved(ledger.unfinished(name)).newest() is not None,
+        lambda name: bool(Checkpoints(ledger.checkpoints(name)).numbers()),
         continuing(command(options), options, {*_ADDED, *_JOB_OPTIONS}),
     )
     with locked(out), raising(), continues:

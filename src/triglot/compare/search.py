@@ -22,6 +22,7 @@ from .batches import Batch, first_batches
 from .options import CompareOptions
 from .rungs import Rung
 from .traced import Named, Traced, side_of
+from .training.library import LibraryExperiment
 from .training.networks import read_mapping
 from .training.probes import NUM_INPUTS, PROBE_KEY, Outputs
 from .verdict.causes import ROUNDING_CAUSES
@@ -54,7 +55,8 @@ class Search:
     """
 
     def __init__(self, options: CompareOptions, env: str, rung: Rung, weights: Named) -> None:
-        self.options, self.env, self.rung = options, make_env(env), rung
+        # In this process, all seeds are on one device.
+        self.options, self.env, self.rung = replace(options, devices=1), make_env(env), rung
         self.weights = weights
         self.sides: dict[str, Traced] = {}
 
@@ -87,7 +89,7 @@ class Search:
     def batches(self) -> list[Batch]:
         """The batches of the first library's first update."""
         first = self._traced(self.options.libraries[0])
-        return first_batches(first.trainer, first.start)
+        return first_batches(first.library.trainer, first.start)
 
     def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
         """Find the operation behind the first cause that has one, and further causes."""
@@ -112,13 +114,13 @@ class Search:
         if self.options.network:
             return self._custom(one, other)
         operation, causes = None, []
-        how: Any = {"train": False, "key": jax.random.key(PROBE_KEY)}
+        key = jax.random.key(PROBE_KEY)
         for first, second, inputs in self._parts(one, other):
             if is_rounding:
-                tapes = record_both(first, second, inputs, **how, exact=True)
+                tapes = record_both(first, second, inputs, train=False, key=key, exact=True)
                 difference = first_bit_difference(*tapes)
             else:
-                explained = explain(first, second, inputs, **how)
+                explained = explain(first, second, inputs, train=False, key=key)
                 difference = explained.first_difference
                 causes += [asdict(cause) for cause in explained.causes]
             operation = operation or as_json(difference, "forward")
@@ -128,8 +130,10 @@ class Search:
 
     def _custom(self, one: Traced, other: Traced) -> tuple[Json | None, list[Json]]:
         """Compare custom networks, whose parameters may have other names, at their own weights."""
-        is_mapped = one.backend == self.options.libraries[0]
-        mapping = read_mapping(self.options.mapping).get(other.backend) if is_mapped else None
+        is_mapped = one.library.backend == self.options.libraries[0]
+        mapping = (
+            read_mapping(self.options.mapping).get(other.library.backend) if is_mapped else None
+        )
         back = {to: name for name, to in mapping.items()} if mapping else None
         found = diff_networks(
             one.agent.network, other.agent.network, self.env.obs_spec, mapping=back
@@ -171,7 +175,8 @@ class Search:
 
     def _traced(self, backend: str) -> Traced:
         if backend not in self.sides:
-            self.sides[backend] = Traced(self.options, self.env, self.rung, self.weights, backend)
+            library = LibraryExperiment.build(self.options, backend, self.rung, self.env)
+            self.sides[backend] = Traced(library, self.weights)
         return self.sides[backend]
 
 

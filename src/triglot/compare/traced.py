@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,11 +12,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..backends import libraries
+from ..core.agent import Agent
 from ..core.errors import TriglotError
-from ..core.experiment import Experiment
 from ..core.hyper import as_float32
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import Trainer
 from ..core.network import Network, Variables, num_params
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
@@ -25,9 +24,7 @@ from ..runs.identity import learned
 from ..shared.machine.memory import nbytes
 from .batches import Batch, state_before_last
 from .jobs import weights_file
-from .options import CompareOptions
-from .rungs import Rung
-from .training.networks import begin, build_agent, names_of
+from .training.library import LibraryExperiment
 from .training.probes import PROBE_KEY, Learning, Outputs
 
 Named: TypeAlias = dict[str, jax.Array]
@@ -42,52 +39,27 @@ class Traced:
     """One library's agent at the shared weights of the first seed.
 
     Attributes:
-      options: of the comparison.
-      env: one of its environments.
-      rung: what the libraries share.
+      library: its experiment, on one device.
       weights: by shared name.
-      backend: the library.
       tapes: what was recorded.
     """
 
-    options: CompareOptions
-    env: Any
-    rung: Rung
+    library: LibraryExperiment
     weights: Named
-    backend: str
     tapes: dict[Any, Tape] = field(default_factory=dict)
 
-    @functools.cached_property
-    def agent(self) -> Any:
-        """The agent, as it is trained."""
-        return build_agent(self.options, self.env, self.backend, self.rung)
-
-    @functools.cached_property
-    def experiment(self) -> Experiment:
-        """The training of the agent."""
-        options = self.options
-        return Experiment(
-            self.agent,
-            self.env,
-            key=jax.random.key(options.seed),
-            total_steps=options.total_steps,
-            num_seeds=options.num_seeds,
-        )
-
     @property
-    def trainer(self) -> Trainer:
-        """The agent in its environments."""
-        trainer = self.experiment.trainer
-        assert isinstance(trainer, Trainer)  # a comparison needs environments in JAX
-        return trainer
+    def agent(self) -> Agent:
+        """The agent, as it is trained."""
+        return self.library.agent
 
     @functools.cached_property
     def learning(self) -> Learning:
         """The gradients and optimizer steps that the training probed."""
         return Learning(
             agent=self.agent,
-            hyper=as_float32(self.experiment.hyperparams),
-            names=names_of(self.options, self.env, self.backend, self.agent, self.rung),
+            hyper=as_float32(self.library.experiment.hyperparams),
+            names=self.library.names,
         )
 
     @functools.cached_property
@@ -99,7 +71,7 @@ class Traced:
     @functools.cached_property
     def side(self) -> Side:
         """The network as `triglot diff` takes it."""
-        return side_of(libraries.title(self.backend), self.agent.network, self.variables)
+        return side_of(libraries.title(self.library.backend), self.agent.network, self.variables)
 
     def draws(self, inputs: Any) -> bool:
         """Return whether the network draws random numbers in training, as dropout does.
@@ -107,7 +79,7 @@ class Traced:
         Args:
           inputs: by part of the network.
         """
-        outputs = Outputs(self.agent, self.env, inputs)
+        outputs = Outputs(self.agent, self.library.env, inputs)
         traced = jax.make_jaxpr(lambda variables: outputs(variables, train=True))(self.variables)
         return "random_bits" in str(traced)
 
@@ -127,10 +99,12 @@ class Traced:
         def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
             del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
-            outputs = Outputs(self.agent, self.env, inputs["obs"])
+            outputs = Outputs(self.agent, self.library.env, inputs["obs"])
             return self.learning.gradients(variables, outputs, inputs["factors"]), ()
 
-        factors = self.learning.factors(self.variables, Outputs(self.agent, self.env, inputs))
+        factors = self.learning.factors(
+            self.variables, Outputs(self.agent, self.library.env, inputs)
+        )
         given = {"obs": inputs, "factors": factors}
         program = functools.partial(self._program, function, params=self.weights, inputs=given)
         return self._recorded(("gradients", wide), program)
@@ -165,9 +139,10 @@ class Traced:
     @functools.cached_property
     def start(self) -> RunnerState:
         """The state with which the first seed starts."""
-        key, hyper = self.experiment.keys[0], self.experiment.hyperparams
-        start = functools.partial(begin, self.trainer, key=key, hyper=hyper)
-        return jax.jit(start)(self.variables)
+        experiment = self.library.experiment
+        first = replace(experiment, key=experiment.keys[:1], num_seeds=1)
+        params = jax.tree.map(lambda leaf: leaf[None], self.variables.params)
+        return jax.tree.map(lambda leaf: leaf[0], first.start(params))
 
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:
         """Record the agent's update from the last batch.

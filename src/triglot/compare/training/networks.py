@@ -4,7 +4,7 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,11 +14,8 @@ from ...backends import build
 from ...backends.translate import translate
 from ...core.agent import Agent
 from ...core.errors import Guessed, TriglotError
-from ...core.loop.state import RunnerState
-from ...core.loop.trainer import Trainer
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
-from ...core.networks.combinators import start_from
 from ...core.types import PyTree
 from ...runs.identity import codec_of
 from ...runs.registry import agents
@@ -64,28 +61,6 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
         optimizer=options.optimizer,
         **given,
     )
-
-
-def names_of(
-    options: CompareOptions, env: Any, backend: str, agent: Agent, rung: Rung
-) -> "SharedNames":
-    """Find the names that the parameters of a library's agent share with those of the first one.
-
-    Raises:
-      TriglotError: if they do not correspond.
-    """
-    reference = None
-    if options.network and backend != options.libraries[0]:
-        reference = build_agent(options, env, options.libraries[0], rung).network
-    return shared_names(agent.network, reference, read_mapping(options.mapping).get(backend))
-
-
-def begin(trainer: Trainer, weights: Variables, key: jax.Array, hyper: Any) -> RunnerState:
-    """Initialize one seed with given weights; other draws are those of its key."""
-    # The agent's `init` also copies them to where they belong, such as target networks.
-    given: Any = trainer.agent
-    agent = replace(given, network=start_from(given.network, weights))
-    return replace(trainer, agent=agent).init(key, hyper)
 
 
 @dataclass(frozen=True)
