@@ -239,9 +239,7 @@ class Experiment:
         if params is None:
             return init_seeds(self.trainer, self.keys, self.hyperparams)
         network = self.agent.network
-        expected = jax.eval_shape(
-            lambda keys: jax.vmap(network.init)(keys).params, self._key_shapes
-        )
+        expected = jax.eval_shape(jax.vmap(network.init), self._key_shapes).params
         for name, (actual, wanted) in type_differences(params, expected).items():
             raise TriglotError(
                 f"the parameters do not fit the {network.backend} network {network.name!r} of "

@@ -16,8 +16,8 @@ from ..environment import Environment
 from ..errors import TriglotError, kind_of
 from ..host.trainer import HostProgram, HostTrainer
 from ..hyper import MAX_COUNT, as_hyperparams, check_count, is_integer
-from ..tracing.hoist import draw_ahead, vmap_seeds
 from ..network import Variables
+from ..tracing.hoist import draw_ahead, vmap_seeds
 from ..types import AnyAgentState, AnyHyperparams, Params, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes

@@ -130,10 +130,9 @@ class Search:
 
     def _custom(self, one: Traced, other: Traced) -> tuple[Json | None, list[Json]]:
         """Compare custom networks, whose parameters may have other names, at their own weights."""
-        is_mapped = one.library.backend == self.options.libraries[0]
-        mapping = (
-            read_mapping(self.options.mapping).get(other.library.backend) if is_mapped else None
-        )
+        mapping = None
+        if one.library.backend == self.options.libraries[0]:
+            mapping = read_mapping(self.options.mapping).get(other.library.backend)
         back = {to: name for name, to in mapping.items()} if mapping else None
         found = diff_networks(
             one.agent.network, other.agent.network, self.env.obs_spec, mapping=back

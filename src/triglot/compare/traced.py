@@ -17,6 +17,7 @@ from ..core.errors import TriglotError
 from ..core.hyper import as_float32
 from ..core.loop.state import RunnerState
 from ..core.network import Network, Variables, num_params
+from ..core.types import PyTree
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
@@ -79,7 +80,7 @@ class Traced:
         Args:
           inputs: by part of the network.
         """
-        outputs = Outputs(self.agent, self.library.env, inputs)
+        outputs = self._outputs(inputs)
         traced = jax.make_jaxpr(lambda variables: outputs(variables, train=True))(self.variables)
         return "random_bits" in str(traced)
 
@@ -99,12 +100,10 @@ class Traced:
         def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
             del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
-            outputs = Outputs(self.agent, self.library.env, inputs["obs"])
+            outputs = self._outputs(inputs["obs"])
             return self.learning.gradients(variables, outputs, inputs["factors"]), ()
 
-        factors = self.learning.factors(
-            self.variables, Outputs(self.agent, self.library.env, inputs)
-        )
+        factors = self.learning.factors(self.variables, self._outputs(inputs))
         given = {"obs": inputs, "factors": factors}
         program = functools.partial(self._program, function, params=self.weights, inputs=given)
         return self._recorded(("gradients", wide), program)
@@ -189,6 +188,9 @@ class Traced:
             )
 
         return self._recorded(("update", wide), program)
+
+    def _outputs(self, inputs: PyTree) -> Outputs:
+        return Outputs(self.agent, self.library.env, inputs)
 
     def _recorded(self, name: tuple[Any, ...], program: Callable[[], Program]) -> Tape:
         """Record a program once; the last part of its name says whether in float64."""
