@@ -23,7 +23,8 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from triglot.compare.options import CompareOptions
-from triglot.compare.training.session import MIN_CHUNKS, Session
+from triglot.compare.training.library import MIN_CHUNKS, LibraryExperiment
+from triglot.compare.training.measuring import compile_timed
 from triglot.core.errors import TriglotError
 from triglot.runs.identity import Trace, compare_traces
 from triglot.runs.registry.algorithms import FAMILIES, find_algorithm
@@ -126,31 +127,32 @@ def train(
         num_seeds=1,
         seed=0,
     )
-    session = Session(options, backend)
+    library = LibraryExperiment.build(options, backend)
     jax.config.update("jax_disable_most_optimizations", True)  # the training alone is optimized
     try:
-        own = session.init()
         if not weights.exists():
-            save_file(own, weights)
-        session.load(weights)
+            save_file(library.named_params(library.experiment.start()), weights)
+        state = library.start_from(weights)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    session.compile()
-    history = [
-        session.train(min(CHUNK, num_updates - done))[1] for done in range(0, num_updates, CHUNK)
-    ]
+    program, compiling = compile_timed(library.experiment, state)
+    history = []
+    for chunk in library.experiment.chunks(state, program=program, until=num_updates):
+        state = chunk.runner_states
+        history.append(chunk.metrics)
     metrics = {name: np.concatenate([one[name] for one in history], axis=1) for name in history[0]}
-    trace = Trace(metrics=metrics, params=session.named_params())
+    trace = Trace(metrics=metrics, params=library.named_params(state))
     seconds, cpu_seconds = [], []
-    for _ in range(rounds):
-        before = time.process_time()
-        seconds.append(session.train(CHUNK)[0]["seconds"])
+    before, until = time.process_time(), num_updates + rounds * CHUNK
+    for chunk in library.experiment.chunks(state, program=program, until=until):
+        seconds.append(chunk.seconds)
         cpu_seconds.append(time.process_time() - before)
+        before = time.process_time()
     steps = CHUNK * steps_per_update
     return trace, {
         "rounds": rounds,
-        "compile_seconds": round(session.facts["compile_seconds"], 2),
-        "compile_cpu_seconds": round(session.facts["compile_cpu_seconds"], 2),
+        "compile_seconds": round(compiling["compile_seconds"], 2),
+        "compile_cpu_seconds": round(compiling["compile_cpu_seconds"], 2),
         "steps_per_second": round(steps / float(np.median(seconds))),
         "steps_per_cpu_second": round(steps / float(np.median(cpu_seconds))),
     }

@@ -174,7 +174,7 @@ class Search:
 
     def _traced(self, backend: str) -> Traced:
         if backend not in self.sides:
-            library = LibraryExperiment.build(self.options, backend, self.rung, self.env)
+            library = LibraryExperiment.build(self.options, backend, rung=self.rung, env=self.env)
             self.sides[backend] = Traced(library, self.weights)
         return self.sides[backend]
 

@@ -18,9 +18,10 @@ from ...core.loop.trainer import Trainer
 from ...core.network import Variables
 from ...core.types import AnyAgentState, Params
 from ...runs import identity
+from ...runs.registry.environments import make_env
 from ..options import CompareOptions
 from ..results import Arrays
-from ..rungs import Rung
+from ..rungs import Rung, rung_of_arithmetic
 from . import networks, probes
 from .random_policy import random_return
 
@@ -47,13 +48,26 @@ class LibraryExperiment:
 
     @classmethod
     def build(
-        cls, options: CompareOptions, backend: str, rung: Rung, env: Environment
+        cls,
+        options: CompareOptions,
+        backend: str,
+        *,
+        rung: Rung | None = None,
+        env: Environment | None = None,
     ) -> "LibraryExperiment":
         """Build the agent of a library.
+
+        Args:
+          options: of the comparison.
+          backend: the library.
+          rung: what all libraries share; None for the rung that is judged.
+          env: one of the comparison's environments; None for the first.
 
         Raises:
           TriglotError: if the parts do not fit each other.
         """
+        rung = rung or rung_of_arithmetic(options.arithmetic)
+        env = env or make_env(options.env)
         agent = networks.build_agent(options, env, backend, rung)
         return cls(options=options, backend=backend, rung=rung, env=env, agent=agent)
 
