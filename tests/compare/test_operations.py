@@ -23,7 +23,6 @@ from triglot.compare.options import CompareOptions
 from triglot.compare.programs import Program, difference, program_text
 from triglot.compare.rungs import rung_named, rung_of_arithmetic
 from triglot.compare.search import PARTS
-from triglot.compare.training import networks
 from triglot.compare.training.networks import build_agent
 
 from .in_process import OPTIONS, initial_weights
@@ -121,7 +120,7 @@ def test_a_planted_difference_of_the_update_has_a_place(
 
     config = {"hidden_sizes": [32, 32]}  # a norm of many entries
     options = replace(OPTIONS, backends=("haiku", "linen"), num_seeds=1, config=config)
-    monkeypatch.setattr(networks, "build_agent", build)
+    monkeypatch.setattr("triglot.compare.training.networks.build_agent", build)
     pair = a_pair("haiku", "linen", cause=cause, part=part)
     locate(options, tmp_path, pair)
     operation = pair["first_difference"]["operation"]
