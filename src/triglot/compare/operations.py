@@ -51,8 +51,8 @@ class Operations:
             self._updates[key] = self._try(
                 env, rung, lambda search: search.update(backends, functions_only=functions_only)
             )
-        found = self._updates[key]
-        return found.cause if isinstance(found, Update) else None
+        update = self._updates[key]
+        return update.cause if isinstance(update, Update) else None
 
     def add(
         self, env: str, rung: Rung, pairs: Sequence[Json], programs: Sequence[Json] = ()
@@ -63,7 +63,7 @@ class Operations:
           env: one of the environments.
           rung: on which the pairs were trained.
           pairs: their entries of `comparison.json`; `first_difference` gets `operation`, None if
-            none was found, or with the reason as `not_located` if the search failed; causes of
+            none was located, or with the reason as `not_located` if the search failed; causes of
             another function are named by what `triglot diff` finds.
           programs: the compared training programs of these pairs.
         """
@@ -85,14 +85,14 @@ class Operations:
                     place["not_located"] = update
                 continue
             if key not in self._located:
-                found = self._try(env, rung, lambda search, pair=pair: search.locate(pair))
-                self._located[key] = found or (None, [])
-            found = self._located[key]
-            if isinstance(found, str):
-                place["not_located"] = found
+                located = self._try(env, rung, lambda search, pair=pair: search.locate(pair))
+                self._located[key] = located or (None, [])
+            located = self._located[key]
+            if isinstance(located, str):
+                place["not_located"] = located
                 continue
-            place["operation"] = found[0]
-            pair["causes"] += found[1]
+            place["operation"] = located[0]
+            pair["causes"] += located[1]
 
     def _try(self, env: str, rung: Rung, search: Any) -> Any:
         """Search; give the reason of a failure as text."""
@@ -131,8 +131,8 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
     """
     options = operations.options
     main = rung_of_arithmetic(options.arithmetic)
-    found = result["environments"] or {envs[0]: result}
-    for env, one in found.items():
+    by_env = result["environments"] or {envs[0]: result}
+    for env, one in by_env.items():
         programs = result["programs"]["pairs"] if env == options.env else ()
         operations.add(env, main, one["pairs"], programs)
     for entry in result["ladder"] or ():
@@ -140,7 +140,7 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
             programs = result["programs"]["pairs"] if entry["rung"] == main.name else ()
             operations.add(options.env, rung_named(entry["rung"]), entry["pairs"], programs)
             add_places({"sentence": ""}, entry["pairs"])
-    pairs = [pair for one in found.values() for pair in one["pairs"]]
+    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
     result["verdict"] = add_places(result["verdict"], pairs)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..backends import libraries
-from ..core.agent import Agent
+from ..core.agent import Agent, Trajectory
 from ..core.errors import TriglotError
 from ..core.hyper import as_float32
 from ..core.loop.state import RunnerState
 from ..core.network import Network, Variables, num_params
-from ..core.types import PyTree
+from ..core.types import AnyAgentState, Key, PyTree
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
@@ -74,7 +74,7 @@ class Traced:
         """The network as `triglot diff` takes it."""
         return side_of(libraries.title(self.library.backend), self.agent.network, self.variables)
 
-    def draws(self, inputs: Any) -> bool:
+    def draws(self, inputs: PyTree) -> bool:
         """Return whether the network draws random numbers in training, as dropout does.
 
         Args:
@@ -89,7 +89,7 @@ class Traced:
         """The global norms of all sets of fixed gradients, `[16]`."""
         return self.learning.norms(self.variables.params)
 
-    def gradients(self, inputs: Any, *, wide: bool) -> Tape:
+    def gradients(self, inputs: PyTree, *, wide: bool) -> Tape:
         """Record the gradient of a fixed function of the outputs.
 
         Args:
@@ -97,15 +97,17 @@ class Traced:
           wide: in float64.
         """
 
-        def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
+        def function(
+            named: Named, state: PyTree, inputs: PyTree, key: Key
+        ) -> tuple[Named, tuple[()]]:
             del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
             outputs = self._outputs(inputs["obs"])
             return self.learning.gradients(variables, outputs, inputs["factors"]), ()
 
         factors = self.learning.factors(self.variables, self._outputs(inputs))
-        given = {"obs": inputs, "factors": factors}
-        program = functools.partial(self._program, function, params=self.weights, inputs=given)
+        arguments = {"obs": inputs, "factors": factors}
+        program = functools.partial(self._program, function, params=self.weights, inputs=arguments)
         return self._recorded(("gradients", wide), program)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
@@ -127,7 +129,9 @@ class Traced:
         named = self.learning.fixed_gradients(params, number)
         grads = jax.jit(self.learning.decode)(params, named)
 
-        def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
+        def function(
+            named: Named, state: PyTree, inputs: PyTree, key: Key
+        ) -> tuple[Named, tuple[()]]:
             del named, state, key
             return self.learning.steps(*inputs, count=2 if wide else 1), ()
 
@@ -164,7 +168,9 @@ class Traced:
                 "buffer or network."
             )
 
-        def function(named: Any, state: Any, batch: Any, key: Any) -> tuple[list[Any], tuple[()]]:
+        def function(
+            named: Named, state: AnyAgentState, batch: Trajectory, key: Key
+        ) -> tuple[list[jax.Array], tuple[()]]:
             del named
             after, metrics = self.agent.update(state, batch, key)
             before, params = (learned(one).params for one in (state, after))
@@ -198,10 +204,12 @@ class Traced:
             self.tapes[name] = record(program(), wide=name[-1])
         return self.tapes[name]
 
-    def _program(self, function: Any, *, params: Any = (), inputs: Any = ()) -> Program:
+    def _program(
+        self, function: Any, *, params: Named | None = None, inputs: PyTree = ()
+    ) -> Program:
         return Program(
             function=function,
-            params=dict(params),
+            params=dict(params or {}),
             state=self.variables.state,
             inputs=inputs,
             key=jax.random.key(PROBE_KEY),

@@ -6,17 +6,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import jax
 
 from ...backends import build
 from ...backends.translate import translate
 from ...core.agent import Agent
+from ...core.environment import Environment
 from ...core.errors import Guessed, TriglotError
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
-from ...core.types import PyTree
+from ...core.types import Params
 from ...runs.identity import codec_of
 from ...runs.registry import agents
 from ...runs.registry.algorithms import find_algorithm
@@ -26,15 +27,17 @@ from ..options import CompareOptions
 from ..rungs import Rung
 
 NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 
-def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> Agent:
+def build_agent(options: CompareOptions, env: Environment, backend: str, rung: Rung) -> Agent:
     """Build the agent of one library, with custom networks or those of its zoo.
 
     Raises:
       TriglotError: if the parts do not fit each other.
     """
-    given: dict[str, Any] = {"backend": backend}
+    networks: Network | Mapping[str, Network] | None = None
     if options.network:
         custom = load_networks_by_library(options.network, env)
         if backend not in custom:
@@ -42,7 +45,7 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
                 f"{' '.join(options.network)} has no network for {backend}: it has "
                 f"{', '.join(custom)}."
             )
-        given = {"networks": custom[backend]}
+        networks = custom[backend]
     elif rung.library_initializers:
         algorithm = find_algorithm(options.algorithm)
         config = from_overrides(algorithm.Config, options.config)
@@ -51,15 +54,16 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
             name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
             for name, spec in specs.items()
         }
-        given = {"networks": build(backend, plain, arithmetic=rung.arithmetic)}
+        networks = build(backend, plain, arithmetic=rung.arithmetic)
     return agents.build_agent(
         options.algorithm,
         env,
+        backend=backend,
+        networks=networks,
         arithmetic=rung.arithmetic,
         config=options.config,
         hyper=options.hyper,
         optimizer=options.optimizer,
-        **given,
     )
 
 
@@ -73,8 +77,8 @@ class SharedNames:
       guessed: the pairs that were guessed by shape and order, as text; empty if none were.
     """
 
-    encode: Callable[[PyTree], dict[str, jax.Array]]
-    decode: Callable[[dict[str, jax.Array]], PyTree]
+    encode: Callable[[Params], dict[str, jax.Array]]
+    decode: Callable[[dict[str, jax.Array]], Params]
     guessed: str = ""
 
 
@@ -93,35 +97,35 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    own = codec_of(network)
+    codec = codec_of(network)
     if reference is None or reference is network:
-        return SharedNames(own.encode, own.decode)
-    theirs = codec_of(reference)
+        return SharedNames(codec.encode, codec.decode)
+    shared = codec_of(reference)
     back = None if mapping is None else {to: name for name, to in mapping.items()}
 
-    def encode(params: Any) -> dict[str, jax.Array]:
-        given = Variables(params=params, state=())
-        return theirs.encode(translate(given, network, reference, mapping).params)
+    def encode(params: Params) -> dict[str, jax.Array]:
+        variables = Variables(params=params, state=())
+        return shared.encode(translate(variables, network, reference, mapping).params)
 
-    def decode(named: dict[str, jax.Array]) -> Any:
-        given = Variables(params=theirs.decode(named), state=())
-        return translate(given, reference, network, back).params
+    def decode(named: dict[str, jax.Array]) -> Params:
+        variables = Variables(params=shared.decode(named), state=())
+        return translate(variables, reference, network, back).params
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
         jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
-    guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
+    guesses = [str(each.message) for each in caught if issubclass(each.category, Guessed)]
     return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
 
 
-def _quiet(function: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+def _quiet(function: Callable[[Input], Output]) -> Callable[[Input], Output]:
     """Ignore warnings of guessed pairs, which were collected once."""
 
     @functools.wraps(function)
-    def quiet(given: Any) -> Any:
+    def quiet(tree: Input) -> Output:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Guessed)
-            return function(given)
+            return function(tree)
 
     return quiet
 
@@ -135,17 +139,17 @@ def read_mapping(path: Path | None) -> NamesByLibrary:
     if path is None:
         return {}
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except OSError as error:
         raise TriglotError(f"--mapping {path}: {error.strerror}.") from None
     except ValueError as error:
         raise TriglotError(f"--mapping {path} is not JSON: {error}.") from None
-    fits = isinstance(found, dict) and all(
+    fits = isinstance(content, dict) and all(
         isinstance(names, dict) and all(isinstance(to, str) for to in names.values())
-        for names in found.values()
+        for names in content.values()
     )
     if not fits:
         raise TriglotError(
             f'--mapping {path} must hold {{"LIBRARY": {{"NAME": "NAME OF THE FIRST LIBRARY"}}}}.'
         )
-    return found
+    return content

@@ -149,9 +149,9 @@ def share_weights(path: Path, params: Arrays) -> None:
             save_file(params, unfinished)
 
 
-def origin(program: CompiledProgram, device: str) -> dict[str, str]:
+def origin(program: CompiledProgram, device: str) -> dict[str, str | None]:
     """Describe what must be equal, so that a training that continues has the same numbers."""
-    versions = {f"version of {name}": number for name, number in version.versions().items()}
+    versions = {f"version of {name}": each for name, each in version.versions().items()}
     # Names and places in the source differ between a compiled program and one from the cache.
     compiled = Program(program_text(program.compiled)).sha256
     return {**versions, "device": device, "compiled program": compiled}
@@ -172,7 +172,7 @@ class Saving:
 
     library: LibraryExperiment
     checkpoints: Checkpoints
-    origin: Mapping[str, str]
+    origin: Mapping[str, str | None]
     peak_memory_bytes: int | None = None
     taken_bytes: int = 0
     last: float = field(default_factory=time.monotonic)
