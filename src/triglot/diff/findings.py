@@ -1,4 +1,4 @@
-"""Verdict and causes from what was measured, and from the traced programs of each mode."""
+"""Causes from what was measured, and from the traced programs of each mode."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -8,14 +8,13 @@ import jax
 import numpy as np
 
 from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
-from .measures.subject import Subject
+from .measures.subject import Subjects
 from .pairing.parameters import Pairing
 from .pairing.use_order import Uses
 from .programs import Explanation, explain_tapes
 from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
-from .report import DIFFERENT, EQUIVALENT, IDENTICAL
 from .types import Cause, Difference, Operation
 
 SCALE = 1.25
@@ -26,13 +25,6 @@ REORDERED = (
     "residual_source", "unknown",
 )  # fmt: skip
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
-
-
-def verdict_of(measurements: Sequence[Measurement]) -> str:
-    """Judge by the measurements alone."""
-    if all(each.native.identical for each in measurements):
-        return IDENTICAL
-    return EQUIVALENT if all(each.agrees for each in measurements) else DIFFERENT
 
 
 def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
@@ -49,7 +41,7 @@ def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
     return [cause for cause in causes if not (reordered and cause.name in REORDERED)]
 
 
-def located(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
+def with_places(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
     """Add where a network reads the parameters that causes are about."""
     if not any(any(cause.parameters) for cause in causes):
         return list(causes)
@@ -68,27 +60,25 @@ def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
     return f", read at {', '.join(places)}" if places else ""
 
 
-def dtype_causes(pairing: Pairing, subjects: Sequence[Subject], setup: Setup) -> list[Cause]:
-    """Name dtypes of parameters and outputs that differ."""
+def dtype_causes(pairing: Pairing, subjects: Subjects, setup: Setup) -> tuple[Cause, ...]:
+    """Name the first parameter or output whose dtypes differ."""
     labels = [side.label for side in subjects]
     for pair in pairing.pairs:
-        one, other = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
-        if one != other:
+        first, second = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
+        if first != second:
             where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
-            return [
-                Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")
-            ]
+            evidence = f"the parameter is {first} in the first, {second} in the second"
+            return (Cause("dtype", where, evidence),)
     outputs = [
         jax.eval_shape(lambda s=side: s.apply(s.variables, s.example, setup.key, False)[0])
         for side in subjects
     ]
     for name, leaf in outputs[0].items():
-        if leaf.dtype != outputs[1][name].dtype:
-            evidence = (
-                f"the output is {leaf.dtype} in the first, {outputs[1][name].dtype} in the second"
-            )
-            return [Cause("dtype", name, evidence)]
-    return []
+        first, second = leaf.dtype, outputs[1][name].dtype
+        if first != second:
+            evidence = f"the output is {first} in the first, {second} in the second"
+            return (Cause("dtype", name, evidence),)
+    return ()
 
 
 def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list[Cause]:
@@ -164,18 +154,10 @@ def unexplained(measurements: Sequence[Measurement]) -> Cause:
     return Cause("unknown", where, "no entry of the catalogue explains the difference")
 
 
-def modes_apart(measurements: Sequence[Measurement]) -> set[str]:
+def differing_modes(measurements: Sequence[Measurement]) -> set[str]:
     """Return the modes in which outputs differ by more than rounding."""
     outputs = (each for each in measurements if each.quantity.name == OUTPUTS)
     return {each.quantity.mode for each in outputs if not each.agrees}
-
-
-def told(first: Difference | None, causes: Sequence[Cause]) -> str:
-    """Say in one line what differs."""
-    names = ", ".join(dict.fromkeys(cause.name for cause in causes)) or "no cause is known yet"
-    operations = () if first is None else filter(None, (first.one, first.other))
-    sources = ", ".join(dict.fromkeys(each.source for each in operations if each.source))
-    return f"different: {names}" + (f" at {sources}" if sources else "")
 
 
 def causes_of(

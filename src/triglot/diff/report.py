@@ -89,6 +89,16 @@ class Report:
         short = [each for each in self.measurements if each.quantity.name not in LONG]
         return max((each.native.max_abs for each in short), default=0.0)
 
+    @property
+    def headline(self) -> str:
+        """The verdict with the names of the causes and the first lines that differ, in one line."""
+        names = ", ".join(dict.fromkeys(cause.name for cause in self.causes))
+        first = self.first_difference
+        operations = () if first is None else filter(None, (first.one, first.other))
+        sources = ", ".join(dict.fromkeys(each.source for each in operations if each.source))
+        place = f" at {sources}" if sources else ""
+        return f"{self.verdict}: {names or 'no cause is known yet'}{place}"
+
     def to_json(self) -> dict[str, Any]:
         """Return an object for JSON; infinite differences become null."""
         pairing = self.pairing

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..core.errors import describe
 from ..core.network import Codec, Network, Variables
@@ -25,6 +26,28 @@ class Side:
     network: Network
     variables: Variables
     names: dict[str, str]
+
+
+class Progress(Protocol):
+    """What shows the progress of a comparison, such as `triglot.shared.terminal.progress.Steps`."""
+
+    def begin(self, what: str, /) -> None:
+        """Show what begins."""
+        ...
+
+    def tell(self, finding: str, /) -> None:
+        """Show what was found, in one line."""
+        ...
+
+
+class Silent:
+    """Progress that is not shown."""
+
+    def begin(self, what: str, /) -> None:
+        """Show nothing."""
+
+    def tell(self, finding: str, /) -> None:
+        """Show nothing."""
 
 
 def codec_of(network: Network) -> Codec:

@@ -15,7 +15,7 @@ from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..types import Cause, listed
 from .compiling import quick_jit
-from .subject import Subject
+from .subject import Subject, Subjects
 
 LEVEL = 1e-4  # probability of a false alarm in one comparison of two networks, over all its tests
 SPREAD = 1e-3  # relative; statistics that vary less than this over keys are constants
@@ -234,7 +234,7 @@ def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
 
 
 def compare_randomness(
-    sides: tuple[Subject, Subject],
+    sides: Subjects,
     is_random: tuple[bool, bool],
     key: jax.Array,
 ) -> Randomness:

@@ -47,14 +47,15 @@ class Effort:
         return replace(self, everything=False)
 
     @property
-    def left_out(self) -> str:
-        """What the level left out, in words; empty if nothing."""
+    def notes(self) -> tuple[str, ...]:
+        """What the level leaves out, in one note; none if nothing."""
         parts = [
             "" if self.gradients else "gradients",
             "" if self.everything else f"{STEPS} gradient steps, canonical arithmetic",
             "" if self.num_keys else "initializers",
         ]
-        return ", ".join(filter(None, parts))
+        left_out = ", ".join(filter(None, parts))
+        return (f"left out at level {self.level!r}: {left_out}",) if left_out else ()
 
 
 def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:

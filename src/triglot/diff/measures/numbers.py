@@ -111,6 +111,7 @@ class Setup:
       learning_mode: the mode of the gradient steps.
       learns: whether there is something to differentiate.
       effort: how much is measured.
+      is_random: whether the outputs of each network are random in training.
     """
 
     key: jax.Array
@@ -118,6 +119,7 @@ class Setup:
     learning_mode: str
     learns: bool
     effort: Effort
+    is_random: tuple[bool, bool] = (False, False)
 
 
 class Measured(NamedTuple):
@@ -197,6 +199,8 @@ def measure(
     ]
     if not precise:
         measurements = _unjudged_noise(measurements, notes)
+    if len(setup.modes) == 1 and not any(setup.is_random):
+        notes.append("training and evaluation are the same program, measured once")
     learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
     gradients = [side[learned] for side in values if learned in side]
     return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)

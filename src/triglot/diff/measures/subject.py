@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -161,6 +161,9 @@ class Subject(Side):
         encoded = self.named(gradients)
         offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
         return {name: encoded[name] - offsets[name] for name in encoded}
+
+
+Subjects: TypeAlias = tuple[Subject, Subject]
 
 
 def loss_of(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:

@@ -78,6 +78,11 @@ class Pairing:
         paired = {pair.other for pair in self.pairs}
         return tuple(self.other[name] for name in self.other if name not in paired)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each parameter of both networks has a counterpart."""
+        return not (self.only_one or self.only_other)
+
     def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
