@@ -30,9 +30,9 @@ STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about runni
 def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     """Add causes whose names are new; `unknown` only where nothing else is known."""
     names = {cause.name for cause in causes}
-    found = [*causes, *(cause for cause in more if cause.name not in names)]
-    known = [cause for cause in found if cause.name != "unknown"]
-    return known or found
+    joined = [*causes, *(cause for cause in more if cause.name not in names)]
+    known = [cause for cause in joined if cause.name != "unknown"]
+    return known or joined
 
 
 def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
@@ -139,18 +139,20 @@ def agree(measurements: Sequence[Measurement], name: str) -> bool:
 
 def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
     """Describe a difference that no operation of the forward pass has, such as of gradients."""
-    apart = next((each for each in measurements if not each.agrees), None)
-    if apart is None:
+    differing = next((each for each in measurements if not each.agrees), None)
+    if differing is None:
         return None
-    operation = Operation(apart.quantity.name, apart.native.where)
-    found = apart.native
-    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
+    operation = Operation(differing.quantity.name, differing.native.where)
+    distance = differing.native
+    return Difference(
+        one=operation, other=operation, max_abs=distance.max_abs, max_rel=distance.max_rel
+    )
 
 
 def unexplained(measurements: Sequence[Measurement]) -> Cause:
     """Describe a difference for which no cause was found."""
-    apart = next((each for each in measurements if not each.agrees), None)
-    where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
+    differing = next((each for each in measurements if not each.agrees), None)
+    where = f"{differing.quantity.name}: {differing.native.where}" if differing else OUTPUTS
     return Cause("unknown", where, "no entry of the catalogue explains the difference")
 
 
@@ -161,7 +163,7 @@ def differing_modes(measurements: Sequence[Measurement]) -> set[str]:
 
 
 def causes_of(
-    found: Mapping[str, Explanation],
+    explanations: Mapping[str, Explanation],
     modes: Collection[str],
     *,
     with_state: bool,
@@ -171,7 +173,7 @@ def causes_of(
     """Name the causes of a difference in each mode in which the outputs differ.
 
     Args:
-      found: what was found in each mode.
+      explanations: what was found in each mode.
       modes: in which the outputs differ.
       with_state: whether outputs differ after updates of the state. Causes are then looked for with
         the statistics of one batch, too: the initial ones hide how they are used and updated.
@@ -184,17 +186,17 @@ def causes_of(
     causes: list[Cause] = []
     first: Difference | None = None
     for mode in (EVALUATION, TRAINING):
-        if mode in modes and mode in found:
-            named = list(found[mode].causes)
-            if mode == EVALUATION and TRAINING in found:  # only training updates statistics
+        if mode in modes and mode in explanations:
+            named = list(explanations[mode].causes)
+            if mode == EVALUATION and TRAINING in explanations:  # only training updates statistics
                 named = [cause for cause in named if cause.name != "norm_momentum"]
-            causes, first = merged(causes, named), first or found[mode].first_difference
-    if with_state and TRAINING in found:
-        is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
-        states = states_after(found[TRAINING].views, explained=is_explained)
+            causes, first = merged(causes, named), first or explanations[mode].first_difference
+    if with_state and TRAINING in explanations:
+        is_explained = any(cause.name not in STATISTICS for cause in explanations[TRAINING].causes)
+        states = states_after(explanations[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
-            if mode in found and not any(cause.name in STATISTICS for cause in causes):
-                located, named = _after(found[mode], states, labels)
+            if mode in explanations and not any(cause.name in STATISTICS for cause in causes):
+                located, named = _after(explanations[mode], states, labels)
                 for cause in named:  # the next layers' have the same name
                     if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
                         causes = merged(causes, [cause])
@@ -214,5 +216,5 @@ def _after(
         # Other statistics than those of the batch, whose average with the batch's shows nothing.
         moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
         arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
-    found = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
-    return found.first_difference, found.causes
+    explanation = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
+    return explanation.first_difference, explanation.causes

@@ -82,9 +82,9 @@ def _state(*states: str) -> str:
     return next((state for state in ("different", "follows", "inner") if state in states), EQUAL)
 
 
-def _folded(found: Sequence[tuple[Any, Any, str]]) -> Iterator[tuple[bool, list[Any]]]:
+def _folded(aligned: Sequence[tuple[Any, Any, str]]) -> Iterator[tuple[bool, list[Any]]]:
     """Yield runs of rows, and whether they are folded: many equal ones, but for the last."""
-    for state, run in itertools.groupby(found, key=lambda row: row[2].replace("inner", EQUAL)):
+    for state, run in itertools.groupby(aligned, key=lambda row: row[2].replace("inner", EQUAL)):
         kept = list(run)
         if state != "different" and len(kept) > MAX_RUN:
             yield True, kept[:-KEPT]

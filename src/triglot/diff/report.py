@@ -125,8 +125,8 @@ class Report:
             "initializer_keys": self.num_keys,
             "modules": [asdict(module) for module in self.modules],
             "parts": {
-                name: [asdict(part) for part in own]
-                for name, own in zip(("one", "other"), self.parts, strict=True)
+                name: [asdict(part) for part in sections]
+                for name, sections in zip(("one", "other"), self.parts, strict=True)
             },
             "notes": self.notes,
         }
@@ -146,9 +146,9 @@ class Report:
         yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
         yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
         located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
-        for what, found in located.items():
-            if found is not None:
-                yield from ("", *self._located(what, found))
+        for what, difference in located.items():
+            if difference is not None:
+                yield from ("", *self._located(what, difference))
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
@@ -161,12 +161,14 @@ class Report:
         for note in self.notes:
             yield from _wrapped(f"note: {note}", "  ")
 
-    def _located(self, what: str, found: Difference) -> Iterator[str]:
-        compiled = ", only when compiled" if found.compiled_only else ""
+    def _located(self, what: str, difference: Difference) -> Iterator[str]:
+        compiled = ", only when compiled" if difference.compiled_only else ""
         yield from _wrapped(
-            f"{what}: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
+            f"{what}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
         )
-        for label, operation in zip(("one", "other"), (found.one, found.other), strict=True):
+        for label, operation in zip(
+            ("one", "other"), (difference.one, difference.other), strict=True
+        ):
             yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)
 
     def _parameters(self) -> Iterator[str]:
@@ -200,23 +202,23 @@ class Report:
         counts = Counter(module.state for module in self.modules)
         counted = ", ".join(f"{count} {state}" for state, count in counts.items())
         yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
-        apart = [module for module in self.modules if module.state != "equal"]
-        for module in apart[:MAX_ROWS]:
+        differing = [module for module in self.modules if module.state != "equal"]
+        for module in differing[:MAX_ROWS]:
             place = f" ({module.source})" if module.source else ""
             line = f"  {module.name}: {module.kind}{place}, {module.state}"
             yield from _wrapped(line, " " * 4)
-        if len(apart) > MAX_ROWS:
-            yield f"  and {len(apart) - MAX_ROWS} more"
+        if len(differing) > MAX_ROWS:
+            yield f"  and {len(differing) - MAX_ROWS} more"
 
     def _initializers(self) -> Iterator[str]:
         yield f"initializers, over {self.num_keys:,} keys"
-        apart = [row for row in self.initializers if row.differs]
-        if len(apart) < len(self.initializers):
-            yield f"  {len(self.initializers) - len(apart)} of {len(self.initializers)} agree"
-        for row in apart[:MAX_ROWS]:
+        differing = [row for row in self.initializers if row.differs]
+        if len(differing) < len(self.initializers):
+            yield f"  {len(self.initializers) - len(differing)} of {len(self.initializers)} agree"
+        for row in differing[:MAX_ROWS]:
             yield from _wrapped(f"  {row.name}: {row.one}; other: {row.other}", " " * 4)
-        if len(apart) > MAX_ROWS:
-            yield f"  and {len(apart) - MAX_ROWS} more that differ"
+        if len(differing) > MAX_ROWS:
+            yield f"  and {len(differing) - MAX_ROWS} more that differ"
 
 
 def _wrapped(text: str, indent: str) -> Sequence[str]:

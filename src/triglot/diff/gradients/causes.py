@@ -64,18 +64,18 @@ def _explain(
         one, other = (program.gradients(without) for program in programs)
         return distance(one, other, together=True).max_rel <= tolerance
 
-    found = next(filter(agree, _candidates(programs, tolerance)), None)
-    if found is None:
+    chosen = next(filter(agree, _candidates(programs, tolerance)), None)
+    if chosen is None:
         return None
     for rule in (rule for program in programs for rule in program.rules):
-        found = found - {rule} if rule in found and agree(found - {rule}) else found
+        chosen = chosen - {rule} if rule in chosen and agree(chosen - {rule}) else chosen
     causes: list[Cause] = []
     firsts: list[Operation | None] = []
     for program, subject in zip(programs, subjects, strict=True):
-        own = [rule for rule in program.rules if rule in found]
-        firsts.append(own[0].operation if own else None)
-        for rule in own:
-            stopped = _stopped(program, found, rule) if rule.kind == STOP else []
+        rules = [rule for rule in program.rules if rule in chosen]
+        firsts.append(rules[0].operation if rules else None)
+        for rule in rules:
+            stopped = _stopped(program, chosen, rule) if rule.kind == STOP else []
             causes.append(_cause(rule, stopped, subject))
     return Explained(causes, (firsts[0], firsts[1]))
 
@@ -151,8 +151,8 @@ def _backward(side: Subject) -> Subject:
 
     def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
         def loss(params: PyTree) -> Any:
-            own = Variables(params=params, state=variables.state)
-            outputs, state = network.apply(own, inputs, **options)
+            at_params = Variables(params=params, state=variables.state)
+            outputs, state = network.apply(at_params, inputs, **options)
             leaves = jax.tree.leaves(outputs)
             return _weighted([leaves[index] for _, index in side.outputs]), state
 

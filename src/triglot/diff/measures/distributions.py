@@ -106,8 +106,10 @@ class Drawing:
         self.num_keys = num_keys if network.random_start and codec is not None else 0
 
         def draw(key: jax.Array) -> tuple[Variables, dict[str, jax.Array]]:
-            made = network.init(key)
-            return made, codec.encode(made.params) if codec is not None and self.num_keys else {}
+            variables = network.init(key)
+            return variables, codec.encode(
+                variables.params
+            ) if codec is not None and self.num_keys else {}
 
         if not network.random_start:
             self.variables, self._named = network.init(key), {}
@@ -158,15 +160,15 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
 
 def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[Cause, ...]:
     """Name the parameters whose initializers differ, in one cause."""
-    apart = [row for row in rows if row.differs]
-    if not apart:
+    differing = [row for row in rows if row.differs]
+    if not differing:
         return ()
-    first = apart[0]
+    first = differing[0]
     evidence = (
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    return (Cause("initializer", listed(row.name for row in apart), evidence),)
+    return (Cause("initializer", listed(row.name for row in differing), evidence),)
 
 
 def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:

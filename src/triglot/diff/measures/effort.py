@@ -66,8 +66,8 @@ def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:
       programs: the jaxprs of both networks' calls with one example.
       num_params: of the larger network.
     """
-    found = [(operations(program), equations(program)) for program in programs]
-    work, size = (max(each) for each in zip(*found, strict=True))
+    costs = [(operations(program), equations(program)) for program in programs]
+    work, size = (max(each) for each in zip(*costs, strict=True))
     step = BACKWARD * max(work, 1)
     fitting = [batch for batch in BATCHES if batch * step <= MAX_BATCH]
     batch = fitting[0] if fitting else BATCHES[-1]

@@ -115,21 +115,21 @@ class Subject(Side):
             variables: Variables, opt_state: Any, inputs: PyTree, key: jax.Array, train: bool
         ) -> dict[str, Any]:
             def loss(params: PyTree) -> Any:
-                own = Variables(params=params, state=variables.state)
-                outputs, state = self.apply(own, inputs, key, train)
+                moved = Variables(params=params, state=variables.state)
+                outputs, state = self.apply(moved, inputs, key, train)
                 return loss_of(outputs, self.targets), (outputs, state)
 
             value_and_grad = self.network.value_and_grad(loss)
             (_, (outputs, state)), gradients = value_and_grad(variables.params)
-            found = {"outputs": outputs, "gradients": self.named_gradients(gradients)}
+            results = {"outputs": outputs, "gradients": self.named_gradients(gradients)}
             if opt_state is None:
-                return found
+                return results
             # optax.adam raises a float to an integer count, which strict promotion rejects.
             with jax.numpy_dtype_promotion("standard"):
                 updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
             params = optax.apply_updates(variables.params, updates)
             return {
-                **found,
+                **results,
                 "variables": Variables(params=params, state=state),
                 "opt_state": moved,
             }
@@ -142,8 +142,8 @@ class Subject(Side):
             return quick_jit(
                 function, static_argnums=len(inspect.signature(function).parameters) - 1
             )
-        return lambda *given: host.call(
-            lambda *own: function(*own, given[-1]), *given[:-1], exact=False
+        return lambda *arguments: host.call(
+            lambda *traced: function(*traced, arguments[-1]), *arguments[:-1], exact=False
         )
 
     def encode(self, params: PyTree) -> Arrays:
@@ -153,7 +153,7 @@ class Subject(Side):
     def named(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""
         encoded = codec_of(self.network).encode(params)
-        return {name: encoded[own] for name, own in self.names.items()}
+        return {name: encoded[canonical] for name, canonical in self.names.items()}
 
     def named_gradients(self, gradients: PyTree) -> Arrays:
         """Return the gradients of the paired parameters by their shared names."""

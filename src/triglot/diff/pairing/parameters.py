@@ -100,9 +100,9 @@ def is_inner_bias(name: str) -> bool:
 def place_of(parameter: Parameter) -> tuple[str, str]:
     """Split a canonical name into the place of its layer, and the name inside."""
     if parameter.leaf.layer in CELLS:
-        found = CELLS[parameter.leaf.layer].fullmatch(parameter.name)
-        assert found is not None  # such are the names of all cells
-        return found[1] or "", found[2]
+        match = CELLS[parameter.leaf.layer].fullmatch(parameter.name)
+        assert match is not None  # such are the names of all cells
+        return match[1] or "", match[2]
     words = parameter.name.split("/")
     depth = 2 if parameter.leaf.layer == ATTENTION else 1
     return "/".join(words[:-depth]), "/".join(words[-depth:])

@@ -68,8 +68,8 @@ def read_uses(
     named = jax.eval_shape(codec.encode, variables.params)
 
     def forward(named: dict[str, jax.Array]) -> Any:
-        own = Variables(params=codec.decode(named), state=variables.state)
-        return jax.tree.leaves(network.apply(own, inputs)[0])
+        decoded = Variables(params=codec.decode(named), state=variables.state)
+        return jax.tree.leaves(network.apply(decoded, inputs)[0])
 
     jaxpr, names = jax.make_jaxpr(forward)(named).jaxpr, sorted(named)
     read = [leaves_read(lambda named, i=index: forward(named)[i], named) for index in outputs]
@@ -78,11 +78,11 @@ def read_uses(
         for leaf, name in enumerate(names)
     }
     known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
-    found = list(_uses(jaxpr, known))
+    uses = list(_uses(jaxpr, known))
     readers: dict[str, list[Reader]] = {}
-    for name, reader in found:
+    for name, reader in uses:
         readers.setdefault(name, []).append(reader)
-    return Uses(tuple(name for name, _ in found), reaches, readers)
+    return Uses(tuple(name for name, _ in uses), reaches, readers)
 
 
 def _uses(

@@ -57,26 +57,26 @@ def arithmetic_difference(
     deviation = (
         f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
-    found: list[tuple[Cause, Operations]] = []
+    findings: list[tuple[Cause, Operations]] = []
     if (types := _other_types(*wide)) is not None:
         values, shown = types
         one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
         evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
         cause = Cause("dtype", places.of_both((one, other), labels), evidence)
-        found.append((cause, (one, other)))
+        findings.append((cause, (one, other)))
     if (precision := compare_precisions(equations, labels)) is not None:
         cause, operations = precision
-        found.append((replace(cause, evidence=cause.evidence + deviation), operations))
-    if not found:
+        findings.append((replace(cause, evidence=cause.evidence + deviation), operations))
+    if not findings:
         return [], None
     outputs = [
         np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
         for tape in native
     ]
     largest, relative = largest_difference(*outputs)
-    one, other = found[0][1]
+    one, other = findings[0][1]
     first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
-    return [cause for cause, _ in found], first
+    return [cause for cause, _ in findings], first
 
 
 def _error(native: Tape, wide: Tape) -> float:
@@ -99,10 +99,10 @@ def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, st
         matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
         if not matches:
             continue
-        own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        ours = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
         theirs = [_dtype(other.tape, b) for b in matches]
-        first = next((dtype for dtype in own if dtype not in theirs), own[0])
-        second = next((dtype for dtype in theirs if dtype not in own), theirs[0])
+        first = next((dtype for dtype in ours if dtype not in theirs), ours[0])
+        second = next((dtype for dtype in theirs if dtype not in ours), theirs[0])
         if first != second and is_floating(first):
             return (a, matches[0]), (str(first), str(second))
     return None
@@ -134,10 +134,10 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
       The cause `precision`, for two networks whose values are equal on this machine; None if the
       precisions are the same.
     """
-    found = compare_precisions(list(map(walk, programs)), labels)
-    if found is None:
+    comparison = compare_precisions(list(map(walk, programs)), labels)
+    if comparison is None:
         return None
-    cause, _ = found
+    cause, _ = comparison
     evidence = (
         f"{cause.evidence}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
         "products of lower precision more; this does not change the verdict"

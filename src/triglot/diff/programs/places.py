@@ -112,10 +112,10 @@ def section(step: Step) -> str:
     """Return the part of an update: `loss`, `gradient of the loss`, `optimizer`, or empty."""
     for equation in _in_loops(step):
         for frame in _frames(equation):
-            found = SECTIONS.get(frame.function_name.rpartition(".")[2])
-            if found and _is_ours(frame.file_name):
+            title = SECTIONS.get(frame.function_name.rpartition(".")[2])
+            if title and _is_ours(frame.file_name):
                 is_backward = "transpose(" in str(equation.source_info.name_stack)
-                return f"gradient of the {found}" if is_backward and found == "loss" else found
+                return f"gradient of the {title}" if is_backward and title == "loss" else title
     return ""
 
 
@@ -168,12 +168,12 @@ def scope(tape: Tape, step: Step) -> str:
 
 def parameter_of(tape: Tape, step: Step) -> str:
     """Return the canonical name of a parameter that a step reads; empty if it reads none."""
-    pending, seen = list(step.operands), set()
+    pending, visited = list(step.operands), set()
     while pending:
         value = pending.pop()
-        if value in seen or tape.depends[value] != PARAMS:
+        if value in visited or tape.depends[value] != PARAMS:
             continue
-        seen.add(value)
+        visited.add(value)
         if value in tape.leaves:
             return tape.leaves[value]
         if value in tape.producers:

@@ -81,9 +81,9 @@ def _share(
         array = _generic(named[0][sides[0].names[name]], index)
         whole = array.astype(np.float64)
         for side, params, values in zip(sides, named, shared, strict=True):
-            own = params[side.names[name]]
-            params[side.names[name]] = np.asarray(array.reshape(own.shape), own.dtype)
-            values[side.names[name]] = whole.reshape(own.shape)
+            initial = params[side.names[name]]
+            params[side.names[name]] = np.asarray(array.reshape(initial.shape), initial.dtype)
+            values[side.names[name]] = whole.reshape(initial.shape)
 
 
 def _small(array: Any) -> Any:

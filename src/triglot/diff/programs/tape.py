@@ -95,12 +95,12 @@ class Tape:
     @cached_property
     def readers(self) -> dict[int, list[int]]:
         """The steps, other than rearrangements, that read a value or a rearrangement of it."""
-        found: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
         for index, step in enumerate(self.steps):
             if not self.is_layout(step):
                 for root in {self.roots[value] for value in step.operands}:
-                    found.setdefault(root, []).append(index)
-        return found
+                    readers.setdefault(root, []).append(index)
+        return readers
 
     @cached_property
     def live(self) -> frozenset[int]:
@@ -115,12 +115,12 @@ class Tape:
 
     def needed(self, values: Iterable[int], known: Collection[int] = ()) -> list[int]:
         """Return the steps that compute some values, of known ones if there are any, in order."""
-        wanted, found = set(values), []
+        wanted, steps = set(values), []
         for index in range(len(self.steps))[::-1]:
             if wanted.intersection(self.steps[index].results):
                 wanted.update(value for value in self.steps[index].operands if value not in known)
-                found.append(index)
-        return found[::-1]
+                steps.append(index)
+        return steps[::-1]
 
     def bind(self, equation: Any, arrays: Sequence[Any]) -> list[Any]:
         """Evaluate one equation."""
@@ -173,12 +173,12 @@ class Tape:
                 step = self.steps[index]
                 if index not in replaced and changed.isdisjoint(step.operands):
                     continue
-                given = [
+                arguments = [
                     operands.get((index, position), now[value])
                     for position, value in enumerate(step.operands)
                 ]
                 with context_of(step.equation):
-                    results = self.bind(step.equation, given)
+                    results = self.bind(step.equation, arguments)
                 for value, array in zip(step.results, results, strict=True):
                     if value in kept:
                         continue

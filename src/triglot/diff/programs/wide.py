@@ -40,8 +40,8 @@ def widen(array: Any) -> Any:
 def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation as it was traced."""
     typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
-    found = host.evaluate(equation.primitive.name, typed, equation.params, exact=True)
-    return [host.on_host(array) for array in bind(equation, typed)] if found is None else [found]
+    result = host.evaluate(equation.primitive.name, typed, equation.params, exact=True)
+    return [host.on_host(array) for array in bind(equation, typed)] if result is None else [result]
 
 
 def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -54,8 +54,8 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if name == "reduce_precision":
         return list(arrays)
     if name in BITS or any(True for _ in jex.jaxprs_in_params(equation.params)):
-        own = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
-        return [widen(array) for array in bind(equation, own)]
+        operands = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
+        return [widen(array) for array in bind(equation, operands)]
     arrays = [
         array if is_floating(atom.aval.dtype) else _typed(array, atom.aval.dtype)
         for array, atom in zip(arrays, equation.invars, strict=True)
@@ -68,9 +68,9 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if name in ("dot_general", "conv_general_dilated"):
         changed["precision"] = None
     params = {**equation.params, **changed}
-    found = host.evaluate(name, arrays, params, exact=False)
-    if found is not None:
-        return [found]
+    result = host.evaluate(name, arrays, params, exact=False)
+    if result is not None:
+        return [result]
     if changed:
         equation = equation.replace(params=params)
     return [widen(array) for array in bind(equation, arrays)]
