@@ -37,22 +37,22 @@ def diff_networks(
     missing one shows. `triglot.diff.measures.numbers` says what counts as rounding.
 
     Args:
-      one, other: Networks in any form that `triglot.diff.loading.load_network` accepts: a Haiku
+      one, other: networks in any form that `triglot.diff.loading.load_network` accepts: a Haiku
         function, a Linen module, an NNX or Equinox module, class or constructor, or a `Network`.
-      inputs: Spec of one input, such as `Box((4,))`; a tuple of specs for several inputs.
-      mapping: Canonical names or prefixes of the first network to those of the second; None pairs
+      inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs.
+      mapping: canonical names or prefixes of the first network to those of the second; None pairs
         parameters by name, or guesses by shape and by order of use.
-      seed: Random seed of weights, inputs and targets.
-      action_spec: Spec that is passed to a function of obs_spec and action_spec.
-      names: Names of the networks in the report.
+      seed: random seed of weights, inputs and targets.
+      action_spec: spec that is passed to a function of obs_spec and action_spec.
+      names: names of the networks in the report.
       level: `quick` compares the functions only, not gradients, steps and initializers; `standard`
         measures large networks only as far as the verdict needs; `thorough` measures everything,
         whatever the size.
-      modules: Whether modules are compared side by side, which is always done for small networks.
-      compare_weights: Whether both networks have trained weights, which are compared too.
+      modules: whether modules are compared side by side, which is always done for small networks.
+      compare_weights: whether both networks have trained weights, which are compared too.
 
     Raises:
-      TriglotError: If a network fails on such inputs, the outputs have different shapes, no
+      TriglotError: if a network fails on such inputs, the outputs have different shapes, no
         parameter can be paired, or the level is unknown.
 
     >>> import equinox as eqx, haiku as hk
@@ -90,9 +90,9 @@ def compare_networks(
     `triglot.diff.verdict` makes the report of them, at any point.
 
     Args:
-      one, other, inputs: Arguments of `diff_networks`.
-      options: All other arguments.
-      progress: Gets what begins and what was found; None to report neither.
+      one, other, inputs: arguments of `diff_networks`.
+      options: all other arguments.
+      progress: gets what begins and what was found; None to report neither.
 
     Yields:
       The report so far, each time that it says more; the last one is complete.

@@ -100,10 +100,10 @@ def gradient_causes(
     """Name parameters whose gradient is exactly 0 in one network only.
 
     Args:
-      pairing: of the parameters.
-      gradients: of both networks, by the shared names.
-      labels: of both.
-      unused: names of parameters that reach no output, which follows from another cause.
+      pairing: the pairing of the parameters.
+      gradients: the gradients of both networks, by shared names.
+      labels: the labels of both networks.
+      unused: the names of parameters that reach no output, which has another cause.
     """
     if not gradients:
         return []
@@ -173,12 +173,12 @@ def causes_of(
     """Name the causes of a difference in each mode in which the outputs differ.
 
     Args:
-      explanations: what was found in each mode.
-      modes: in which the outputs differ.
+      explanations: the explanations, by mode.
+      modes: the modes in which the outputs differ.
       with_state: whether outputs differ after updates of the state. Causes are then looked for with
         the statistics of one batch, too: the initial ones hide how they are used and updated.
-      labels: of both networks.
-      finished: called with each mode whose values are not read again.
+      labels: the labels of both networks.
+      finished: a function that is called with each mode whose values are not read again.
 
     Returns:
       The first difference, and the causes.
@@ -206,7 +206,7 @@ def causes_of(
 
 
 def _after(
-    before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
+    before: Explanation, states: tuple[list[Any], list[Any]], labels: tuple[str, str]
 ) -> tuple[Difference | None, tuple[Cause, ...]]:
     """Explain the programs of one mode again, at another state; its values are not kept."""
     tapes = before.views[0].tape, before.views[1].tape

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
 from scipy import special
 
 from ..core.tracing import jaxprs
@@ -107,9 +108,9 @@ def evaluate(name: str, arrays: Sequence[Any], params: Parameters, *, exact: boo
     """Evaluate one operation.
 
     Args:
-      name: of the primitive.
-      arrays: its operands.
-      params: of its equation.
+      name: the name of the primitive.
+      arrays: the operands.
+      params: the parameters of the equation.
       exact: only if the bits are XLA's.
 
     Returns:
@@ -163,7 +164,7 @@ def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True
     leaves = jax.tree.leaves(arguments)
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
 
-    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+    def rule(equation: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
         if (called := jaxprs.called_program(equation)) is not None:
             return run(called, operands)
         name, params = equation.primitive.name, equation.params
@@ -174,7 +175,7 @@ def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True
             return [result]
         return list(map(on_host, jaxprs.bind(equation, operands)))
 
-    def run(closed: Any, operands: Sequence[Any]) -> list[Any]:
+    def run(closed: jex.ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
         jaxpr = closed.jaxpr
         known = dict(zip(jaxpr.constvars, map(on_host, closed.consts), strict=True))
         known.update(zip(jaxpr.invars, operands, strict=True))
@@ -194,14 +195,14 @@ def _drawn(operands: Sequence[Any], shape: Sequence[int], dtype: Any) -> np.ndar
     return random.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
-def _random_bits(operands: Sequence[Any], equation: Any) -> np.ndarray:
-    result = equation.outvars[0].aval
+def _random_bits(operands: Sequence[Any], equation: jex.JaxprEqn) -> np.ndarray:
+    result = jaxprs.aval_of(equation.outvars[0])
     return _drawn(operands, result.shape, result.dtype)
 
 
-def _random_keys(operands: Sequence[Any], equation: Any) -> jax.Array:
+def _random_keys(operands: Sequence[Any], equation: jex.JaxprEqn) -> jax.Array:
     size = jax.random.key_data(operands[0]).shape[operands[0].ndim :]
-    data = _drawn(operands, (*equation.outvars[0].aval.shape, *size), np.uint32)
+    data = _drawn(operands, (*jaxprs.aval_of(equation.outvars[0]).shape, *size), np.uint32)
     return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(operands[0]))
 
 

@@ -31,8 +31,8 @@ def load_network(
         no arguments; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
         `action_spec`, or without arguments, that returns one of these.
       inputs: the spec of one input; a tuple of specs for several.
-      name: shown in errors and reports.
-      action_spec: passed to a function that takes it.
+      name: the network's name in errors and reports.
+      action_spec: the spec of the actions, for a function that takes it.
 
     Returns:
       The network, in native arithmetic.

@@ -24,7 +24,7 @@ class Section:
       source: `file:line`.
       operations: names of its operations.
       parameters: canonical names of those that it reads.
-      shape, dtype, low, high, mean, numbers: of its value in float64, for up to 3 examples.
+      shape, dtype, low, high, mean, numbers: the module's value in float64, for up to 3 examples.
       state: `equal`: the other network has this value, too; `different`: it has not, although it
         has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
         not, and all that reads it is equal.
@@ -60,7 +60,7 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
-      views: of an `Explanation`; the second one's values are those that were recorded, not those
+      views: the views of an `Explanation`; the second one's recorded values are compared, not those
         of the first that were put in their place.
 
     Returns:

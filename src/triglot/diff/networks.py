@@ -1,5 +1,6 @@
 """Two networks on equal inputs: their initial weights, and equal ones at a pairing."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -55,7 +56,7 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     )
 
 
-def _is_broken(array: Any) -> bool:
+def _is_broken(array: jax.Array | np.ndarray) -> bool:
     """Return whether a number is NaN; keys have none."""
     return jnp.issubdtype(array.dtype, jnp.floating) and bool(np.any(np.isnan(np.asarray(array))))
 
@@ -65,9 +66,9 @@ class Networks:
     """Two networks, and what is drawn for them; each is computed once.
 
     Attributes:
-      networks: Both networks, in native arithmetic.
-      inputs: Spec of one input.
-      options: Options of the comparison.
+      networks: both networks, in native arithmetic.
+      inputs: spec of one input.
+      options: options of the comparison.
     """
 
     networks: tuple[Network, Network]
@@ -147,26 +148,26 @@ class Networks:
         )
         return first, second
 
-    def _batches(self, network: Network, variables: Variables) -> dict[int, Any]:
+    def _batches(self, network: Network, variables: Variables) -> dict[int, PyTree]:
         largest = self.effort.batch
         whole = quick_jit(lambda v: self._batch(network, v, largest))(variables)
         return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in (1, largest)}
 
-    def _batch(self, network: Network, variables: Variables, size: int) -> Any:
+    def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""
         inputs = batch_of(self.inputs, size, self.keys["inputs"])
         if not network.recurrent:
             return inputs
         return inputs, carry_of(network, variables, size, self.keys["carry"])
 
-    def _shapes(self, network: Network, variables: Variables, batches: dict[int, Any]) -> Any:
+    def _shapes(self, network: Network, variables: Variables, batches: dict[int, PyTree]) -> PyTree:
         """Return the shapes of a network's outputs for the largest batch."""
         with self._called(network):
             return jax.eval_shape(
                 lambda v, i: network.apply(v, i)[0], variables, batches[max(batches)]
             )
 
-    def _called(self, network: Network) -> Any:
+    def _called(self, network: Network) -> AbstractContextManager[None]:
         return user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
@@ -187,9 +188,9 @@ class Networks:
         """Put equal weights into both networks.
 
         Args:
-          pairing: Pairs of parameters that get equal values, some of them transposed.
-          frozen: Values of parameters that the other side holds outside its parameters.
-          repaired: Whether biases and scales that the other side lacks are set to 0 and 1.
+          pairing: pairs of parameters that get equal values, some of them transposed.
+          frozen: values of parameters that the other side holds outside its parameters.
+          repaired: whether biases and scales that the other side lacks are set to 0 and 1.
         """
         transposed = _transposed_names(pairing)
         networks = [
@@ -265,9 +266,9 @@ class EqualWeights:
     """Two networks at equal weights.
 
     Attributes:
-      networks: Both networks.
-      pairing: Pairing of their parameters.
-      frozen: Values of parameters that the other side holds outside its parameters.
+      networks: both networks.
+      pairing: pairing of their parameters.
+      frozen: values of parameters that the other side holds outside its parameters.
     """
 
     networks: Networks
@@ -288,8 +289,8 @@ class EqualWeights:
         """Return both networks at any pairing; no copy is kept of new weights.
 
         Args:
-          pairing: Pairing of their parameters.
-          repaired: Whether biases and scales that the other side lacks are set to 0 and 1.
+          pairing: pairing of their parameters.
+          repaired: whether biases and scales that the other side lacks are set to 0 and 1.
         """
         if pairing is self.pairing and (pairing.is_complete or not repaired):
             return self.subjects

@@ -13,17 +13,17 @@ class ComparisonOptions:
     """How two networks are compared; `diff_networks` describes each option for its users.
 
     Attributes:
-      mapping: Canonical names or prefixes of the first network to those of the second; None to pair
+      mapping: canonical names or prefixes of the first network to those of the second; None to pair
         parameters by name, or to guess by shape and by order of use.
-      seed: Random seed of weights, inputs and targets.
-      action_spec: Spec of the actions, for a function that takes `action_spec`.
-      names: Names of both networks in the report; None for the network's own name.
-      level: One of `triglot.diff.measures.effort.LEVELS`.
-      modules: Whether modules are compared side by side, which is always done for small networks.
-      compare_weights: Whether both networks have trained weights, which are compared too.
+      seed: random seed of weights, inputs and targets.
+      action_spec: spec of the actions, for a function that takes `action_spec`.
+      names: names of both networks in the report; None for the network's own name.
+      level: one of `triglot.diff.measures.effort.LEVELS`.
+      modules: whether modules are compared side by side, which is always done for small networks.
+      compare_weights: whether both networks have trained weights, which are compared too.
 
     Raises:
-      TriglotError: If the level is unknown.
+      TriglotError: if the level is unknown.
     """
 
     mapping: Mapping[str, str] | None = None

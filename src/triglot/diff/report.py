@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .measures.distributions import InitializerRow
-from .measures.numbers import LONG, Measurement
+from .measures.numbers import LONG, Distance, Measurement
 from .modules import Section
 from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation
@@ -32,7 +32,7 @@ class Module:
     """A recorded value, and whether the port computes it.
 
     Attributes:
-      name: of the module, or the modules between which it was computed.
+      name: the name of the module, or of the modules between which it was computed.
       kind: its class.
       source: `file:line` in the recorded model.
       state: `equal`, `different`, or why it was not compared.
@@ -51,7 +51,7 @@ class Report:
     """What two networks have in common and where they differ; `str` formats it in 80 columns.
 
     Attributes:
-      labels: of the two networks.
+      labels: the labels of the two networks.
       verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
         rounding; `different`; `unfinished` if the comparison was stopped.
       first_difference: the first operation that differs by more than rounding; None if none does.
@@ -60,11 +60,11 @@ class Report:
       causes: likely causes. `initializer` is reported, but changes no verdict; so is `precision`
         where it has no effect on this machine.
       pairing: the parameters and their pairs.
-      num_params: of both networks.
+      num_params: the number of scalars in the parameters of each network.
       measurements: outputs, gradients and steps, at equal weights.
       initializers: what both initializers draw; empty if a network has its weights already.
       num_keys: over which initializers were compared.
-      modules: of a recording, in the order of the calls; empty for two networks.
+      modules: the values of a recording, in the order of the calls; empty for two networks.
       parts: the modules of both networks; empty unless they were asked for.
       notes: what was not measured, and why.
     """
@@ -227,7 +227,7 @@ def _wrapped(text: str, indent: str) -> Sequence[str]:
     return [leading + line.lstrip() if not number else line for number, line in enumerate(lines)]
 
 
-def _cell(side: Any) -> str:
+def _cell(side: Distance | None) -> str:
     if side is None:
         return "-"
     return "bits" if side.identical else f"{side.max_rel:.1e}"

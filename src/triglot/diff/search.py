@@ -29,10 +29,10 @@ class Explanations:
     another question needs them.
 
     Attributes:
-      subjects: Returns both networks at equal weights, of which no copy is kept.
-      key: Key of the networks' random draws.
-      by_mode: The explanations; a mode whose programs could not be aligned is missing.
-      notes: What could not be aligned or located.
+      subjects: returns both networks at equal weights, of which no copy is kept.
+      key: key of the networks' random draws.
+      by_mode: the explanations; a mode whose programs could not be aligned is missing.
+      notes: what could not be aligned or located.
     """
 
     subjects: Callable[[], Subjects]
@@ -50,8 +50,8 @@ class Explanations:
         """Explain the programs of one mode, unless that is done.
 
         Args:
-          mode: Training or evaluation.
-          with_values: Whether the values are read again, and must not have been freed.
+          mode: training or evaluation.
+          with_values: whether the values are read again, and must not have been freed.
         """
         known = self.by_mode.get(mode)
         if known is not None and not (with_values and known.is_freed):
@@ -74,15 +74,15 @@ class Operations:
     """Both programs, compared operation by operation.
 
     Attributes:
-      weights: Both networks at the pairing that is given.
-      setup: Modes and keys.
-      pairing: Pairing of the parameters, with the matrices that were found to be transposed.
-      differing_modes: Modes in which results differ by more than rounding.
-      transposed: Causes for the transposed matrices.
-      first_unrepaired: First difference of networks whose parameters lack counterparts, before
+      weights: both networks at the pairing that is given.
+      setup: modes and keys.
+      pairing: pairing of the parameters, with the matrices that were found to be transposed.
+      differing_modes: modes in which results differ by more than rounding.
+      transposed: causes for the transposed matrices.
+      first_unrepaired: first difference of networks whose parameters lack counterparts, before
         missing biases and scales are set to 0 and 1.
-      sections: Modules of both networks; empty if they were not compared.
-      explanations: Explanations of both programs at `pairing`.
+      sections: modules of both networks; empty if they were not compared.
+      explanations: explanations of both programs at `pairing`.
     """
 
     weights: EqualWeights
@@ -99,9 +99,9 @@ def search_operations(weights: EqualWeights, setup: Setup, *, modules: bool) -> 
     """Compare both networks operation by operation, and find transposed matrices.
 
     Args:
-      weights: Both networks at the pairing that is given.
-      setup: Modes and keys.
-      modules: Whether modules are compared side by side.
+      weights: both networks at the pairing that is given.
+      setup: modes and keys.
+      modules: whether modules are compared side by side.
     """
     pairing, labels = weights.pairing, weights.networks.labels
     explanations = Explanations(partial(weights.at, pairing, repaired=True), setup.key)
@@ -169,11 +169,11 @@ class Located:
     """Where two networks differ first, and why, as their traced programs show.
 
     Attributes:
-      modes: Modes in which a difference was looked for.
-      with_state: Whether differences after updates of the state were looked for.
-      first_difference: None if no operation differs.
-      causes: Likely causes.
-      resized: Whether a convolution or pooling has results of another size, and so has all that
+      modes: modes in which a difference was looked for.
+      with_state: whether differences after updates of the state were looked for.
+      first_difference: none if no operation differs.
+      causes: likely causes.
+      resized: whether a convolution or pooling has results of another size, and so has all that
         follows.
     """
 
@@ -192,10 +192,10 @@ def locate(
     """Locate the first difference and name the causes, in all modes that differ.
 
     Args:
-      operations: Both programs.
-      measurements: What was measured; None if nothing has been measured yet, and any state may
+      operations: both programs.
+      measurements: what was measured; None if nothing has been measured yet, and any state may
         differ.
-      known: An earlier result, which is returned if it answers the same question.
+      known: an earlier result, which is returned if it answers the same question.
     """
     setup, weights, pairing = operations.setup, operations.weights, operations.pairing
     modes, state_differs = operations.differing_modes, weights.has_state

@@ -30,10 +30,10 @@ class PairedParameters:
     """The parameters of both networks, paired as far as possible.
 
     Attributes:
-      pairing: All parameters, and the pairs.
-      frozen: Parameters of each network that the other holds outside its parameters.
-      causes: Reasons why parameters have no counterpart, or another layout.
-      num_params: Number of scalars of each network.
+      pairing: all parameters, and the pairs.
+      frozen: parameters of each network that the other holds outside its parameters.
+      causes: reasons why parameters have no counterpart, or another layout.
+      num_params: number of scalars of each network.
     """
 
     pairing: Pairing
@@ -91,10 +91,10 @@ class Gradients(NamedTuple):
     """What differs in the gradients alone.
 
     Attributes:
-      first_difference: First operation of the backward pass that differs, where all outputs are
+      first_difference: first operation of the backward pass that differs, where all outputs are
         equal; None if there is none.
-      causes: Parameters that get no gradient, and rules of differentiation that differ.
-      notes: What could not be located, and unused parameters.
+      causes: parameters that get no gradient, and rules of differentiation that differ.
+      notes: what could not be located, and unused parameters.
     """
 
     first_difference: Difference | None
@@ -152,8 +152,8 @@ class Rounding(NamedTuple):
     """Where two equivalent networks round differently.
 
     Attributes:
-      first: First operation whose results differ in bits; None if outputs are identical.
-      notes: Why it could not be located.
+      first: first operation whose results differ in bits; None if outputs are identical.
+      notes: why it could not be located.
     """
 
     first: Difference | None
@@ -182,10 +182,10 @@ class Initializers(NamedTuple):
     """What both initializers draw.
 
     Attributes:
-      rows: One row per pair of parameters; empty if a network has its weights already.
-      num_keys: Number of keys over which they were compared.
+      rows: one row per pair of parameters; empty if a network has its weights already.
+      num_keys: number of keys over which they were compared.
       causes: `initializer`, where distributions differ.
-      notes: Why they were not compared.
+      notes: why they were not compared.
     """
 
     rows: tuple[InitializerRow, ...]

@@ -14,9 +14,9 @@ class Side:
     """One of the two networks, with the weights at which they are compared.
 
     Attributes:
-      label: shown in the report, such as `my_haiku:net (Haiku)`.
-      network: in native arithmetic.
-      variables: its weights; those of both sides are equal in canonical form where `names` pairs
+      label: the name in the report, such as `my_haiku:net (Haiku)`.
+      network: the network, in native arithmetic.
+      variables: the weights; those of both networks are equal in canonical form where `names` pairs
         them.
       names: canonical names of this side's parameters by the names that both sides share. A
         parameter that only one side has is missing here.
@@ -64,7 +64,7 @@ def noted(notes: list[str], what: str) -> Iterator[None]:
     """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
 
     Args:
-      notes: of the report.
+      notes: the notes of the report.
       what: was not measured or located.
     """
     try:

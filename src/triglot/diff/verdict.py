@@ -26,19 +26,19 @@ class Results:
     """The results of the stages so far; None where a stage has not run or does not apply.
 
     Attributes:
-      labels: Labels of both networks.
-      parameters: The parameters and their pairs.
-      checkpoints: Causes for trained weights that differ, if both networks have some.
-      dtypes: Causes for dtypes of parameters and outputs that differ.
-      randomness: Distributions of outputs that are random in training.
-      operations: Both programs, compared operation by operation in float64.
-      measured: Outputs, gradients and steps, measured in each arithmetic.
-      gradients: What differs in the gradients alone.
-      precision: Cause for a precision that only one program states.
-      located: Where the networks differ first, and why.
-      rounding: Where two equivalent networks round differently.
-      initializers: What both initializers draw.
-      notes: What the level leaves out.
+      labels: labels of both networks.
+      parameters: the parameters and their pairs.
+      checkpoints: causes for trained weights that differ, if both networks have some.
+      dtypes: causes for dtypes of parameters and outputs that differ.
+      randomness: distributions of outputs that are random in training.
+      operations: both programs, compared operation by operation in float64.
+      measured: outputs, gradients and steps, measured in each arithmetic.
+      gradients: what differs in the gradients alone.
+      precision: cause for a precision that only one program states.
+      located: where the networks differ first, and why.
+      rounding: where two equivalent networks round differently.
+      initializers: what both initializers draw.
+      notes: what the level leaves out.
     """
 
     labels: tuple[str, str]
@@ -75,10 +75,10 @@ class Rule(NamedTuple):
     """A line of the decision.
 
     Attributes:
-      verdict: The verdict, if the rule applies.
-      differs_in: What differs: the function of the weights, random draws, or the weights.
-      reason: Why the rule gives the verdict.
-      applies: Whether the rule applies to results.
+      verdict: the verdict, if the rule applies.
+      differs_in: what differs: the function of the weights, random draws, or the weights.
+      reason: why the rule gives the verdict.
+      applies: whether the rule applies to results.
     """
 
     verdict: str

@@ -42,7 +42,7 @@ def explain_gradients(
 
     Args:
       subjects: networks with equal outputs.
-      key, train: passed to both networks.
+      key, train: the key and the mode of both networks.
 
     Returns:
       None if no rules explain it.
@@ -136,7 +136,7 @@ def first_backward_difference(
     Args:
       one, other: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
-      key: of the networks' random draws.
+      key: the key of the networks' random draws.
 
     Returns:
       None if the gradients are equal.
@@ -150,7 +150,7 @@ def _backward(side: Subject) -> Subject:
     network = side.network
 
     def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
-        def loss(params: PyTree) -> Any:
+        def loss(params: PyTree) -> tuple[jax.Array, PyTree]:
             at_params = Variables(params=params, state=variables.state)
             outputs, state = network.apply(at_params, inputs, **options)
             leaves = jax.tree.leaves(outputs)
@@ -162,7 +162,7 @@ def _backward(side: Subject) -> Subject:
     return replace(side, network=replace(network, apply=apply))
 
 
-def _weighted(outputs: list[jax.Array]) -> Any:
+def _weighted(outputs: list[jax.Array]) -> jax.Array:
     total = jnp.zeros(())
     for leaf in outputs:
         if jnp.issubdtype(leaf.dtype, jnp.floating):

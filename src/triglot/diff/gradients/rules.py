@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core as jex
 
 from ...core.network import Variables
 from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate, walk
@@ -31,13 +32,13 @@ class Rule:
     Attributes:
       kind: `stop_gradient` or `custom_gradient`.
       name: of the function with a custom derivative, with its file and line; else empty.
-      equations: of the traced program; several calls of one function have one rule.
+      equations: the rule's equations in the program; several calls of one function have one rule.
       operation: its first place in the program.
     """
 
     kind: str
     name: str
-    equations: tuple[Any, ...]
+    equations: tuple[jex.JaxprEqn, ...]
     operation: Operation
 
 
@@ -45,7 +46,7 @@ class Program:
     """A traced network, whose gradients are computed with or without its rules.
 
     Attributes:
-      rules: of the forward pass, in order.
+      rules: the rules of the forward pass, in order.
     """
 
     def __init__(self, subject: Subject, key: jax.Array, *, train: bool) -> None:
@@ -54,7 +55,7 @@ class Program:
             return list(subject.apply(variables, subject.inputs, key, train)[0].values())
 
         self._subject = subject
-        self._closed: Any = jax.make_jaxpr(forward)(subject.variables.params)
+        self._closed = jax.make_jaxpr(forward)(subject.variables.params)
         self.rules = _rules(self._closed.jaxpr)
         self._known: dict[frozenset[Rule], dict[str, np.ndarray]] = {}
 
@@ -83,7 +84,7 @@ class Program:
         return self._subject.named_gradients(jax.grad(loss)(params))
 
 
-def _rules(jaxpr: Any) -> list[Rule]:
+def _rules(jaxpr: jex.Jaxpr) -> list[Rule]:
     """List the rules of a program; those inside a function with a custom derivative are its own."""
     grouped: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
     # A function that is called twice is traced once.
@@ -107,7 +108,7 @@ def _rules(jaxpr: Any) -> list[Rule]:
     ]
 
 
-def _name(equation: Any) -> str:
+def _name(equation: jex.JaxprEqn) -> str:
     """Return the name and place of a function with a custom derivative."""
     if NAMES[equation.primitive.name] == STOP:
         return ""
@@ -115,10 +116,10 @@ def _name(equation: Any) -> str:
     return str(getattr(info, "func_src_info", "") or equation.primitive.name)
 
 
-def _run(closed: Any, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
+def _run(closed: jex.ClosedJaxpr, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
     """Evaluate a program; equations whose id is in `skipped` are evaluated without their rule."""
 
-    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+    def rule(equation: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
         name, params = equation.primitive.name, equation.params
         if name in NAMES and id(equation) not in skipped:
             return bind(equation, operands)
@@ -141,7 +142,7 @@ def _run(closed: Any, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _scan(equation: Any, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
+def _scan(equation: jex.JaxprEqn, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
     params = equation.params
     first, last = ends_of_scan(params)
     constants, carry, scanned = operands[:first], operands[first:last], operands[last:]

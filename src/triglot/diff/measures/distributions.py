@@ -53,7 +53,7 @@ class Draws:
     """What one network's initializer draws for one parameter.
 
     Attributes:
-      mean, std: of all elements, over all keys.
+      mean, std: the mean and the standard deviation of all elements, over all keys.
       gain: `std` times the square root of the fan-in; None for vectors.
     """
 
@@ -73,7 +73,7 @@ class InitializerRow:
     """One parameter's initializers in both networks.
 
     Attributes:
-      name: of the parameter in the first network.
+      name: the name of the parameter in the first network.
       one, other: what each side draws.
       differs: whether a two-sample test tells them apart.
       p_value: the smallest of its tests.
@@ -90,16 +90,16 @@ class Drawing:
     """A network's initial variables, and what its initializer draws over many keys.
 
     Attributes:
-      variables: for the first key.
-      num_keys: over which the statistics are; 0 for a network that has its weights already.
+      variables: the initial variables for the first key.
+      num_keys: the number of keys of the statistics; 0 for a network that has its weights already.
     """
 
     def __init__(self, network: Network, key: jax.Array, num_keys: int) -> None:
         """Initialize a network.
 
         Args:
-          network: with a codec, if statistics are wanted.
-          key: split into one per draw.
+          network: a network, which needs a codec for statistics.
+          key: a key, split into one per draw.
           num_keys: 0 for the variables only.
         """
         codec = network.codec
@@ -133,8 +133,8 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
     tests (Bonferroni).
 
     Args:
-      one, other: drawn from different keys.
-      pairing: of their parameters.
+      one, other: what both initializers drew, from different keys.
+      pairing: the pairing of the parameters.
 
     Returns:
       One row per pair; none if a network has its weights already.
@@ -183,7 +183,7 @@ def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
     }
 
 
-def _summary(drawn: dict[str, Any], parameter: Parameter) -> Draws:
+def _summary(drawn: dict[str, np.ndarray], parameter: Parameter) -> Draws:
     mean = float(np.mean(drawn["mean"], dtype=np.float64))
     square = float(np.mean(drawn["square"], dtype=np.float64))
     std = math.sqrt(max(square - mean**2, 0.0))
@@ -208,7 +208,7 @@ class Randomness(NamedTuple):
     Attributes:
       same: whether a two-sample test finds no difference.
       identical: whether the same keys give the same bits.
-      note: says so, for the report.
+      note: the result in words, for the report.
       causes: `dropout`, if only one network is random.
     """
 
@@ -223,7 +223,7 @@ def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
 
     Args:
       side: a network.
-      key: split into one per call.
+      key: a key, split into one per call.
     """
 
     def call(key: jax.Array) -> jax.Array:
@@ -247,7 +247,7 @@ def compare_randomness(
     Args:
       sides: the networks.
       is_random: whether the outputs depend on the key.
-      key: of both sides, whose libraries derive other numbers from it.
+      key: the key of both networks, whose libraries derive other numbers from it.
     """
     samples = [outputs_over_keys(side, key) for side in sides]
     identical = np.array_equal(samples[0], samples[1])

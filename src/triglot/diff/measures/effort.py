@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ...core.tracing.jaxprs import walk
+from jax.extend import core as jex
+
+from ...core.tracing.jaxprs import aval_of, walk
 
 QUICK, STANDARD, THOROUGH = "quick", "standard", "thorough"
 LEVELS = (QUICK, STANDARD, THOROUGH)
@@ -31,7 +32,7 @@ class Effort:
       gradients: whether gradients are measured.
       everything: whether gradient steps, canonical arithmetic where native bits differ, and
         roundings in compiled programs are measured, too.
-      num_keys: over which initializers are compared; 0 for not at all.
+      num_keys: the number of keys over which initializers are compared; 0 for not at all.
     """
 
     level: str
@@ -58,13 +59,13 @@ class Effort:
         return (f"left out at level {self.level!r}: {left_out}",) if left_out else ()
 
 
-def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:
+def choose(level: str, programs: Iterable[jex.Jaxpr], num_params: int) -> Effort:
     """Choose what is measured, by the size of two networks and not by the clock.
 
     Args:
       level: one of `LEVELS`.
       programs: the jaxprs of both networks' calls with one example.
-      num_params: of the larger network.
+      num_params: the number of parameters of the larger network.
     """
     costs = [(operations(program), equations(program)) for program in programs]
     work, size = (max(each) for each in zip(*costs, strict=True))
@@ -82,12 +83,12 @@ def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:
     )
 
 
-def equations(jaxpr: Any) -> int:
+def equations(jaxpr: jex.Jaxpr) -> int:
     """Count the equations of a traced program, as XLA compiles them: a loop's once."""
     return sum(1 for _ in walk(jaxpr))
 
 
-def operations(jaxpr: Any) -> float:
+def operations(jaxpr: jex.Jaxpr) -> float:
     """Count the floating-point operations of a traced program, about."""
     total = 0.0
     for equation, callers in walk(jaxpr):
@@ -98,9 +99,9 @@ def operations(jaxpr: Any) -> float:
     return total
 
 
-def _cost(equation: Any) -> float:
-    name, shapes = equation.primitive.name, [atom.aval.shape for atom in equation.invars]
-    size = sum(math.prod(var.aval.shape) for var in equation.outvars)
+def _cost(equation: jex.JaxprEqn) -> float:
+    name, shapes = equation.primitive.name, [aval_of(atom).shape for atom in equation.invars]
+    size = sum(math.prod(aval_of(var).shape) for var in equation.outvars)
     if name == "dot_general":
         summed = equation.params["dimension_numbers"][0][0]
         return 2.0 * size * math.prod(shapes[0][axis] for axis in summed)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import walk
 from .. import host
@@ -80,9 +81,9 @@ class Measurement:
 
     Attributes:
       quantity: what was measured.
-      native: in each library's own arithmetic.
-      canonical: in canonical arithmetic; None if a network has none.
-      double: in float64; None if a network fails on it.
+      native: the distance in each library's own arithmetic.
+      canonical: the distance in canonical arithmetic; None if a network has none.
+      double: the distance in float64; None if a network fails on it.
       single_tolerance: the relative difference up to which `native` is rounding, if a network
         rounds in float64 too; None otherwise.
     """
@@ -106,7 +107,7 @@ class Setup:
     """What both networks are measured on.
 
     Attributes:
-      key: of random draws in training.
+      key: the key of random draws in training.
       modes: the modes in which outputs are measured; one if both give the same program.
       learning_mode: the mode of the gradient steps.
       learns: whether there is something to differentiate.
@@ -126,10 +127,10 @@ class Measured(NamedTuple):
     """All measurements of two networks.
 
     Attributes:
-      measurements: one per quantity.
+      measurements: a measurement of each quantity.
       notes: what could not be measured, and why.
       dtypes: the coarsest dtype in which each network computes on float64; empty if it fails.
-      gradients: of both networks, by shared name; empty if there is nothing to differentiate.
+      gradients: the gradients of both networks, by shared name; empty if nothing is differentiated.
     """
 
     measurements: list[Measurement]
@@ -150,10 +151,10 @@ def measure(
 
     Args:
       one, other: the networks.
-      setup: what they are measured on.
+      setup: the modes and keys of the measurements.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
-      begin: called with what begins.
+      begin: a function that is called with what begins.
     """
     notes: list[str] = []
     host.trim()  # of the values of both programs
@@ -247,7 +248,7 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
 
 
-def _dtypes(jaxpr: Any) -> set[str]:
+def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
     """Collect the floating dtypes in which a program computes with arrays."""
     return {
         str(var.aval.dtype)

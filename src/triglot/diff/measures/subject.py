@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.extend import core as jex
 
 from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
@@ -30,9 +31,9 @@ class Subject(Side):
     """One network, its weights, and what is measured of it.
 
     Attributes:
-      batches: its inputs by batch size.
-      outputs: for each output that both sides share, the name and the index of this side's leaf.
-      targets: for each of these, what the loss compares it with.
+      batches: the inputs by batch size.
+      outputs: the name of each output that both networks share, and the index of its leaf here.
+      targets: the arrays with which the loss compares these outputs.
       compiled: whether its programs are compiled; otherwise they are evaluated operation by
         operation, up to rounding.
     """
@@ -78,7 +79,7 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> Any:
+    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
         """Trace a call, `wide` with float64 arguments, and keep what its results depend on."""
         arguments = self.variables, self.example
         if wide:
@@ -112,9 +113,9 @@ class Subject(Side):
         """
 
         def step(
-            variables: Variables, opt_state: Any, inputs: PyTree, key: jax.Array, train: bool
+            variables: Variables, opt_state: PyTree, inputs: PyTree, key: jax.Array, train: bool
         ) -> dict[str, Any]:
-            def loss(params: PyTree) -> Any:
+            def loss(params: PyTree) -> tuple[jax.Array, tuple[Arrays, PyTree]]:
                 moved = Variables(params=params, state=variables.state)
                 outputs, state = self.apply(moved, inputs, key, train)
                 return loss_of(outputs, self.targets), (outputs, state)
@@ -183,7 +184,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def _widened(leaf: Any) -> Any:
+def _widened(leaf: jax.Array) -> jax.Array:
     is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
     return jnp.asarray(leaf, jnp.float64) if is_floating else leaf
 
@@ -191,7 +192,7 @@ def _widened(leaf: Any) -> Any:
 def to_double(tree: PyTree) -> PyTree:
     """Convert the floating-point leaves of a pytree to float64."""
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf: jax.Array) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return jnp.asarray(np.asarray(leaf).astype(np.float64))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.network import Codec, Network, Variables
+from ...core.types import PyTree
 from .. import host
 from ..pairing.parameters import Pairing
 from ..types import codec_of
@@ -29,7 +30,7 @@ def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarr
 
     Args:
       named: canonical arrays by name.
-      seed: of the noise, within [-1/8, 1/8].
+      seed: the seed of the noise, which is within [-1/8, 1/8].
     """
     random = np.random.default_rng(seed)
     noisy = {}
@@ -48,7 +49,7 @@ def put(network: Network, variables: Variables, named: Mapping[str, Any]) -> Var
     """
     codec = codec_of(network)
 
-    def replaced(params: Any, named: Mapping[str, Any]) -> Any:
+    def replaced(params: PyTree, named: Mapping[str, Any]) -> PyTree:
         arrays = codec.encode(params)
         for name, array in named.items():
             arrays[name] = array.astype(arrays[name].dtype).reshape(arrays[name].shape)

@@ -76,9 +76,9 @@ class Frozen:
     """A parameter of one network that the other has as an array outside its parameters.
 
     Attributes:
-      name: of the parameter.
-      value: of the array, in the parameter's canonical layout.
-      cause: says where both are.
+      name: the name of the parameter.
+      value: the value of the array, in the parameter's canonical layout.
+      cause: the cause, which says where both are.
     """
 
     name: str

@@ -29,8 +29,8 @@ def pair_parameters(
     traced programs use them.
 
     Args:
-      networks: in native arithmetic.
-      uses: reads how each network uses its parameters; called if names and shapes do not decide.
+      networks: both networks, in native arithmetic.
+      uses: a function that reads the uses of parameters; called if names and shapes do not decide.
       mapping: canonical names or prefixes of the first network to those of the second.
 
     Raises:
@@ -141,9 +141,9 @@ def find_transposed(
     """Transpose matrices until the outputs agree.
 
     Args:
-      pairing: at which they do not.
+      pairing: a pairing at which the outputs do not agree.
       agrees: whether the outputs agree at a pairing.
-      labels: of both networks.
+      labels: the labels of both networks.
       suspects: names, on either side, of the parameters that differing operations read.
 
     Returns:

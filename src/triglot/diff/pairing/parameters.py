@@ -24,7 +24,7 @@ class Parameter:
 
     Attributes:
       name: its canonical name.
-      shape, dtype: in the canonical layout.
+      shape, dtype: the array's shape and dtype in the canonical layout.
       leaf: the array of the library that holds it.
     """
 
@@ -57,7 +57,7 @@ class Pairing:
 
     Attributes:
       one, other: all parameters of each side by canonical name.
-      pairs: in the order in which the first network stores them.
+      pairs: the pairs, in the order in which the first network stores the parameters.
       source: how the pairs were found: `by name`, `stated`, or `guessed` and by what.
     """
 
@@ -112,7 +112,7 @@ def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parame
     """List a network's parameters by canonical name.
 
     Args:
-      network: with a codec.
+      network: a network with a codec.
       params: its parameters, which may be abstract; None for those of `network.init`.
 
     Raises:

@@ -38,12 +38,12 @@ class Reader(NamedTuple):
     """An operation that reads a parameter.
 
     Attributes:
-      equation: of the traced program.
+      equation: the equation of the traced program.
       callers: the equations of the calls that hold it, outermost first.
     """
 
-    equation: Any
-    callers: tuple[Any, ...]
+    equation: jex.JaxprEqn
+    callers: tuple[jex.JaxprEqn, ...]
 
     @property
     def name(self) -> str:
@@ -60,8 +60,8 @@ def read_uses(
     """Trace a call in evaluation and read how it uses the parameters.
 
     Args:
-      network: with a codec.
-      variables, inputs: of the call.
+      network: a network with a codec.
+      variables, inputs: the arguments of the call.
       outputs: indices of output leaves; the i-th of them is output `i` of the result.
     """
     codec = codec_of(network)
@@ -86,7 +86,7 @@ def read_uses(
 
 
 def _uses(
-    jaxpr: Any, known: dict[Any, tuple[str, ...]], callers: tuple[Any, ...] = ()
+    jaxpr: jex.Jaxpr, known: dict[Any, tuple[str, ...]], callers: tuple[jex.JaxprEqn, ...] = ()
 ) -> Iterator[tuple[str, Reader]]:
     for equation in jaxpr.eqns:
         atoms = [None if isinstance(atom, jex.Literal) else atom for atom in equation.invars]
@@ -108,7 +108,7 @@ def _uses(
             yield from ((name, Reader(equation, callers)) for name in together)
 
 
-def _inner(equation: Any) -> Any:
+def _inner(equation: jex.JaxprEqn) -> jex.Jaxpr | None:
     """Return the program that an equation calls with its own last operands; None if there is none.
 
     Of several, such as the branches of a condition, the last one is read.
@@ -131,7 +131,7 @@ def align_uses(
 
     Args:
       sides: the parameters of each network that are to be paired.
-      uses: of each network.
+      uses: the uses of each network.
       repeated: whether each use counts; otherwise each parameter counts once, at its first use.
     """
     orders = []

@@ -54,7 +54,7 @@ def differing(
     Args:
       one, other: arrays by name.
       pairs: names of the first to those of the second.
-      labels: of both sides.
+      labels: the labels of both networks.
     """
     for name, counterpart in pairs.items():
         if not equal(one[name], other[counterpart]):

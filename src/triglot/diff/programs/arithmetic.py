@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
+from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import walk
+from ...core.tracing.jaxprs import aval_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
 from .tape import Tape
@@ -29,7 +30,8 @@ def mixes_types(tape: Tape) -> bool:
         step.name == "reduce_precision"
         or step.equation.params.get("precision") is not None
         or any(
-            is_floating(v.aval.dtype) and v.aval.dtype != np.float32 for v in step.equation.outvars
+            is_floating(dtype) and dtype != np.float32
+            for dtype in (aval_of(var).dtype for var in step.equation.outvars)
         )
         for step in tape.steps
     )
@@ -44,7 +46,7 @@ def arithmetic_difference(
       wide: both programs in float64, the second one with the first one's results wherever another
         cause was found.
       native: both programs as traced.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The causes, `dtype` and `precision`, and the first operations with other types; none if both
@@ -110,15 +112,15 @@ def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, st
 
 def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
     step = tape.steps[tape.producers[value]]
-    return step.equation.outvars[step.results.index(value)].aval.dtype
+    return aval_of(step.equation.outvars[step.results.index(value)]).dtype
 
 
 class Stated(NamedTuple):
     """The precision of a product or a rounding, its equation, and the calls that hold it."""
 
     precision: str
-    equation: Any
-    callers: tuple[Any, ...]
+    equation: jex.JaxprEqn
+    callers: tuple[jex.JaxprEqn, ...]
 
 
 def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
@@ -128,7 +130,7 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
 
     Args:
       programs: the jaxprs of both networks.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The cause `precision`, for two networks whose values are equal on this machine; None if the
@@ -152,7 +154,7 @@ def compare_precisions(
 
     Args:
       programs: the equations of both networks, each with the calls that hold it.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The cause, with how often each program states it, and the first such operations.
@@ -191,7 +193,7 @@ def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:
             yield Stated(f"{ROUNDED} to {bits} bits of mantissa", equation, callers)
 
 
-def _precision_of(equation: Any) -> str:
+def _precision_of(equation: jex.JaxprEqn) -> str:
     """Write the precision of a product, such as `HIGHEST`."""
     stated = equation.params["precision"]
     sides = stated if type(stated) is tuple else (stated,)  # a `DotAlgorithm` is a tuple too

@@ -48,7 +48,7 @@ def first_large_difference(
 
     Args:
       one, other: programs that were recorded in float64, at equal arguments.
-      tolerance: of equal values, relative to the largest of an array.
+      tolerance: the largest difference of equal values, relative to the largest of an array.
 
     Returns:
       The operations; None if the outputs are equal up to rounding.

@@ -31,8 +31,8 @@ class Divergence:
     """Two parts of the programs with equal inputs and different results.
 
     Attributes:
-      search: has the programs' regions.
-      parts: of each program; both have an end or none has.
+      search: the search, which has the programs' regions.
+      parts: the part of each program; both have an end or none has.
       values, operands: replacements that give the second program the first one's result.
       substitute: the first one's result, in the layout of the second one's; None without an end.
     """

@@ -68,7 +68,7 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
       one, other: networks with a codec, and their weights.
       inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
       train: training mode or evaluation.
-      key: of the networks' random draws, which are replaced by constants.
+      key: the key of the networks' random draws, which are replaced by constants.
 
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
@@ -107,7 +107,7 @@ def explain_tapes(
 
     Args:
       tapes: both programs, recorded in float64 at equal arguments.
-      labels: of both.
+      labels: the labels of both networks.
       native: records them in the types in which they were traced, where these may differ; None to
         compare no types.
       arrays: values of both programs in place of the recorded ones.

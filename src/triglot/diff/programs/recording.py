@@ -33,7 +33,7 @@ def record_both(
     Args:
       one, other: networks with a codec.
       inputs: a batch for both.
-      train, key: passed to both networks.
+      train, key: the mode and the key of both networks.
       wide: evaluate in float64.
       exact: evaluate all examples at exactly these parameters and inputs. Otherwise 3 examples, and
         arrays that hold one number get others: at a bias of 0 or a scale of 1 a difference may have

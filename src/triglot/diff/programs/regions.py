@@ -22,7 +22,7 @@ class Region:
 
     Attributes:
       view: the program.
-      values: computed ones, in order.
+      values: the computed values, in order.
       boundary: values with a counterpart, from which they are computed.
       leaves: parameters, state or inputs without a counterpart.
       ancestors: the values of the region on which a value depends, itself included.
@@ -57,7 +57,7 @@ class RegionPart:
     """The part of a region that computes one result.
 
     Attributes:
-      region: of the program.
+      region: the region of the program.
       values: what is computed in the part, in order, and leaves without a counterpart.
       end: its result; None if none was found that ends a part of the other program, too.
     """

@@ -96,9 +96,9 @@ class Named:
     """The causes of a divergence.
 
     Attributes:
-      causes: at least one.
+      causes: the causes, at least one.
       divergence: that they explain; may be larger than the one that was found.
-      places: of both programs.
+      places: the places in both programs.
       only: what only one program computes: its index, and the operations; None if both compute
         something.
     """

@@ -125,10 +125,10 @@ def onward(
     """Yield the steps that read some values, then those that read their results, and so on.
 
     Args:
-      tape: of the program.
-      values: to start from.
+      tape: the recorded program.
+      values: the values to start from.
       depth: how often results are followed.
-      names: of the steps that are followed; None for all.
+      names: the names of the steps that are followed; None for all.
     """
     level = {tape.roots[value] for value in values}
     for _ in range(depth):

@@ -62,10 +62,10 @@ class Norm:
     Attributes:
       centred: whether the mean is subtracted first.
       summed: whether squares are summed (an L2 norm), not averaged.
-      shape: in which the array is averaged; one axis may be split in groups.
+      shape: the shape in which the array is averaged; one axis may be split in groups.
       axes: over which it is averaged.
       groups: into which an axis is split; 1 if none is.
-      root: has the epsilon.
+      root: the root, which has the epsilon.
     """
 
     centred: bool

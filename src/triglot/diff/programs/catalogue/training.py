@@ -101,7 +101,7 @@ def norm_momentum(
     Args:
       views: both programs, the second one with the first one's results wherever a cause was found.
       originals: both programs as they are.
-      labels: of both networks.
+      labels: the labels of both networks.
     """
     one, other = views
     ours, theirs = _unmatched(one, other), _unmatched(other, one)

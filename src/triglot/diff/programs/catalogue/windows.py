@@ -24,10 +24,10 @@ class Window(NamedTuple):
     """What a convolution or a pooling cuts out, per spatial axis.
 
     Attributes:
-      step: of the tape.
-      positions: of the spatial axes among the parameters of the step's equation.
+      step: the index of the step in the tape.
+      positions: the positions of the spatial axes in the parameters of the step's equation.
       operand: the value that it reads, before any padding of its own.
-      shape: of the operand, per spatial axis.
+      shape: the operand's size along each spatial axis.
       size, strides, dilation: per spatial axis.
       padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
     """
@@ -146,8 +146,8 @@ def other_sizes(
 
     Args:
       views: both programs.
-      names: of the second program's parameters, by those of the first.
-      labels: of both networks.
+      names: the names of the second program's parameters, by those of the first.
+      labels: the labels of both networks.
     """
     one, other = views
     theirs = [window for window in _windows(other.tape, range(len(other.tape.steps)))]
