@@ -92,7 +92,7 @@ def compare_networks(
     Args:
       one, other, inputs: arguments of `diff_networks`.
       options: all other arguments.
-      progress: gets what begins and what was found; None to report neither.
+      progress: what shows what begins and what was found; None to show neither.
 
     Yields:
       The report so far, each time that it says more; the last one is complete.

@@ -256,12 +256,12 @@ class Search:
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""
-        core, own = self.one.view.core, self.one.view.core(a)
+        core, substituted = self.one.view.core, self.one.view.core(a)
         results = [
             value
             for step in _readers(self.one.view, a)
             for value in self.one.tape.steps[step].results
-            if not core(value).same(own, self.tolerance)
+            if not core(value).same(substituted, self.tolerance)
         ]
         reached = list(map(core, results))
         wanted = [core(value) for value in results if value in self.one.ancestors]
@@ -387,11 +387,11 @@ def _readers(view: View, value: int) -> list[int]:
 
 
 def _following(region: Region, value: int) -> list[int]:
-    own = region.view.core(value)
+    start = region.view.core(value)
     return [
         later
         for later in region.values
         if later != value
         and value in region.ancestors[later]
-        and not own.same(region.view.core(later), region.view.tolerance)
+        and not start.same(region.view.core(later), region.view.tolerance)
     ]

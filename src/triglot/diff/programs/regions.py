@@ -175,8 +175,8 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
     reached_region.values = sorted(reached - reached_region.leaves)
     reached_region.ancestors.update((leaf, frozenset({leaf})) for leaf in reached_region.leaves)
     for value in reached_region.values:
-        own = {value}
+        ancestors = {value}
         for source in reached_region.sources(value):
-            own |= reached_region.ancestors.get(source, frozenset())
-        reached_region.ancestors[value] = frozenset(own)
+            ancestors |= reached_region.ancestors.get(source, frozenset())
+        reached_region.ancestors[value] = frozenset(ancestors)
     return reached_region

@@ -160,7 +160,8 @@ def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
     others: dict[tuple[int, ...], np.ndarray] = {}
     for moved in moves:
         others.setdefault(moved.shape, moved)
-    yield from (moved.reshape(shape) for own, moved in others.items() if own != tuple(shape))
+    others.pop(tuple(shape), None)
+    yield from (moved.reshape(shape) for moved in others.values())
     for axes in itertools.permutations(range(len(shape))):
         split = array.reshape([shape[axis] for axis in axes])
         moved = split.transpose(np.argsort(axes))

@@ -185,9 +185,9 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
             if x.size != result.size or not search.fits(a, b):
                 continue
             for array in search.substitutes(a, b):
-                own = np.asarray(array), result
+                outcomes = np.asarray(array), result
                 for pair in pairs:
-                    if _are_results(own, x, pair, search.tolerance):
+                    if _are_results(outcomes, x, pair, search.tolerance):
                         whole = search.divergence_at(a, b, array, [], arrays)
                         return _finding(whole, pair, labels)
     return None
