@@ -213,9 +213,7 @@ def _first_large(tapes: Sequence[Tape]) -> Difference | None:
     for slot in range(len(tapes[0].outputs)):
         first, second = (replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes)
         difference = first_large_difference(first, second)
-        if difference is not None and not any(
-            one and one.source for one in (difference.one, difference.other)
-        ):
+        if difference is not None and not _has_source(difference):
             # A step is small beside the parameters, which hide what it changes by little.
             difference = first_large_difference(first, second, FINE)
         if difference is not None:
@@ -223,11 +221,13 @@ def _first_large(tapes: Sequence[Tape]) -> Difference | None:
     return None
 
 
+def _has_source(difference: Difference) -> bool:
+    return any(side and side.source for side in (difference.one, difference.other))
+
+
 def _update(difference: Difference, *, is_rounding: bool) -> Update:
     """Describe a difference of two recorded updates."""
-    sections = [
-        side.scope for side in (difference.one, difference.other) if side is not None and side.scope
-    ]
+    sections = [side.scope for side in (difference.one, difference.other) if side and side.scope]
     part = next(iter(sections), "update")
     evidence = (
         f"from equal weights and batches, it differs by up to {difference.max_abs:.3g} "

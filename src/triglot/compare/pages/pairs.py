@@ -106,12 +106,10 @@ def _facts(pair: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _operation(operation: Mapping[str, Any], backends: list[str]) -> Iterator[tuple[str, str]]:
     for name, side in zip(backends, ("one", "other"), strict=True):
-        operation_of_side = operation.get(side)
-        if operation_of_side:
-            place = ", ".join(
-                filter(None, (operation_of_side.get("source"), operation_of_side.get("scope")))
-            )
-            yield f"Operation in {libraries.title(name)}", f"{operation_of_side['name']} ({place})"
+        step = operation.get(side)
+        if step:
+            place = ", ".join(filter(None, (step.get("source"), step.get("scope"))))
+            yield f"Operation in {libraries.title(name)}", f"{step['name']} ({place})"
     if operation.get("part") in PARTS:
         yield "Part of the update", PARTS[operation["part"]]
     if operation.get("compiled_only"):

@@ -51,9 +51,8 @@ def find_causes(one: Record, other: Record, rung: Rung) -> list[Cause]:
             _cause("environment", _names(differing["environment"]), "the first observations differ")
         )
     if differing["hyper"]:
-        causes.append(
-            _cause("hyperparameters", _names(differing["hyper"]), _sizes(differing["hyper"]))
-        )
+        hyper = differing["hyper"]
+        causes.append(_cause("hyperparameters", _names(hyper), _sizes(hyper)))
     dtypes = _dtypes(one.probe, other.probe)
     if dtypes:
         causes.append(_cause("dtype", *dtypes))
@@ -150,15 +149,12 @@ def _dtypes(one: Arrays, other: Arrays) -> tuple[str, str] | None:
 
 
 def _weights(differences: Mapping[str, tuple[float, float]], rung: Rung) -> Cause:
-    whole = [rel for _, rel in differences.values()]
-    if max(whole) < NUDGED:
-        return _cause("weights", _names(differences), f"initial weights {_sizes(differences)}")
+    names, evidence = _names(differences), f"initial weights {_sizes(differences)}"
+    if max(relative for _, relative in differences.values()) < NUDGED:
+        return _cause("weights", names, evidence)
     if rung.shared_weights:
-        return _cause(
-            "weights", _names(differences), f"the shared initial weights {_sizes(differences)}"
-        )
-    name = "initializer" if rung.library_initializers else "draw"
-    return _cause(name, _names(differences), f"initial weights {_sizes(differences)}")
+        return _cause("weights", names, f"the shared {evidence}")
+    return _cause("initializer" if rung.library_initializers else "draw", names, evidence)
 
 
 def _computed(
