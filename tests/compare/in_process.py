@@ -38,7 +38,6 @@ Plant = Callable[[LibraryExperiment], LibraryExperiment]
 
 def train(
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     backend: str = "linen",
     rung: str = "weights",
@@ -50,25 +49,27 @@ def train(
 
     Args:
       folder: of the comparison.
-      monkeypatch: replaces the experiment.
       backend: the library.
       rung: what is shared.
       plant: changes the experiment before it trains.
       running: the job; None shows nothing.
       changes: options that differ from `OPTIONS`.
     """
-
-    if plant is not None:
-        monkeypatch.setattr(
-            module, "LibraryExperiment", lambda **parts: plant(LibraryExperiment(**parts))
-        )
     folder.mkdir(exist_ok=True)
     options = replace(OPTIONS, out=folder, **changes)
     job = Job(options.env, rung, backend)
     running = RunningJob(lambda event: None) if running is None else running
     running.go()
     arguments = {"job": asdict(job), "leads": True}
-    module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
+    build = LibraryExperiment.build
+
+    def planted(*args: Any, **parts: Any) -> LibraryExperiment:
+        library = build(*args, **parts)
+        return library if plant is None else plant(library)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LibraryExperiment, "build", planted)
+        module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
     return Record.load(Ledger(folder).folder(job.name))
 
 

@@ -41,7 +41,7 @@ def test_processes_change_no_bit(
     executor: Executor | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("haiku", "linen")
-    here = [train(tmp_path / "here", monkeypatch, backend=name, total_steps=190) for name in names]
+    here = [train(tmp_path / "here", backend=name, total_steps=190) for name in names]
     monkeypatch.undo()
     chosen = replace(OPTIONS, out=tmp_path / "out", total_steps=190, repetitions=1)
     ledger = opened(chosen)

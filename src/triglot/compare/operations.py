@@ -1,8 +1,8 @@
 """The first operation in which two libraries' trainings differ, for every pair of a comparison."""
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from ..backends import libraries
 from ..core.errors import TriglotError, describe
@@ -11,6 +11,8 @@ from .options import CompareOptions
 from .rungs import Rung, rung_named, rung_of_arithmetic
 from .search import Json, Search, Update
 from .traced import shared_weights
+
+Result = TypeVar("Result")
 
 COMPILED = "compilation"
 # What the searches beyond the judged rung in the first environment may take together.
@@ -28,8 +30,9 @@ class Operations:
         """
         self.options = options
         self._searches: dict[tuple[str, str], Search] = {}
-        self._updates: dict[Any, Update | str | None] = {}
-        self._located: dict[Any, tuple[Json | None, list[Json]] | str] = {}
+        # By environment, rung and libraries; a text says why a search failed.
+        self._updates: dict[tuple[str, ...], Update | str | None] = {}
+        self._located: dict[tuple[str, ...], tuple[Json | None, list[Json]] | str] = {}
         self._seconds = 0.0
 
     def update_cause(
@@ -94,7 +97,7 @@ class Operations:
             place["operation"] = located[0]
             pair["causes"] += located[1]
 
-    def _try(self, env: str, rung: Rung, search: Any) -> Any:
+    def _try(self, env: str, rung: Rung, search: Callable[[Search], Result]) -> Result | str:
         """Search; give the reason of a failure as text."""
         main = rung_of_arithmetic(self.options.arithmetic)
         is_extra = (env, rung.name) != (self.options.env, main.name)

@@ -35,8 +35,7 @@ NUM_UPDATES, INTERRUPTED = 24, 10
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """Train without an interruption."""
-    with pytest.MonkeyPatch.context() as patch:
-        return train(tmp_path_factory.mktemp("whole") / "out", patch)
+    return train(tmp_path_factory.mktemp("whole") / "out")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Signalled) as signalled:
         at_update(patch, INTERRUPTED, stop)
-        train(folder, patch, running=running)
+        train(folder, running=running)
     assert signalled.value.number == signal.SIGTERM
     return folder
 
@@ -112,12 +111,10 @@ def assert_equal(one: Record, other: Record) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_the_job_continues(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_saves_and_the_job_continues(whole: Record, interrupted: Path) -> None:
     assert checkpoints_in(interrupted).numbers() == [INTERRUPTED]
     running = Saying()
-    record = train(interrupted, monkeypatch, running=running)
+    record = train(interrupted, running=running)
     assert_equal(record, whole)
     said = f"weights linen continues after {INTERRUPTED} of {NUM_UPDATES} updates"
     assert said in running.said
@@ -141,12 +138,12 @@ def test_a_kill_costs_what_came_after_the_last_checkpoint(
     save_always(monkeypatch)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         at_update(patch, 5, killed)
-        train(tmp_path, patch)
+        train(tmp_path)
     folder = checkpoints_in(tmp_path).folder
     assert [path.name for path in folder.iterdir()] == ["00000004"], "only the last one is kept"
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 1e9)
     running = Saying()
-    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    assert_equal(train(tmp_path, running=running), whole)
     assert "weights linen continues after 4 of 24 updates" in running.said
 
 
@@ -231,12 +228,12 @@ def test_the_checkpoint_of_other_arrays_is_refused(interrupted: Path) -> None:
 
 
 def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Record, interrupted: Path
 ) -> None:
     newest = newest_in(interrupted)
     write_manifest(newest, {"device": "tpu"})
     running = Saying()
-    assert_equal(train(interrupted, monkeypatch, running=running), whole)
+    assert_equal(train(interrupted, running=running), whole)
     (line,) = (line for line in running.said if "again" in line)
     assert line.startswith("weights linen begins again: its checkpoint was written with another")
     assert not list(interrupted.rglob(".unfinished-*"))
@@ -252,7 +249,7 @@ def test_a_training_goes_on_if_no_checkpoint_can_be_written(
     monkeypatch.setattr("triglot.core.loop.checkpoint.save", full)
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0.0)
     running = Saying()
-    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    assert_equal(train(tmp_path, running=running), whole)
     (line,) = (text for text in running.said if "no checkpoint" in text)
     assert re.search("no checkpoint after 1 updates: .* No space left", line)
 

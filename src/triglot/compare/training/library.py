@@ -109,15 +109,13 @@ class LibraryExperiment:
         """The network's outputs on a fixed set of inputs."""
         return probes.Outputs(self.agent, self.env)
 
-    def start(self, weights: Arrays) -> RunnerState:
-        """Initialize every seed with the weights of another library.
-
-        Args:
-          weights: `[S, ...]`, by shared name.
+    def start_from(self, path: Path) -> RunnerState:
+        """Initialize every seed with the weights `[S, ...]` of a file, by shared name.
 
         Raises:
           TriglotError: if the architectures differ.
         """
+        weights = load_file(path)
         params = self._learned(self.experiment.shapes.agent).params
         named = jax.eval_shape(jax.vmap(self.names.encode), params)
         here, there = (
@@ -126,10 +124,6 @@ class LibraryExperiment:
         identity.check_architecture(self.backend, here, there)
         arrays = {name: jnp.asarray(array) for name, array in weights.items()}
         return self.experiment.start(jax.vmap(self.names.decode)(arrays))
-
-    def start_from(self, path: Path) -> RunnerState:
-        """Initialize every seed with the weights of a safetensors file; see `start`."""
-        return self.start(load_file(path))
 
     def named_params(self, state: RunnerState) -> Arrays:
         """Name every seed's parameters, `[S, ...]`."""

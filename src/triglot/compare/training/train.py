@@ -30,7 +30,6 @@ from ..rungs import Rung
 from ..start import Started
 from .library import LibraryExperiment
 from .measuring import compile_timed, peak_memory_bytes, resident_bytes, timed
-from .networks import build_agent
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
@@ -66,12 +65,19 @@ def train(started: Started) -> None:
     program, seconds = compile_timed(experiment, state)
     checkpoints = Checkpoints(ledger.checkpoints(job.name), keep=1)
     saving = Saving(library, checkpoints, origin(program, facts["device"]))
-    continued = _continued(saving, running, job)
+    try:
+        continued = saving.restore()
+    except TriglotError as error:  # it is damaged, or belongs to another training
+        running.say(f"{job.label} begins again: {error}")
+        shutil.rmtree(checkpoints.folder, ignore_errors=True)
+        continued = None
     if continued is None:
         running.enter("probe")
         record = Record(probe=library.probe(state))
     else:
         record, state = continued
+        done = f"{record.updates:,} of {experiment.num_updates:,} updates"
+        running.say(f"{job.label} continues after {done}")
     record.facts = facts | seconds
     running.wait_for_turn()
     state = _train(saving, program, state, record, running, job)
@@ -126,8 +132,9 @@ def build(
     """
     env, env_seconds = timed(lambda: make_env(env_name))
     device = version.device()  # starts XLA, outside the timed construction
-    agent, construct_seconds = timed(lambda: build_agent(options, env, backend, rung))
-    library = LibraryExperiment(options=options, backend=backend, rung=rung, env=env, agent=agent)
+    library, construct_seconds = timed(
+        lambda: LibraryExperiment.build(options, backend, rung=rung, env=env)
+    )
     experiment = library.experiment
     return library, {
         **seconds,
@@ -221,20 +228,6 @@ class Saving:
     def is_due(self) -> bool:
         """Whether a checkpoint should be saved."""
         return time.monotonic() - self.last >= self.pause
-
-
-def _continued(saving: Saving, running: RunningJob, job: Job) -> tuple[Record, RunnerState] | None:
-    """Restore the job's checkpoint; None if there is none, or it cannot be used."""
-    try:
-        restored = saving.restore()
-    except TriglotError as error:  # it is damaged, or belongs to another training
-        running.say(f"{job.label} begins again: {error}")
-        shutil.rmtree(saving.checkpoints.folder, ignore_errors=True)
-        return None
-    if restored is not None:
-        total = saving.library.experiment.num_updates
-        running.say(f"{job.label} continues after {restored[0].updates:,} of {total:,} updates")
-    return restored
 
 
 def _train(
