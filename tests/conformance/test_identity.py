@@ -52,7 +52,7 @@ def train(
             save_file(library.named_params(library.experiment.start()), weights)
         state = library.start_from(weights)
     history = []
-    for chunk in library.experiment.chunks(state):
+    for chunk in library.experiment.chunks(state, until=num_updates):
         state = chunk.runner_states
         history.append(chunk.metrics)
     metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
