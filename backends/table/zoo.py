@@ -19,8 +19,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     torso = spec.torso
     if not isinstance(torso, Table):
         raise TriglotError(
-            f"the backend 'table' builds lookup tables only, and {name!r} asks for "
-            f"{torso}: choose an environment with Discrete observations, or another backend."
+            f"the backend 'table' builds lookup tables only, and {name!r} asks for a network with "
+            f"a torso {type(torso).__name__}: choose an environment with Discrete observations, or "
+            "another backend."
         )
     rows = spec.num_rows
     heads = dict(sorted(spec.heads))

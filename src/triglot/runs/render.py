@@ -24,7 +24,7 @@ from ..shared.machine.interrupt import raising
 from ..shared.statistics import format_return
 from ..shared.terminal.progress import phase
 from ..shared.terminal.wrapping import wrapped
-from .monitoring.evaluating import VIDEO, evaluation_key
+from .monitoring.evaluating import VIDEO, key_of_kind
 from .options import RenderOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .population import chosen_seed_index
@@ -190,7 +190,7 @@ class Videos:
         """Play an episode with the states `[S, ...]` after `num_updates` updates, and log it."""
         if self._logs is None or num_updates == self._last:
             return
-        key = jax.random.fold_in(evaluation_key(self._plan, VIDEO), num_updates)
+        key = jax.random.fold_in(key_of_kind(self._plan, VIDEO), num_updates)
         agent_state = jax.tree.map(lambda leaf: leaf[0], state.agent)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "episode.gif"

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...core.experiment import MAX_STEPS
-from ...core.experiment import evaluation_key as key_of_evaluations
+from ...core.experiment import MAX_STEPS, evaluation_key
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.state import RunnerState
@@ -61,13 +60,13 @@ def compile_play(plan: Plan, runner_states: RunnerState) -> None:
 
 def play_after_training(plan: Plan, state: RunnerState) -> list[Episodes]:
     """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
-    key, count = evaluation_key(plan, AFTER_TRAINING), plan.options.eval_episodes
+    key, count = key_of_kind(plan, AFTER_TRAINING), plan.options.eval_episodes
     return [play(each, state, key, num_episodes=count) for each in plans_by_levels(plan)]
 
 
-def evaluation_key(plan: Plan, number: int) -> jax.Array:
-    """Make a key that the training does not use; `number` is one of the constants above."""
-    return key_of_evaluations(plan.experiment.key, plan.options.num_seeds, number)
+def key_of_kind(plan: Plan, kind: int) -> jax.Array:
+    """Make the key of one kind of evaluation, which is one of the constants above."""
+    return evaluation_key(plan.experiment.key, plan.options.num_seeds, kind)
 
 
 def best_checkpoints(folder: Path) -> Checkpoints:
@@ -179,7 +178,7 @@ class Evaluator:
         return {**metrics, **evaluated}
 
     def _evaluate(self, num_updates: int, state: RunnerState) -> dict[str, np.ndarray]:
-        key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
+        key = jax.random.fold_in(key_of_kind(self._plan, DURING_TRAINING), num_updates)
         count = self._plan.options.eval_episodes
         returns = {}
         for name, plan in self._plans.items():

@@ -3,6 +3,7 @@
 A built-in name takes precedence over one of an installed package.
 """
 
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -60,6 +61,15 @@ FAMILIES = {
     "evolution: any actions, no gradients": ("openai_es",),
 }  # fmt: skip
 """What the algorithms of a family share, for `triglot list algorithms`."""
+
+
+def by_family(names: Iterable[str]) -> dict[str, list[str]]:
+    """Group algorithms by family, in the order of `FAMILIES`; those of no family come last."""
+    rest = list(names)
+    groups = {title: [name for name in members if name in rest] for title, members in FAMILIES.items()}
+    listed = set().union(*groups.values())
+    groups["other algorithms"] = [name for name in rest if name not in listed]
+    return {title: members for title, members in groups.items() if members}
 
 
 def algorithm_names() -> list[str]:
