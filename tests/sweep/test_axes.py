@@ -11,19 +11,19 @@ from tests.sweep import small
 from triglot.cli.parsing import CommandLine
 from triglot.core.errors import TriglotError
 from triglot.sweep.axes import Choices, Range, parse_axes
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.settings import MAX_SETTINGS, algorithms_of, settings_of, train_options
 
 pytestmark = pytest.mark.packaging
 
 
-def options(**changes: Any) -> SweepOptions:
+def options(**changes: Any) -> SweepCommandOptions:
     """Build the options of a sweep of PPO."""
     chosen = {"algorithm": "ppo", "over": ("learning_rate=1,2", "clip_epsilon=0.1,0.2")}
     return small.options(**{"config": {}, **chosen, **changes})
 
 
-def listed(given: SweepOptions) -> list[dict[str, Any]]:
+def listed(given: SweepCommandOptions) -> list[dict[str, Any]]:
     return settings_of(given, algorithms_of(given))
 
 

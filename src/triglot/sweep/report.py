@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.errors import masked
+from ..core.records import JSON
 from ..runs.registry.arg import option_words
 from ..runs.registry.overrides import overrides_of
 from ..runs.storage.config_files import toml_of
@@ -26,7 +26,7 @@ from ..shared.pages.thinning import as_json
 from ..shared.statistics.paired import paired_difference
 from ..shared.statistics.returns import MIN_SEEDS
 from . import results, swept
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked, ranking_table, trainings_table
 from .search.choices import GRID, search_of
@@ -54,7 +54,7 @@ def result_of(
     batches: str,
     halving: str | None,
     confirmed: Sequence[Outcome] = (),
-) -> dict[str, Any]:
+) -> JSON:
     """Build the contents of `sweep.json`.
 
     Args:
@@ -136,7 +136,7 @@ def separation(order: Sequence[Outcome]) -> str:
     return text
 
 
-def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
+def write(out: Path, plan: SweepPlan, result: JSON, found: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
     Tables are CSV only: a sweep has at most some 10,000 rows, and Parquet would need pyarrow, which
@@ -161,9 +161,7 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     write_files(out, {**files, PAGE: page(result, tables[0], shown, mains)})
 
 
-def page(
-    result: Mapping[str, Any], ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]
-) -> str:
+def page(result: JSON, ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]) -> str:
     """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
     for index, (env, found) in enumerate(result["curves"].items()):
@@ -200,7 +198,7 @@ def page(
     )
 
 
-def command(options: SweepOptions) -> str:
+def command(options: SweepCommandOptions) -> str:
     """Format the command line of a sweep."""
     words = ["triglot", "sweep", options.algorithm, options.env]
     for text in options.over:
@@ -215,12 +213,12 @@ def command(options: SweepOptions) -> str:
     return masked(shlex.join([*words, "--no-preset"]))
 
 
-def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:
+def _of(result: JSON, env: str) -> list[JSON]:
     """List the settings of an environment that have a return, the best first."""
     return [one for one in result["settings"] if one["env"] == env and one["return"]]
 
 
-def main_charts(result: Mapping[str, Any]) -> dict[str, Chart]:
+def main_charts(result: JSON) -> dict[str, Chart]:
     """Build the main chart of each environment in which something has a return."""
     names = [name for name in result["names"] if name != "env"] or ["env"]
     found = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
@@ -231,7 +229,7 @@ def main_charts(result: Mapping[str, Any]) -> dict[str, Chart]:
     }
 
 
-def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
+def _winner(result: JSON, env: str) -> JSON:
     """Describe the best setting: its return, and the interval or the range of the seeds."""
     of_env = [one for one in result["settings"] if one["env"] == env]
     best, estimate = of_env[0], of_env[0]["return"] or {}
@@ -254,7 +252,7 @@ def _bounds(plan: SweepPlan, env: str) -> list[float | None]:
     return [bound if np.isfinite(bound) else None for bound in bounds]
 
 
-def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
+def _schedules(plan: SweepPlan, best: Outcome) -> JSON:
     """Describe the hyperparameters of the best setting, from which its schedules are drawn."""
     group = next(one for one in plan.groups if best.number in one.settings)
     chosen = train_options(plan.options, best.values, algorithms_of(plan.options))
@@ -265,7 +263,7 @@ def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
     }
 
 
-def _curves(order: Sequence[Outcome]) -> dict[str, Any]:
+def _curves(order: Sequence[Outcome]) -> JSON:
     """Collect the learning curves of the best settings, over the steps of the longest."""
     best = [one for one in order if np.isfinite(one.curves).any()][:BEST]
     if not best:
@@ -280,7 +278,7 @@ def _curves(order: Sequence[Outcome]) -> dict[str, Any]:
     return {"env_steps": steps, "settings": settings}
 
 
-def _subtitle(result: Mapping[str, Any]) -> str:
+def _subtitle(result: JSON) -> str:
     seeds = numbers.seeds(result["num_seeds"])
     names = numbers.listed(result["names"])
     return f"{len(result['settings']):,} settings of {names}, {seeds} each"

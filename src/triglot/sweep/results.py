@@ -1,13 +1,13 @@
 """The results of a sweep: one outcome per setting, their ranking, and their tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
+from ..core.records import JSON, Values
 from ..runs.jobs.ledger import Ledger
 from ..shared.pages import numbers
 from ..shared.pages.tables import (
@@ -54,7 +54,7 @@ class Outcome:
     """
 
     number: int
-    values: Mapping[str, Any]
+    values: Values
     env: str
     num_steps: int
     stopped: bool
@@ -159,7 +159,7 @@ def ranked(found: Sequence[Outcome]) -> list[Outcome]:
     that diverged comes after those without, one without any return last.
     """
 
-    def key(one: Outcome) -> tuple[Any, ...]:
+    def key(one: Outcome) -> tuple[object, ...]:
         unknown = math.isnan(one.score)
         steps = -one.num_steps if one.stopped else 0
         return (one.stopped, steps, unknown, 0.0 if unknown else -one.score, one.number)
@@ -172,7 +172,7 @@ def bounds_by_env(plan: SweepPlan) -> dict[str, Bounds]:
     return {group.options.env: group.bounds for group in plan.groups}
 
 
-def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]]:
+def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[JSON]:
     """Describe each setting for JSON and tables, ranked within its environment."""
     bounds = bounds_by_env(plan)
     records = []
@@ -222,7 +222,7 @@ def trainings_table(found: Sequence[Outcome]) -> Table:
     return Table(name="results", title="Trainings", columns=(), records=records)
 
 
-def ranking_table(result: Mapping[str, Any]) -> Table:
+def ranking_table(result: JSON) -> Table:
     """Build the ranking: one row per setting, the best first."""
     records = [
         {
@@ -261,7 +261,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
     )
 
 
-def _note(result: Mapping[str, Any]) -> str:
+def _note(result: JSON) -> str:
     if result["eval_episodes"]:
         text = (
             f"Greedy return after training, {result['eval_episodes']} episodes per seed, mean over "
@@ -279,12 +279,12 @@ def _note(result: Mapping[str, Any]) -> str:
     return text
 
 
-def _generalization(one: Outcome) -> dict[str, Any]:
+def _generalization(one: Outcome) -> JSON:
     """Describe the returns on unseen levels; empty if the environment has no levels."""
     return {} if one.unseen is None else {"returns_unseen": one.unseen, GAP: one.gap}
 
 
-def _cells(values: Mapping[str, Any]) -> dict[str, str]:
+def _cells(values: Values) -> dict[str, str]:
     return {name: numbers.format_value(value) for name, value in values.items()}
 
 

@@ -2,10 +2,9 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +13,7 @@ from ...core.experiment import MAX_STEPS, evaluation_key
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.state import RunnerState
+from ...core.records import JSON
 from ...shared.machine.files import write_json
 from ...shared.statistics.curves import finite_mean
 from ..plan import Plan
@@ -91,7 +91,7 @@ class Best:
         self.return_mean: float | None = None if found is None else float(found["return_mean"])
 
     def offer(
-        self, num_updates: int, returns: np.ndarray, state: Any, of: Mapping[str, Any] | None = None
+        self, num_updates: int, returns: np.ndarray, state: RunnerState, of: JSON | None = None
     ) -> bool:
         """Keep a state if its return is higher than all before; equal ones keep the earlier.
 
@@ -144,7 +144,7 @@ class Evaluator:
         self.period = evaluation_period(plan.options, plan.experiment.steps_per_update)
         self.seconds = 0.0
         self.last_return: float | None = None
-        self.reached: dict[str, Any] | None = None
+        self.reached: JSON | None = None
         self._plan, self._evaluated = plan, evaluated
         self._plans = dict(zip((METRIC, UNSEEN), plans_by_levels(plan), strict=False))
         self._best = Best(plan.out)

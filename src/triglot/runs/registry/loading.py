@@ -24,9 +24,11 @@ from ...core.errors import (
     unknown,
     user_error_context,
 )
+from ...core.records import Values
 
 if TYPE_CHECKING:
     from ...core.environment import Environment
+    from ...core.host_environment import AnyEnvironment
     from ...core.network import Network
 
 
@@ -83,7 +85,7 @@ def probed(made: Any) -> Any:
     return made
 
 
-def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
+def load_env(text: str, options: Values) -> "Environment":
     """Load an `Environment`, or a function that returns one when called with `options`.
 
     Raises:
@@ -97,7 +99,7 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     return made  # pyright: ignore[reportReturnType] (of either kind)
 
 
-def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
+def call_env(text: str, made: object, options: Values) -> Any:
     """Call a function or class that makes an environment; return an environment unchanged.
 
     Raises:
@@ -117,7 +119,7 @@ def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
     return made
 
 
-def load_networks(texts: Sequence[str], env: "Environment") -> Any:
+def load_networks(texts: Sequence[str], env: "AnyEnvironment") -> Any:
     """Load one network, or several as `NAME=package.module:object`.
 
     Each object is a `Network`, functions that `make_agent` lifts (`from_functions`), or a function
@@ -141,7 +143,7 @@ def load_networks(texts: Sequence[str], env: "Environment") -> Any:
     return {name: _make(text, load("network", text), env) for name, _, text in pairs}
 
 
-def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[str, Any]:
+def load_networks_by_library(texts: Sequence[str], env: "AnyEnvironment") -> dict[str, Any]:
     """Load the custom networks of a comparison.
 
     Args:
@@ -190,7 +192,7 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
     return dict(made)
 
 
-def make_network(text: str, made: Any, env: "Environment") -> "Network":
+def make_network(text: str, made: Any, env: "AnyEnvironment") -> "Network":
     """Return the object loaded as `text` if it is a `Network`, call it to make one, or lift it.
 
     Raises:
@@ -201,7 +203,7 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
 
 
-def _make(text: str, made: Any, env: "Environment") -> Any:
+def _make(text: str, made: Any, env: "AnyEnvironment") -> Any:
     """Return a `Network`, or functions that `from_functions` lifts."""
     from ...backends.calling import parameters
     from ...backends.jax.signatures import is_functions
@@ -224,7 +226,7 @@ def _make(text: str, made: Any, env: "Environment") -> Any:
     return made
 
 
-def require_liftable(what: str, made: Any) -> None:
+def require_liftable(what: str, made: object) -> None:
     """Refuse what is neither a `Network` nor functions (init, apply) that are lifted.
 
     Args:
@@ -251,7 +253,7 @@ def require_liftable(what: str, made: Any) -> None:
         )
 
 
-def adapter_of(made: Any) -> str | None:
+def adapter_of(made: object) -> str | None:
     """Name the adapter for a module of a network library, or for its class."""
     library = libraries.find_by_class(made if isinstance(made, type) else type(made))
     return library and library.lift_path
@@ -274,7 +276,9 @@ def is_module(name: str) -> bool:
         return True
 
 
-def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _call(
+    kind: str, text: str, function: Callable[..., Any], *args: object, **options: object
+) -> Any:
     """Call a custom function after checking what it is and that it accepts the arguments."""
     called = function
     while isinstance(called, functools.partial):

@@ -15,6 +15,7 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Leaf, Variables
 from ...core.rl.normalize import RunningStats
+from ...core.types import AnyAgentState, AnyHyperparams
 from ..identity import codec_of, shapes_of
 from ..load import Run, load_run, named_weights, stats_of
 from ..options import TrainOptions
@@ -90,7 +91,7 @@ class Start:
         trainer: Any = plan.experiment.trainer
         codec = codec_of(trainer.agent.network)
 
-        def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
+        def one(inputs: tuple[jax.Array, dict[str, jax.Array], AnyHyperparams]) -> RunnerState:
             key, arrays, stats = inputs
             network = trainer.agent.network
 
@@ -182,7 +183,7 @@ def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[s
     return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
 
 
-def _with(agent_state: Any, stats: RunningStats) -> Any:
+def _with(agent_state: AnyAgentState, stats: RunningStats) -> AnyAgentState:
     """Replace the statistics of observations."""
     own = stats_of(agent_state)
     return jax.tree.map(

@@ -77,10 +77,10 @@ def _read(plan: SweepPlan, ledger: Ledger, number: int) -> tuple[Settings, list[
     found = read_record(path, FIELDS) or {"settings": [], "sizes": []}
     axes = axes_of(plan.options, algorithms_of(plan.options))
     try:
-        settings = [
+        settings: Settings = [
             {
-                axis.name: axis.values[given] if isinstance(axis, Choices) else axis.rounded(given)
-                for axis, given in zip(axes, row, strict=True)
+                axis.name: axis.values[item] if isinstance(axis, Choices) else axis.rounded(item)
+                for axis, item in zip(axes, row, strict=True)
             }
             for row in found["settings"]
         ]
