@@ -112,8 +112,8 @@ def split_values(name: str, values: str) -> list[str]:
 def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
     members: set[Any] = {str}
     if name not in COMPONENTS:
-        found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
-        members = {member for cls, one in found for member in _types(cls, one)}
+        declared = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
+        members = {member for cls, one in declared for member in _types(cls, one)}
     is_number = not members.isdisjoint((int, float))
     if is_number and "(" not in values and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)

@@ -49,7 +49,7 @@ MACHINE = (
 
 def result_of(
     plan: SweepPlan,
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     *,
     batches: str,
     halving: str | None,
@@ -59,13 +59,13 @@ def result_of(
 
     Args:
       plan: the sweep.
-      found: what became of each setting.
+      outcomes: what became of each setting.
       batches: how the trainings were divided, for people.
       halving: the rungs of successive halving, for people; None without it.
       confirmed: the best settings' outcomes with fresh seeds.
     """
     options = plan.options
-    orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
+    orders = {env: ranked([one for one in outcomes if one.env == env]) for env in plan.envs}
     return {
         **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
@@ -74,7 +74,7 @@ def result_of(
         "rounds": plan.rounds,
         "batches": batches,
         "command": command(options),
-        "settings": as_records(plan, found),
+        "settings": as_records(plan, outcomes),
         "best": {
             env: f"best{'' if i == 0 else f'-{i + 1}'}.toml" for i, env in enumerate(plan.envs)
         },
@@ -114,8 +114,8 @@ def separation(order: Sequence[Outcome]) -> str:
     rank, next_best = next(iter(rest.items()))
     second = f"Rank {rank} ({describe_setting(next_best.values)})"
     if len(best.returns) < MIN_SEEDS:
-        found = numbers.seeds(len(best.returns))
-        return f"{second} is not separable from it with {found}: {MIN_SEEDS} give an interval."
+        num_seeds = numbers.seeds(len(best.returns))
+        return f"{second} is not separable from it with {num_seeds}: {MIN_SEEDS} give an interval."
     differences = []
     for one in rest.values():
         both = seeds & np.isfinite(one.returns)
@@ -136,7 +136,7 @@ def separation(order: Sequence[Outcome]) -> str:
     return text
 
 
-def write(out: Path, plan: SweepPlan, result: JSON, found: Sequence[Outcome]) -> None:
+def write(out: Path, plan: SweepPlan, result: JSON, outcomes: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
     Tables are CSV only: a sweep has at most some 10,000 rows, and Parquet would need pyarrow, which
@@ -146,7 +146,7 @@ def write(out: Path, plan: SweepPlan, result: JSON, found: Sequence[Outcome]) ->
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     result = plain(result)
-    tables = [ranking_table(result), trainings_table(found)]
+    tables = [ranking_table(result), trainings_table(outcomes)]
     shown = {RESULT: as_json(result), **as_files(tables)}
     files: dict[str, str | bytes] = {**shown}
     algorithms = algorithms_of(plan.options)
@@ -164,10 +164,10 @@ def write(out: Path, plan: SweepPlan, result: JSON, found: Sequence[Outcome]) ->
 def page(result: JSON, ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]) -> str:
     """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
-    for index, (env, found) in enumerate(result["curves"].items()):
-        best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
+    for index, (env, of_env) in enumerate(result["curves"].items()):
+        best = [one for one in _of(result, env) if str(one["setting"]) in of_env["settings"]]
         if best:
-            curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
+            curves[env] = swept.best_curves_chart(best, of_env, f"curves{index}")
     drawn = {
         env: schedules.schedule_charts(of_best, f"{schedules.PREFIX}{index}-")
         for index, (env, of_best) in enumerate(result["schedules"].items())
@@ -221,10 +221,10 @@ def _of(result: JSON, env: str) -> list[JSON]:
 def main_charts(result: JSON) -> dict[str, Chart]:
     """Build the main chart of each environment in which something has a return."""
     names = [name for name in result["names"] if name != "env"] or ["env"]
-    found = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
+    by_env = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
     return {
         env: swept.main_chart(records, names, f"main{index}")
-        for index, (env, records) in enumerate(found.items())
+        for index, (env, records) in enumerate(by_env.items())
         if records
     }
 

@@ -107,16 +107,16 @@ def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Pa
         with interrupt:
             train(course, lambda text: print(wrapped(text), flush=True))
         with raising(), phase("writing the report"):
-            found = course.outcomes()
+            outcomes = course.outcomes()
             rungs = _describe_rungs(plan) if options.halving else None
             result = report.result_of(
                 course.plan,
-                found,
+                outcomes,
                 batches=batches,
                 halving=rungs,
                 confirmed=course.confirmed,
             )
-            report.write(out, course.plan, result, found)
+            report.write(out, course.plan, result, outcomes)
     print(_ending(result, out))
     if options.open:
         open_report(out)

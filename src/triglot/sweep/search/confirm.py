@@ -13,9 +13,9 @@ from ..results import Outcome, bounds_by_env, ranked
 PREFIX = "confirm-"
 
 
-def winners(plan: SweepPlan, found: Sequence[Outcome]) -> list[int]:
+def winners(plan: SweepPlan, outcomes: Sequence[Outcome]) -> list[int]:
     """List the number of the best setting of each environment."""
-    return [ranked([one for one in found if one.env == env])[0].number for env in plan.envs]
+    return [ranked([one for one in outcomes if one.env == env])[0].number for env in plan.envs]
 
 
 def fresh_plan(plan: SweepPlan, best: Sequence[int]) -> SweepPlan:

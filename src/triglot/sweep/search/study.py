@@ -95,7 +95,7 @@ def as_trial(axes: Sequence[Axis], one: Outcome, system_attrs: Values | None = N
 
 
 def propose(
-    search: str, axes: Sequence[Axis], seed: int, sizes: Sequence[int], found: Sequence[Outcome]
+    search: str, axes: Sequence[Axis], seed: int, sizes: Sequence[int], outcomes: Sequence[Outcome]
 ) -> Settings:
     """Propose the settings of the next round from the outcomes of all earlier ones.
 
@@ -106,22 +106,22 @@ def propose(
       axes: what is swept.
       seed: of the sweep; each round has its own random numbers.
       sizes: of all rounds.
-      found: the outcomes of whole rounds, at least of the first, in the order of the settings.
+      outcomes: the outcomes of whole rounds, at least of the first, in the order of the settings.
     """
     with quiet():
         trials: list[FrozenTrial] = []
         ends = list(accumulate(sizes))
         for number, (size, end) in enumerate(zip(sizes, ends, strict=True)):
-            told = found[end - size : end]
+            of_round = outcomes[end - size : end]
             attrs: list[Values] = [{}] * size
-            if not told or (number and search == CMA_ES):
+            if not of_round or (number and search == CMA_ES):
                 # CMA-ES keeps its state, a pickle, in the trials that it asked for. It is computed
                 # again by asking for the earlier rounds, so that a folder holds no code.
                 asked = _ask(search, axes, (seed, number), size, trials)
-                if not told:
+                if not of_round:
                     return [values for values, _ in asked]
                 attrs = [attrs for _, attrs in asked]
-            trials += [as_trial(axes, *pair) for pair in zip(told, attrs, strict=True)]
+            trials += [as_trial(axes, *pair) for pair in zip(of_round, attrs, strict=True)]
     raise AssertionError("every round has its outcomes")
 
 
