@@ -47,11 +47,12 @@ def diff(options: DiffOptions) -> int:
         raise TriglotError(
             f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
         )
-    made = [None if text in zoo else load("network", text) for text in (options.one, options.other)]
+    texts = (options.one, options.other)
+    modules = [None if text in zoo else load("network", text) for text in texts]
     inputs, action_spec = inputs_of(options)
     networks = [
-        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
-        for text, own in zip((options.one, options.other), made, strict=True)
+        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else module
+        for text, module in zip(texts, modules, strict=True)
     ]
     networks = _with_weights(networks, options, inputs, action_spec)
     from ..diff.compare import Comparison

@@ -86,8 +86,8 @@ def shapes_of(network: Network) -> Shapes:
       TriglotError: if it has no codec.
     """
     codec = codec_of(network)
-    made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
-    return {name: array.shape for name, array in made.items()}
+    shapes = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    return {name: array.shape for name, array in shapes.items()}
 
 
 def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:

@@ -185,14 +185,11 @@ def _custom_networks(
         raise TriglotError(
             f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
         )
-    for name, own in networks.items():
-        require_liftable(f"networks[{name!r}]", own)
-    given = {
-        name: with_arithmetic(lift_if_functions(own, asked[name].obs_spec, name), arithmetic)
-        for name, own in networks.items()
-    }
-    made = {
-        name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
-        for name, own in given.items()
-    }
-    return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})
+    parts = {name: spec for name, spec in specs.items() if isinstance(spec, Network)}
+    for name, network in networks.items():
+        require_liftable(f"networks[{name!r}]", network)
+    for name, network in networks.items():
+        lifted = lift_if_functions(network, asked[name].obs_spec, name)
+        lifted, size = with_arithmetic(lifted, arithmetic), asked[name].ensemble_size
+        parts[name] = lifted if size == 1 else ensemble(lifted, size)
+    return combine(parts)
