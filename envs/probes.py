@@ -8,7 +8,7 @@ https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +136,7 @@ class OneStep(_Specs):
 class TwoStep(_Specs):
     """Two steps: observations 0 and 1, reward 1 for the second; the value of 0 is the discount."""
 
-    name: ClassVar[str] = "probe:two-step"
+    name = "probe:two-step"
 
     def reset(self, key: jax.Array) -> TimeStep:
         return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,), jnp.float32))
@@ -166,7 +166,7 @@ class Truncating(_Specs):
 
     max_steps: int = 4
 
-    name: ClassVar[str] = "probe:truncating"
+    name = "probe:truncating"
 
     def __post_init__(self) -> None:
         check_count("max_steps", self.max_steps)
@@ -196,8 +196,8 @@ class Reach(_Specs):
     Actions are within [0, 4], so the best action for -1 is the bound 0, with reward 0.
     """
 
-    name: ClassVar[str] = "probe:reach"
-    action_spec: ClassVar[Box] = Box((1,), "float32", 0.0, 4.0)
+    name = "probe:reach"
+    action_spec = Box((1,), "float32", 0.0, 4.0)
 
     def reset(self, key: jax.Array) -> TimeStep:
         shown = jax.random.rademacher(key, (1,), jnp.float32)
@@ -228,8 +228,8 @@ class TwoDials(_Specs):
     The dials have 2 and 3 positions, and the right ones depend on the observation.
     """
 
-    name: ClassVar[str] = "probe:two-dials"
-    action_spec: ClassVar[MultiDiscrete] = MultiDiscrete((2, 3))
+    name = "probe:two-dials"
+    action_spec = MultiDiscrete((2, 3))
 
     def reset(self, key: jax.Array) -> TimeStep:
         shown = jax.random.randint(key, (), 0, len(_DIALS))

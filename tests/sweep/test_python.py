@@ -14,6 +14,7 @@ import triglot
 from tests.sweep import small
 from triglot.core.errors import TriglotError
 from triglot.core.rl.optimizers import OPTIMIZERS
+from triglot.runs.registry.algorithms import find_algorithm
 from triglot.sweep import python, run, sweep
 from triglot.sweep.axes import Choices, parse_axes
 from triglot.sweep.learning import Learning
@@ -119,7 +120,7 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_written_without_loss(name: str) -> None:
     (text,) = python._texts({name: VALUES[name]})
-    (axis,) = parse_axes([text], {"ppo": triglot.PPO})
+    (axis,) = parse_axes([text], {"ppo": find_algorithm("ppo")})
     lists = [tuple(one) if isinstance(one, list) else one for one in VALUES[name]]
     names = {triglot.PPO: "ppo", OPTIMIZERS["lion"]: "triglot.core.rl.optimizers:lion"}
     wanted = tuple(names.get(one, one) if callable(one) else one for one in lists)

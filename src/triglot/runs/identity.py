@@ -6,7 +6,7 @@ The fingerprints are computed inside the compiled program after every update; th
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -167,7 +167,7 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return marked & ~((one != one) & (other != other))
 
 
-def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> JSON:
+def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> dict[str, Any]:
     """Compare trainings bit for bit, and find where each diverges from the first of them.
 
     Args:
