@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -82,9 +82,9 @@ class GridWorld:
     height: int = 8
     width: int = 8
     observation: Literal["index", "onehot"] = "index"
-    action_spec: ClassVar[Discrete] = Discrete(4)
-    draw_suffix: ClassVar[str] = ".gif"
-    return_bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    action_spec = Discrete(4)
+    draw_suffix = ".gif"
+    return_bounds = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1 or self.num_cells < 2:

@@ -14,6 +14,7 @@ from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.state import RunnerState
 from ...core.records import JSON
+from ...core.types import PyTree
 from ...shared.machine.files import write_json
 from ...shared.statistics.curves import finite_mean
 from ..plan import Plan
@@ -91,7 +92,7 @@ class Best:
         self.return_mean: float | None = None if found is None else float(found["return_mean"])
 
     def offer(
-        self, num_updates: int, returns: np.ndarray, state: RunnerState, of: JSON | None = None
+        self, num_updates: int, returns: np.ndarray, state: PyTree, of: JSON | None = None
     ) -> bool:
         """Keep a state if its return is higher than all before; equal ones keep the earlier.
 
