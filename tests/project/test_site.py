@@ -7,7 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -119,6 +119,40 @@ def test_the_search_works_without_a_server(site: Path) -> None:
         in "".join(path.name for path in (site / "assets").rglob("*.js"))
         + (site / "index.html").read_text()
     )
+
+
+# What users look for, and the page that answers.
+QUESTIONS = {
+    "transformer memory": "guide/memory.html",
+    "offline data": "limits.html",
+    "multi-agent": "limits.html",
+    "100 seeds on a cluster": "cluster.html",
+    "NaN": "guide/debug.html",
+    "save and continue a training": "guide/checkpoints.html",
+    "own environment": "guide/environments.html",
+    "own network library": "guide/libraries.html",
+    "record a video": "guide/watch.html",
+    "why do two libraries differ": "guide/differences.html",
+}
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+def test_a_question_is_answered_among_the_first_three_results(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = {}
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for question in QUESTIONS:
+            page = browser.new_page()
+            page.goto(f"{(site / 'index.html').as_uri()}?q={quote(question)}")
+            results = page.locator(".md-search-result__item > .md-search-result__link")
+            results.first.wait_for(state="attached", timeout=60_000)
+            links = [str(link.get_attribute("href")) for link in results.all()[:3]]
+            found[question] = [link.partition(site.as_uri() + "/")[2] for link in links]
+            page.close()
+        browser.close()
+    pages = {name: [re.split("[?#]", link)[0] for link in links] for name, links in found.items()}
+    assert {name: hits for name, hits in pages.items() if QUESTIONS[name] not in hits} == {}
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
