@@ -12,7 +12,7 @@ after the other in one process. Identity needs XLA's default flags.
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from triglot.compare.training.library import MIN_CHUNKS, LibraryExperiment
 from triglot.compare.training.measuring import compile_timed
 from triglot.core.errors import TriglotError
 from triglot.runs.identity import Trace, compare_traces
-from triglot.runs.registry.algorithms import FAMILIES, find_algorithm
+from triglot.runs.registry.algorithms import by_family, find_algorithm
 
 from . import harness
 from .cases import CASES, LIBRARIES, Case
@@ -251,16 +251,6 @@ def counts(rows: Mapping[str, Any]) -> tuple[int, int]:
     return sum(bool(one.get("equal")) for one in ones), len(ones)
 
 
-def in_families(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Group algorithms by family, in the order of `triglot list algorithms`."""
-    names = list(names)
-    groups = [
-        (title.partition(":")[0], [name for name in members if name in names])
-        for title, members in FAMILIES.items()
-    ]
-    return [(title, members) for title, members in groups if members]
-
-
 def draw(rows: Mapping[str, Any], path: Path) -> None:
     """Draw the matrix: a row for each algorithm, by family, and a column for each library."""
     import matplotlib
@@ -269,7 +259,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot
     from matplotlib.patches import FancyBboxPatch
 
-    families = in_families(rows)
+    families = [(title.partition(":")[0], names) for title, names in by_family(rows).items()]
     height = sum(len(members) + 1.0 for _, members in families) + 1.4
     style: Any = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
     with pyplot.rc_context(style):
@@ -312,6 +302,15 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         pyplot.close(figure)
 
 
+def unmeasured(rows: Mapping[str, Any]) -> str:
+    """List the algorithms that have no row, and the libraries that rows lack; empty if none."""
+    lacking = [name for name in CASES if name not in rows]
+    for name, row in rows.items():
+        libraries = [b for b in libraries_of(CASES[name]) if b not in row["libraries"]]
+        lacking += [f"{name} on {' and '.join(libraries)}"] if libraries else []
+    return ", ".join(lacking)
+
+
 def main(
     out: Path = Path("benchmarks/results/matrix.json"),
     page_path: Path = Path("docs/matrix.md"),
@@ -323,6 +322,9 @@ def main(
     resume: bool = False,
 ) -> None:
     """Measure the matrix, and write it as JSON, as a page and as a picture.
+
+    The page and the picture are left as they are if they would lose rows or columns: after `only`
+    or `backends`, where `out` has not measured the others.
 
     Args:
       out: the JSON file; written after each algorithm.
@@ -361,6 +363,12 @@ def main(
             harness.write_json(
                 out, {"environment": harness.environment(), "algorithms": {**rows, **later}}
             )
+    if lacking := unmeasured(rows):
+        raise SystemExit(
+            f"measured: {out}. {page_path} and {picture} are not written, because they would lose "
+            f"what {out} lacks: {lacking}. To measure this too: python -m benchmarks.matrix "
+            "--resume"
+        )
     machine = json.loads(out.read_text())["environment"] if out.exists() else {}
     page_path.parent.mkdir(parents=True, exist_ok=True)
     page_path.write_text(page(rows, machine))
