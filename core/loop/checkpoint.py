@@ -31,13 +31,19 @@ _NUMBER = re.compile(r"[0-9]{8,}", re.ASCII)  # `isdigit` accepts other scripts 
 OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 
 
-def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None:
+def save(
+    path: Path,
+    state: object,
+    of: Mapping[str, Any] | None = None,
+    write_files: Callable[[Path], None] | None = None,
+) -> None:
     """Write a pytree of arrays to a new folder, atomically.
 
     Args:
       path: the folder.
       state: the arrays.
       of: what they belong to, such as the options of a run, as JSON has it; see `check_manifest`.
+      write_files: called with the unfinished folder, to write further files of the checkpoint.
 
     Raises:
       TriglotError: if `path` exists.
@@ -55,6 +61,8 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
+        if write_files is not None:
+            write_files(unfinished)
         # Orbax alone does not notice a changed byte.
         write_manifest(unfinished, of)
         os.rename(unfinished, path)
@@ -200,13 +208,19 @@ class Checkpoints:
         """Path of one checkpoint."""
         return self.folder / f"{number:08d}"
 
-    def save(self, number: int, state: object, of: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self,
+        number: int,
+        state: object,
+        of: Mapping[str, Any] | None = None,
+        write_files: Callable[[Path], None] | None = None,
+    ) -> None:
         """Write a checkpoint unless it exists, then delete the oldest ones.
 
         Args:
           number: updates done.
           state: the arrays.
-          of: what they belong to, see `save`.
+          of, write_files: see `save`.
 
         Raises:
           CannotWrite: if it cannot be written; the existing ones are kept.
@@ -215,7 +229,7 @@ class Checkpoints:
             return
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        save(self.path(number), state, of)
+        save(self.path(number), state, of, write_files)
         for old in self.numbers()[: -self.keep]:
             shutil.rmtree(self.path(old), ignore_errors=True)
 

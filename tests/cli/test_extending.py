@@ -237,11 +237,29 @@ def test_the_sweep_trains_each_rate(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_recurrent_network_passes_and_trains(page: Path) -> None:
-    command = "check recurrent_network:recurrent_network --env probe:two-step"
-    assert cli.main(command.split()) == 0
-    command = "ppo probe:two-step --network recurrent_network:recurrent_network --num-epochs 1"
+@pytest.mark.parametrize("name", ["recurrent_network", "transformer_memory"])
+def test_a_recurrent_network_passes_and_trains(page: Path, name: str) -> None:
+    assert cli.main(["check", f"{name}:{name}", "--env", "probe:two-step"]) == 0
+    command = f"ppo probe:two-step --network {name}:{name} --num-epochs 1"
     train(f"{command} --total-steps 64 --rollout-length 8", page / "out")
+
+
+def test_a_transformer_attends_to_its_episode_only(page: Path) -> None:
+    env = triglot.make_env("gymnax:MemoryChain-bsuite")
+    module = importlib.import_module("transformer_memory")
+    network = module.transformer_memory(env.obs_spec, env.action_spec)
+    variables = network.init(jax.random.key(0))
+    obs = jax.random.normal(jax.random.key(1), (20, 2, *env.obs_spec.shape))
+
+    def logits(steps: jax.Array) -> np.ndarray:
+        carry = network.initial_carry(variables, 2)
+        for step in steps:
+            (outputs, carry), _ = network.apply(variables, (step, carry))
+        return np.asarray(outputs["logits"])
+
+    before = logits(obs)
+    np.testing.assert_array_equal(before, logits(obs[4:]))  # a window of 16 steps
+    assert np.abs(before - logits(obs[5:])).max() > 1e-6  # the oldest step in it counts
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
     if start is None:
         return Progress(None, 0)
     print(wrapped(start.describe(plan.agent)), flush=True)
-    state = start.initial(plan)
+    state = start.initial(plan.experiment)
     _checkpoint(plan, journal, state)
     return Progress(state, 0)
 

@@ -35,6 +35,7 @@ SCHEMA = 4
 FIELDS = {"what": TEXT, "options": TABLE, "facts": TABLE}
 JOBS = "jobs"
 RESULTS = "results"  # in an unfinished folder: what is renamed when it is complete
+CHECKPOINTS = "checkpoints"  # in an unfinished folder
 RUNNING = ".running"  # in the folder of jobs: what running jobs report and print
 
 
@@ -113,6 +114,10 @@ class Ledger:
     def unfinished(self, name: str) -> Path:
         """The folder of a job that is not done yet."""
         return self.out / JOBS / f"{UNFINISHED}{name}"
+
+    def checkpoints(self, name: str) -> Path:
+        """The folder of the checkpoints of a job that is not done yet."""
+        return self.unfinished(name) / CHECKPOINTS
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
