@@ -92,6 +92,7 @@ def _file_name(
 
 STORAGE = Storage(
     layers=_layers(),
+    channels_first=True,
     leaf_names={"weight": "kernel"},
     statistics={name: last for last, name in NAMES.items()},
     corrects_start=True,

@@ -26,7 +26,7 @@ from .rules import (
 
 # The ends of running statistics' names, inside of the collection.
 STATISTICS = {"mean": "mean", "var": "var"}
-STATISTICS_IN = "batch_stats/"
+PARAMETERS_IN, STATISTICS_IN = "params/", "batch_stats/"
 
 
 def flax_layers(

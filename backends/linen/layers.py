@@ -6,7 +6,14 @@ from typing import Any, Literal
 from ...core.network import Statistic
 from .. import cells
 from ..layers import kinds
-from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers, norm_axis
+from ..layers.flax import (
+    PARAMETERS_IN,
+    STATISTICS,
+    STATISTICS_IN,
+    each_gate,
+    flax_layers,
+    norm_axis,
+)
 from ..layers.rules import (
     Layer,
     Normalized,
@@ -73,6 +80,7 @@ def _file_name(
 STORAGE = Storage(
     layers=_layers(),
     statistics=STATISTICS,
+    parameters_in=PARAMETERS_IN,
     statistics_in=STATISTICS_IN,
     file_name=_file_name,
 )

@@ -268,6 +268,7 @@ def inside(place: str, rule: Rule) -> Rule:
 
 STORAGE = Storage(
     layers=_layers(),
+    channels_first=True,
     leaf_names={"weight": "kernel"},
     statistics={"running_mean": "mean", "running_var": "var", "num_batches_tracked": "count"},
 )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ....backends.calling import Inputs
+from ....backends.libraries import storage_of
 from ....backends.translate import move
 from ....core.errors import TriglotError, user_error_context
 from ....core.network import Network, Variables
@@ -18,11 +19,10 @@ from ...loading import load_network
 from ...pairing import values
 from ...pairing.parameters import Pair, Pairing, read_parameters
 from ...types import Cause, codec_of
-from ..layouts import network_of
+from ..layouts import FileNetwork, network_of
 from ..pairs import Paired, pair
+from .layers import known_layers
 from .reading import Recording
-
-CHANNELS_LAST = ("haiku", "linen", "nnx", "keras", "jax")
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ def fit(
             problems.append(str(error))
     if not attempts:
         raise TriglotError(next(iter(problems), "no input arrangement"))
-    first_last = attempts[0][1].backend in CHANNELS_LAST
     problems = []
-    for what, network, inputs in attempts[:: -1 if first_last else 1]:
+    channels_first = storage_of(attempts[0][1].backend).channels_first
+    for what, network, inputs in attempts[:: 1 if channels_first else -1]:
         notes = [f"the port reads the recorded inputs {what}"] if what else []
         try:
-            paired, source, variables = _paired(recording, network, inputs, mapping)
+            paired, (source, variables, assumed) = _paired(recording, network, inputs, mapping)
             moved = move(variables, source, network, paired.targets, split=bool(mapping))
         except TriglotError as error:
             problems.append(str(error).rstrip("."))
@@ -106,6 +106,7 @@ def fit(
             notes.append(f"the weights of the checkpoint were not compared: {problems[-1]}")
             return Port(network, inputs, own, None, {}, (), tuple(notes))
         pairs, names = _pairing(recording, paired, source, variables, network)
+        notes += assumed
         causes: tuple[Cause, ...] = ()
         if read is not None:
             causes = tuple(_other_weights(names, network, moved, read(network)))
@@ -148,17 +149,19 @@ def _spec(arrays: list[np.ndarray]) -> Inputs:
 
 def _paired(
     recording: Recording, network: Network, inputs: PyTree, mapping: Mapping[str, str] | None
-) -> tuple[Paired, Network, Variables]:
+) -> tuple[Paired, FileNetwork]:
     given = {
         name: np.asarray(array, np.float32) if array.dtype.kind == "f" else array
         for name, array in recording.weights.items()
         if array.dtype.kind == "f" or name.endswith("num_batches_tracked")
     }
-    source, variables = network_of(given, recording.library, network, recording.path.name)
+    source, variables, notes = network_of(
+        given, recording.library, network, recording.path.name, known_layers(recording)
+    )
     leaves = _leaves(source)
     order = [own for name in given if name in leaves for own in leaves[name].names]
     paired = pair(source, variables, network, mapping or None, inputs, order, by_use=True)
-    return paired, source, variables
+    return paired, FileNetwork(source, variables, notes)
 
 
 def _leaves(source: Network) -> dict[str, Any]:
