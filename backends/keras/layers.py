@@ -1,4 +1,4 @@
-"""Keras's layers, and how their arrays are stored."""
+"""Keras's layers: how their arrays are stored, and what they compute."""
 
 from dataclasses import replace
 from typing import Any

@@ -98,11 +98,15 @@ def transposed_convolution(
 
 
 def kernel_of(p: Arrays) -> Any:
-    """Return the kernel by which a layer multiplies, of weight normalization too."""
+    """Return the kernel by which a layer multiplies, of weight normalization too.
+
+    Its scale is `[out]`, `[in, 1]` or `[]`, as it multiplies the kernel; it has a norm for each.
+    """
     kernel = p["kernel"]
     if "scale" not in p:
         return kernel
-    axes = tuple(range(kernel.ndim - (p["scale"].ndim > 0)))  # one norm for each output, or one
+    scaled = kernel.ndim - p["scale"].ndim
+    axes = tuple(axis for axis in range(kernel.ndim) if p["scale"].ndim == 0 or axis != scaled)
     return p["scale"] * kernel / jnp.sqrt(jnp.sum(jnp.square(kernel), axes, keepdims=True))
 
 

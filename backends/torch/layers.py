@@ -1,4 +1,4 @@
-"""PyTorch's layers, and how their arrays are stored."""
+"""PyTorch's layers: how their arrays are stored, and what they compute."""
 
 from collections.abc import Sequence
 from dataclasses import replace

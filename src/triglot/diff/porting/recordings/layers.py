@@ -3,6 +3,7 @@
 from typing import Any
 
 from ....backends.layers.rules import Layer, UnknownLayout
+from ....backends.layers.weight_norm import NORMS
 from ....backends.libraries import find
 from ..layouts import KnownLayer, layer_of_settings
 from .reading import Call, Recording
@@ -56,6 +57,8 @@ def canonical_arrays(recording: Recording, call: Call, layer: Layer) -> dict[str
             leaf = None
         if leaf is not None:
             arrays |= zip(leaf.names, leaf.encode(array), strict=True)
+            if leaf.names == ("scale",) and leaf.note == NORMS[-2]:
+                arrays["scale"] = arrays["scale"][:, None]
         else:
             arrays[statistics.get(name) or name] = array
     return arrays
