@@ -225,7 +225,10 @@ def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
 def possible_groups(shapes: Shapes) -> list[dict[str, int]]:
     """List the numbers of groups of a transposed convolution that the shapes allow."""
     kernels = ("weight", *(direction for _, direction in WEIGHT_NORMS))
-    inputs, outputs = next(shapes[name] for name in kernels if name in shapes)[:2]
+    shape = next((shapes[name] for name in kernels if name in shapes), ())
+    if len(shape) < 3:
+        return []
+    inputs, outputs = shape[:2]
     found = [groups for groups in range(1, inputs + 1) if inputs % groups == 0]
     if "bias" in shapes:
         found = [groups for groups in found if (groups * outputs,) == shapes["bias"]]

@@ -44,7 +44,7 @@ def transposed(rank: int, n: int, m: int) -> Case:
 
 
 def grouped(rank: int) -> Case:
-    return cases.grouped_transposed(4, 6, (3, 2, 3)[:rank], groups=2)
+    return cases.grouped_transposed(6, 4, (3, 2, 3)[:rank], groups=2)
 
 
 def window(rank: int) -> Any:
@@ -67,7 +67,7 @@ TORCH: dict[str, Kernel] = {
     ),
     **{
         f"ConvTranspose{rank}d": Kernel(
-            transposed(rank, 4, 6), lambda rank=rank, layer=layer: layer(4, 6, window(rank), 2)
+            transposed(rank, 6, 5), lambda rank=rank, layer=layer: layer(6, 5, window(rank), 2)
         )
         for rank, layer in (
             (1, tn.ConvTranspose1d),
@@ -76,11 +76,11 @@ TORCH: dict[str, Kernel] = {
         )
     },
     "ConvTranspose2d, equal": Kernel(
-        transposed(2, 4, 4), lambda: tn.ConvTranspose2d(4, 4, (3, 2), 2)
+        transposed(2, 5, 5), lambda: tn.ConvTranspose2d(5, 5, (3, 2), 2)
     ),
     **{
         f"ConvTranspose{rank}d, groups": Kernel(
-            grouped(rank), lambda rank=rank, layer=layer: layer(4, 6, window(rank), 2, groups=2)
+            grouped(rank), lambda rank=rank, layer=layer: layer(6, 4, window(rank), 2, groups=2)
         )
         for rank, layer in (
             (1, tn.ConvTranspose1d),
@@ -117,7 +117,7 @@ KERAS: dict[str, Kernel] = {
     ),
     **{
         f"Conv{rank}DTranspose": Kernel(
-            transposed(rank, 4, 6), lambda rank=rank, layer=layer: layer(6, window(rank), 2)
+            transposed(rank, 6, 5), lambda rank=rank, layer=layer: layer(5, window(rank), 2)
         )
         for rank, layer in (
             (1, kl.Conv1DTranspose),
@@ -125,7 +125,7 @@ KERAS: dict[str, Kernel] = {
             (3, kl.Conv3DTranspose),
         )
     },
-    "Conv2DTranspose, equal": Kernel(transposed(2, 4, 4), lambda: kl.Conv2DTranspose(4, (3, 2), 2)),
+    "Conv2DTranspose, equal": Kernel(transposed(2, 5, 5), lambda: kl.Conv2DTranspose(5, (3, 2), 2)),
 }
 
 
@@ -245,7 +245,7 @@ def test_a_kernel_that_fits_two_layers_of_the_target_is_refused() -> None:
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_a_transposed_kernel_of_flax_is_read_by_its_shape(is_reversed: bool) -> None:
-    case = transposed(2, 4, 6)
+    case = transposed(2, 6, 5)
     x = jnp.asarray(batch(case))
     name = "linen reversed" if is_reversed else "linen"
     source, target = (network(n, case.obs_spec, [case.built[n]]) for n in (name, "equinox"))
@@ -256,7 +256,7 @@ def test_a_transposed_kernel_of_flax_is_read_by_its_shape(is_reversed: bool) -> 
 
 
 def test_a_transposed_kernel_of_flax_with_equal_channels_is_refused() -> None:
-    case = transposed(2, 4, 4)
+    case = transposed(2, 5, 5)
     source, target = (network(n, case.obs_spec, [case.built[n]]) for n in ("linen", "equinox"))
     arrays = named_arrays(source.init(jax.random.key(0)), source)
     with pytest.raises(TriglotError, match=r"stored in several ways.*--source"):

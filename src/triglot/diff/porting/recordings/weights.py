@@ -24,6 +24,10 @@ from ..pairs import Paired, pair
 from .layers import known_layers
 from .reading import Recording
 
+# How a port reads recorded images.
+AS_RECORDED = ""
+CHANNELS_LAST, CHANNELS_FIRST = "with the channels as last axis", "with the channels as first axis"
+
 
 @dataclass(frozen=True)
 class Port:
@@ -88,8 +92,8 @@ def fit(
     if not attempts:
         raise TriglotError(next(iter(problems), "no input arrangement"))
     problems = []
-    channels_first = storage_of(attempts[0][1].backend).channels_first
-    for what, network, inputs in attempts[:: 1 if channels_first else -1]:
+    order = _by_library(recording, attempts[0][1])
+    for what, network, inputs in sorted(attempts, key=lambda attempt: order.index(attempt[0])):
         notes = [f"the port reads the recorded inputs {what}"] if what else []
         try:
             paired, (source, variables, assumed) = _paired(recording, network, inputs, mapping)
@@ -122,12 +126,21 @@ def fit(
 def arrangements(arrays: list[np.ndarray]) -> Iterator[tuple[str, list[np.ndarray]]]:
     """Yield inputs as they are, then with the channels of images as last axis, or as first."""
     own = [_narrow(array) for array in arrays]
-    yield "", own
+    yield AS_RECORDED, own
     if any(array.ndim > 2 for array in own):
         last = [np.moveaxis(a, 1, -1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in own]
-        yield "with the channels as last axis", last
+        yield CHANNELS_LAST, last
         first = [np.moveaxis(a, -1, 1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in own]
-        yield "with the channels as first axis", first
+        yield CHANNELS_FIRST, first
+
+
+def _by_library(recording: Recording, network: Network) -> list[str]:
+    """List the arrangements, the usual one between the two libraries first."""
+    recorded, own = (
+        storage_of(library).channels_first for library in (recording.library, network.backend)
+    )
+    moved = [CHANNELS_LAST, CHANNELS_FIRST] if recorded else [CHANNELS_FIRST, CHANNELS_LAST]
+    return [AS_RECORDED, *moved] if recorded == own else [moved[0], AS_RECORDED, moved[1]]
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
