@@ -39,7 +39,10 @@ def place_of(recording: Recording, call: Call) -> str:
 
 
 def canonical_arrays(recording: Recording, call: Call, layer: Layer) -> dict[str, Any]:
-    """Return a module's arrays by canonical names, those without a canonical layout by its own."""
+    """Return a module's arrays by canonical names.
+
+    Those without a canonical layout, as of a norm over several axes, have the library's names.
+    """
     statistics = find(recording.library).storage.statistics
     place = place_of(recording, call)
     own = {
@@ -59,7 +62,7 @@ def canonical_arrays(recording: Recording, call: Call, layer: Layer) -> dict[str
             arrays |= zip(leaf.names, leaf.encode(array), strict=True)
             if leaf.names == ("scale",) and leaf.note == NORMS[-2]:
                 arrays["scale"] = arrays["scale"][:, None]
-        else:
+        elif statistics.get(name) != "count":
             arrays[statistics.get(name) or name] = array
     return arrays
 
