@@ -52,16 +52,20 @@ def from_nnx(
     def build() -> tuple[Any, ...]:
         built = construct(jax.random.key(0))
         if not isinstance(built, nnx.Module):
-            raise TriglotError(
-                f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; "
-                f"{shown!r} returned a {type(built).__name__}."
-            )
+            structure.append(type(built))
+            return ()
         graphdef, *parts = split(built)
         structure.append(graphdef)
         return tuple(parts)
 
     with user_error_context(f"the NNX constructor {shown!r} failed when given nnx.Rngs"):
-        params, streams, state = jax.eval_shape(build)
+        parts = jax.eval_shape(build)
+    if not parts:
+        raise TriglotError(
+            f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
+            f"returned a {structure[0].__name__}."
+        )
+    params, streams, state = parts
     # Not that of an abstract module, in which arrays outside of variables, such as the scales of
     # `nnx.WeightNorm`, count as constants.
     (graphdef,) = structure

@@ -45,9 +45,9 @@ TORCH: dict[str, tuple[Any, tuple[int, ...]]] = {
     **{
         kind: (getattr(tn, kind)(), (3, 5))
         for kind in (
-            "ReLU Tanh Sigmoid SiLU Mish ReLU6 SELU Hardswish Hardsigmoid GELU Softplus LeakyReLU "
-            "ELU"
-        ).split()
+            *("ReLU", "Tanh", "Sigmoid", "SiLU", "Mish", "ReLU6", "SELU", "Hardswish"),
+            *("Hardsigmoid", "GELU", "Softplus", "LeakyReLU", "ELU"),
+        )
     },
     "GELU by tanh": (tn.GELU("tanh"), (3, 5)),
     "Softmax": (tn.Softmax(1), (3, 5)),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from ....backends.layers.rules import Layer, UnknownLayout
 from ....backends.layers.weight_norm import NORMS
 from ....backends.libraries import find
@@ -59,7 +61,7 @@ def canonical_arrays(recording: Recording, call: Call, layer: Layer) -> dict[str
         except (AttributeError, UnknownLayout):
             leaf = None
         if leaf is not None:
-            arrays |= zip(leaf.names, leaf.encode(array), strict=True)
+            arrays |= zip(leaf.names, leaf.encode(jnp.asarray(array)), strict=True)
             if leaf.names == ("scale",) and leaf.note == NORMS[-2]:
                 arrays["scale"] = arrays["scale"][:, None]
         elif statistics.get(name) != "count":
