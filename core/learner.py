@@ -25,6 +25,7 @@ from .types import (
 )
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
+"""A loss: from a network's variables, a batch and a key, the scalar, its metrics, the new state."""
 
 _OBSERVED: ContextVar[Callable[[Loss], Loss] | None] = ContextVar("observed", default=None)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, require, user_error_context
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import codec_of, constructor
@@ -88,8 +89,8 @@ def from_nnx(
         return treedef.unflatten(filled)
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         # Without a copy the merged module shares its Variables with the arguments, and an eager
         # call would change them.
         module = nnx.merge(graphdef, variables.params, seeded(key), variables.state, copy=True)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import torch
 
 from ...core.errors import TriglotError
+from ...core.types import PyTree
 from . import operations
 from .importing import load_torchax
 
@@ -221,7 +222,7 @@ def explained(shown: str) -> Iterator[None]:
         ) from None
 
 
-def to_arrays(tree: Any, shown: str) -> Any:
+def to_arrays(tree: PyTree, shown: str) -> Any:
     """Convert the tensors of a module's outputs to JAX arrays.
 
     Raises:
