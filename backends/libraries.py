@@ -7,7 +7,7 @@ part of what triglot knows of the library:
 |---|---|---|
 | `zoo` | `zoo(spec, name)` | builds the networks that an algorithm asks for |
 | `lifting` | the function named by `Library.lift` | turns a user's module into a `Network` |
-| `layers` | `STORAGE`, a `layers.storage.Storage` | how the library's layers store their arrays |
+| `layers` | `STORAGE`, a `layers.storage.Storage` | what its layers store and compute |
 | `source` | `STYLE`, a `source.Style` | writes a plain module for `triglot export` |
 
 Each is optional and imported when it is first used; what needs one that is missing says so.
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 PARTS = {
     "zoo": "builds networks from the library's layers",
     "lifting": "turns a user's module into a Network",
-    "layers": "says how the library's layers store their arrays",
+    "layers": "says what the library's layers store and compute",
     "source": "writes a plain module for triglot export",
 }
 
