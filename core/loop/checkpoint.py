@@ -73,14 +73,19 @@ def save(
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
-def restore(
+def restore(path: Path, like: State) -> State:
+    """Read a pytree written by `save`; arguments and errors are those of `restore_bound`."""
+    return restore_bound(path, like)[0]
+
+
+def restore_bound(
     path: Path,
     like: State,
     added: Mapping[str, Any] | None = None,
     dropped: tuple[str, ...] = (),
     renamed: Mapping[str, str] | None = None,
-) -> State:
-    """Read a pytree written by `save`.
+) -> tuple[State, dict[str, Any]]:
+    """Read a pytree written by `save`, and what it belongs to.
 
     Args:
       path: the folder.
@@ -92,7 +97,8 @@ def restore(
       renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
-      The arrays, in the structure of `like`.
+      The arrays, in the structure of `like`; and what they belong to, empty in a checkpoint of an
+      earlier version.
 
     Raises:
       TriglotError: if there is no checkpoint, or its structure, shapes or dtypes differ from `like`
@@ -104,7 +110,7 @@ def restore(
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
     require_plain(path)
-    check_manifest(path)
+    of = check_manifest(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
         try:
@@ -136,7 +142,7 @@ def restore(
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
-            return jax.tree.unflatten(jax.tree.structure(abstract), leaves)
+            return jax.tree.unflatten(jax.tree.structure(abstract), leaves), of
         except TriglotError:
             raise
         # Orbax raises many types of errors.
@@ -244,6 +250,12 @@ class Checkpoints:
                     os.rename(self.path(later), self.folder / f"{DAMAGED}{later:08d}")
 
     def restore(
+        self, like: State | Callable[[int], State], *, previous: bool = False
+    ) -> tuple[int, State]:
+        """Read the last checkpoint: the updates done, and the state; see `restore_bound`."""
+        return self.restore_bound(like, previous=previous)[:2]
+
+    def restore_bound(
         self,
         like: State | Callable[[int], State],
         *,
@@ -251,16 +263,17 @@ class Checkpoints:
         added: Mapping[str, Any] | None = None,
         dropped: tuple[str, ...] = (),
         renamed: Mapping[str, str] | None = None,
-    ) -> tuple[int, State]:
-        """Read the last checkpoint.
+    ) -> tuple[int, State, dict[str, Any]]:
+        """Read the last checkpoint, and what it belongs to.
 
         Args:
-          like: see `restore`; or a function of the checkpoint's number that returns it.
+          like: see `checkpoint.restore_bound`; or a function of the checkpoint's number that
+            returns it.
           previous: if the last one is damaged, read the one before it.
-          added, dropped, renamed: see `restore`.
+          added, dropped, renamed: see `checkpoint.restore_bound`.
 
         Returns:
-          The updates done, and the state.
+          The updates done, the state, and what it belongs to.
 
         Raises:
           TriglotError: if there is none, it is damaged, or it does not fit `like`.
@@ -269,9 +282,9 @@ class Checkpoints:
         if not numbers:
             raise TriglotError(f"there is no checkpoint in {self.folder}.")
 
-        def read(number: int) -> tuple[int, State]:
+        def read(number: int) -> tuple[int, State, dict[str, Any]]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added, dropped, renamed)
+            return number, *restore_bound(self.path(number), wanted, added, dropped, renamed)
 
         try:
             return read(numbers[-1])
