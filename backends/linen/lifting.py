@@ -1,7 +1,6 @@
 """`from_linen`: from a Linen module to a `Network`."""
 
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,9 @@ from ...core.network import Network, Statistic, Variables
 from .. import calling, functional
 from ..layers.describe import Words
 from ..naming import normalize_separators
+from ..streams import named_keys
+
+FALLBACK = ("params",)  # the stream that Linen uses for one that is missing
 
 
 def from_linen(
@@ -72,7 +74,7 @@ def from_linen(
             mode = frozenset(modes.items())
             if mode not in streams:
                 streams[mode] = _streams_of(call, key)
-            made = call(_keys(streams[mode], key))
+            made = call(named_keys(streams[mode], key, FALLBACK))
         return made if mutable else (made, variables.state)
 
     def place(context: Any) -> Words | None:
@@ -113,23 +115,10 @@ def _streams_of(call: Callable[[Any], Any], key: jax.Array) -> frozenset[str]:
     names: frozenset[str] = frozenset()
     while True:
         with _recording() as asked:
-            jax.eval_shape(lambda names=names: call(_keys(names, key)))
+            jax.eval_shape(lambda names=names: call(named_keys(names, key, FALLBACK)))
         if asked <= names:  # now nothing asks for `params` only because another one is missing
             return frozenset(asked)
         names |= asked
-
-
-def _keys(names: frozenset[str], key: jax.Array) -> dict[str, jax.Array]:
-    """Derive the keys of named streams from one key.
-
-    An only stream has that key itself, and so draws what `module.apply(..., rngs={name: key})`
-    does.
-    """
-    main = next(iter(names)) if len(names) == 1 else "params"
-    return {
-        name: key if name == main else jax.random.fold_in(key, zlib.crc32(name.encode()))
-        for name in sorted({"params", *names})
-    }
 
 
 _RECORDING = threading.RLock()  # the method belongs to the process
