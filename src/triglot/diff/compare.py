@@ -15,7 +15,7 @@ from .gradients.causes import explain_gradients, first_backward_difference
 from .loading import load_network
 from .measures import distributions, numbers
 from .measures.distributions import Randomness
-from .measures.effort import LEVELS, QUICK, STANDARD
+from .measures.effort import LEVELS, QUICK, STANDARD, operations
 from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subject
 from .modules import Section, compare_modules
@@ -252,8 +252,9 @@ class Comparison:
         setup = Setup(key, modes, learning, learns, self.sides.effort)
         if not is_random:
             return setup, None
+        work = max(operations(side.traced(key, True)) for side in subjects)
         key = self.sides.keys["random"]
-        return setup, distributions.compare_randomness(subjects, (one, other), key)
+        return setup, distributions.compare_randomness(subjects, (one, other), key, work)
 
     def _gradient_causes(
         self, pairing: Pairing, gradients: Sequence[Any], search: "_Search"
