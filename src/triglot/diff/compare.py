@@ -155,7 +155,9 @@ class Comparison:
         search.compare(modules=self._modules or setup.effort.everything)
         self._know(parts=search.parts)
         if search.apart:
-            first, found = search.explained(with_state=random is None and _has_state(subjects))
+            first, found = search.explained(
+                with_state=(random is None or not random.same_state) and _has_state(subjects)
+            )
             known = findings.without_reordered([*causes, *search.turned, *found])
             self._know(verdict=DIFFERENT, first_difference=first, causes=tuple(known))
             self._tell(findings.told(first, self.known.causes))
@@ -178,13 +180,17 @@ class Comparison:
             self._notes.append(random.note)
             causes += [] if search.apart else random.causes  # outputs that differ anyway
             verdict = EQUIVALENT if verdict == IDENTICAL and not random.identical else verdict
-            verdict = verdict if random.same else DIFFERENT
+            verdict = verdict if random.same and random.same_state else DIFFERENT
         if verdict == DIFFERENT or (random is not None and not random.identical):
             search.apart |= findings.modes_apart(measurements)
             if random is not None:
                 search.apart.add(TRAINING)
             first, explained = search.explained(
-                with_state=random is None and not findings.agree(measurements, STATE)
+                with_state=(
+                    not findings.agree(measurements, STATE)
+                    if random is None
+                    else not random.same_state
+                )
             )
             if verdict == DIFFERENT:
                 if search.resized:  # the layers behind have other sizes, and are no others

@@ -2,8 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from scipy import stats
 from ...core.network import Network, Variables
 from .. import host
 from ..pairing.parameters import Pairing, Parameter
-from ..programs.draws import Reuse, compare_draws, draws_of
+from ..programs.draws import Replay, Reuse, compare_draws, draws_of
 from ..programs.recording import record_both
 from ..types import Cause, listed, noted
 from .compiling import quick_jit
@@ -233,33 +234,50 @@ class Randomness(NamedTuple):
       same: whether no difference is found.
       identical: whether the same keys give the same bits.
       note: says so, for the report.
-      causes: `dropout`, if only one network is random; `key_reuse`, if one draws once where the
-        other draws several times.
+      causes: `dropout`, if only one network is random; `key_reuse` or `noise_shape`, if one draws
+        once where the other draws several times.
+      same_state: whether no difference is found after updates of the state, either.
     """
 
     same: bool
     identical: bool
     note: str
     causes: list[Cause]
+    same_state: bool = True
 
 
-def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> np.ndarray:
-    """Compute some elements of the outputs in training for many keys: float32 `[keys, few]`.
+def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> tuple[np.ndarray, Any]:
+    """Compute some elements of the outputs for many keys.
 
     Args:
       side: a network; it is called on several examples.
       key: split into one per call.
       num_calls: of the network.
+
+    Returns:
+      float32 `[keys, few]` in training, and in evaluation after two updates of the state; the
+      latter is empty for a network without state.
     """
     examples = _examples(side)
+    has_state = bool(jax.tree.leaves(side.variables.state))
 
-    def call(key: jax.Array) -> jax.Array:
-        outputs, _ = side.apply(side.variables, examples, key, True)
-        flat = jnp.concatenate([leaf.astype(jnp.float32).reshape(-1) for leaf in outputs.values()])
-        return flat[np.linspace(0, flat.size - 1, min(MAX_ELEMENTS, flat.size)).astype(int)]
+    def few(outputs: Mapping[str, jax.Array]) -> jax.Array:
+        flat = [leaf.astype(jnp.float32).reshape(-1) for leaf in outputs.values()]
+        joined = jnp.concatenate(flat)
+        return joined[np.linspace(0, joined.size - 1, min(MAX_ELEMENTS, joined.size)).astype(int)]
+
+    def call(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        outputs, state = side.apply(side.variables, examples, key, True)
+        if not has_state:
+            return few(outputs), jnp.zeros(0, jnp.float32)
+        moved = replace(side.variables, state=state)
+        _, state = side.apply(moved, examples, jax.random.fold_in(key, 1), True)
+        later, _ = side.apply(replace(moved, state=state), examples, key, False)
+        return few(outputs), few(later)
 
     keys = jax.random.split(key, num_calls)
-    return np.asarray(quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys))
+    found = quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys)
+    return np.asarray(found[0]), np.asarray(found[1])
 
 
 def _examples(side: Subject) -> Any:
@@ -285,33 +303,38 @@ def compare_randomness(
         chosen.
     """
     replayed = _replayed(sides, key) if all(is_random) else None
-    if replayed is True:
+    if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
+        identical = all(map(np.array_equal, *samples))
         note = (
             "outputs in training are random: with the same random draws in both networks they are "
             f"equal up to rounding; {ONLY_EVALUATION}"
         )
-        return Randomness(True, np.array_equal(*samples), note, [])
+        if not replayed.same_state:
+            note += "; their state is updated in another way"
+        return Randomness(True, identical, note, [], replayed.same_state)
     if isinstance(replayed, Reuse):
         return _of_reuse(replayed, sides)
     num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
     samples = [outputs_over_keys(side, key, num_calls) for side in sides]
-    identical = np.array_equal(samples[0], samples[1])
-    p_value, num_tests = compare_samples(*samples)
-    same = identical or p_value >= LEVEL / num_tests
+    identical = all(map(np.array_equal, *samples))
+    tested = [compare_samples(*pair) for pair in zip(*samples, strict=True) if pair[0].shape[1]]
+    num_tests = sum(num for _, num in tested)
+    answers = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
+    p_value = min(p_value for p_value, _ in tested)
     causes = []
-    if is_random[0] != is_random[1] and not same:
+    if is_random[0] != is_random[1] and not answers[0]:
         drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
         causes.append(Cause("dropout", drawing, evidence))
-    answer = "agree" if same else "differ"
     note = (
-        f"outputs in training are random: over {num_calls:,} keys their distributions {answer} "
+        f"outputs in training are random: over {num_calls:,} keys their distributions "
+        f"{'agree' if all(answers) else 'differ'} "
         f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
         f"pairs; a mean that is {_detected(num_calls, num_tests):.2g} standard deviations away is "
         f"found with a probability of {POWER:.0%}); {ONLY_EVALUATION}"
     )
-    return Randomness(same, identical, note, causes)
+    return Randomness(answers[0], identical, note, causes, all(answers[1:]))
 
 
 def compare_samples(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
@@ -346,15 +369,14 @@ def _detected(num_calls: int, num_tests: int) -> float:
     return float(stats.norm.isf(level / 2) + stats.norm.isf(1 - POWER)) * math.sqrt(2 / num_calls)
 
 
-def _replayed(sides: tuple[Subject, Subject], key: jax.Array) -> bool | Reuse | None:
+def _replayed(sides: tuple[Subject, Subject], key: jax.Array) -> Replay | Reuse | None:
     """Give both networks the same random draws; None if that does not decide."""
     with noted([], "the draws were not compared"):
-        tapes = record_both(
-            *sides, sides[0].inputs, train=True, key=key, wide=True, keeps_draws=True
-        )
+        record = partial(record_both, *sides, sides[0].inputs, key=key, wide=True)
+        tapes, evaluated = record(train=True, keeps_draws=True), record(train=False)
         draws = [
-            draws_of(tape, [tape.outputs[index] for _, index in side.outputs])
-            for tape, side in zip(tapes, sides, strict=True)
+            draws_of(tape, later, [index for _, index in side.outputs])
+            for tape, later, side in zip(tapes, evaluated, sides, strict=True)
         ]
         if draws[0] is not None and draws[1] is not None:
             return compare_draws(draws[0], draws[1])
@@ -363,7 +385,9 @@ def _replayed(sides: tuple[Subject, Subject], key: jax.Array) -> bool | Reuse | 
 
 def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     label, other = (sides[side].label for side in (found.side, 1 - found.side))
-    what = "one key several times" if found.same_key else "one number where the other draws several"
+    name, what = "noise_shape", f"one number where {other} draws several"
+    if found.same_key:
+        name, what = "key_reuse", "several times from one key"
     evidence = (
         f"{label} draws {what}: {found.counts[0]:,} independent numbers in {sides[0].label}, "
         f"{found.counts[1]:,} in {sides[1].label}; with the draws of {label} in {other}, the "
@@ -371,4 +395,4 @@ def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     )
     where = f"{sides[0].label}: {found.draws[0]}; {sides[1].label}: {found.draws[1]}"
     note = f"outputs in training are random, and draws are shared otherwise; {ONLY_EVALUATION}"
-    return Randomness(False, False, note, [Cause("key_reuse", where, evidence)])
+    return Randomness(False, False, note, [Cause(name, where, evidence)])

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import places
-from .tape import KEY, Tape
+from .tape import KEY, STATE, Tape
 from .values import close, layouts
 
 TRIALS = 3  # of random bits
+UPDATES = 2  # of the state: one does not tell another momentum in some libraries
 MAX_ORDERS = 24  # in which one program's draws are given to the other
 MAX_LAYOUTS = 6
 POSITIONS = 2**40  # more than the numbers of any array
@@ -31,8 +32,10 @@ class Draws:
     """The random bits on which the outputs of a program depend.
 
     Attributes:
-      tape: the program, recorded with its draws.
-      outputs: the values that are compared.
+      tape: the program in training, recorded with its draws.
+      evaluated: the program in evaluation.
+      outputs: the values of `tape` that are compared.
+      evaluated_outputs: those of `evaluated`.
       values: of the bits, in order.
       numbers: for each, which independent number each element is; elements with equal ones are
         drawn from one key at one position, and so are equal.
@@ -40,7 +43,9 @@ class Draws:
     """
 
     tape: Tape
+    evaluated: Tape
     outputs: tuple[int, ...]
+    evaluated_outputs: tuple[int, ...]
     values: tuple[int, ...]
     numbers: tuple[np.ndarray, ...]
     count: int
@@ -56,12 +61,28 @@ class Draws:
 
     def compute(self, bits: Bits) -> list[np.ndarray]:
         """Compute the outputs with other bits, uint64, of which each draw takes the highest."""
+        return self._results(self.outputs, self._given(bits))
+
+    def compute_after_updates(self, several: Sequence[Bits]) -> list[np.ndarray]:
+        """Compute the outputs in evaluation after an update of the state with each of some bits."""
+        state: dict[int, Any] = {}
+        for bits in several:
+            moved = self._results(self.tape.new_state, {**self._given(bits), **state})
+            state = dict(zip(_state_leaves(self.tape), moved, strict=True))
+        given = dict(zip(_state_leaves(self.evaluated), state.values(), strict=True))
+        now = self.evaluated.replay(given)
+        return [np.asarray(now[value]) for value in self.evaluated_outputs]
+
+    def _given(self, bits: Bits) -> dict[int, Any]:
         given = {}
         for value, array in zip(self.values, bits, strict=True):
             dtype = np.asarray(self.tape.arrays[value]).dtype
             given[value] = (array >> np.uint64(64 - 8 * dtype.itemsize)).astype(dtype)
-        now = self.tape.replay(given, steps=self.tape.needed(self.outputs, known=given))
-        return [np.asarray(now[value]) for value in self.outputs]
+        return given
+
+    def _results(self, wanted: Sequence[int], given: dict[int, Any]) -> list[np.ndarray]:
+        now = self.tape.replay(given, steps=self.tape.needed(wanted, known=self.values))
+        return [np.asarray(now[value]) for value in wanted]
 
     def described(self, index: int) -> str:
         """Describe a draw by its shape and its place."""
@@ -88,16 +109,18 @@ class Reuse:
     same_key: bool
 
 
-def draws_of(tape: Tape, outputs: Sequence[int]) -> Draws | None:
-    """List the random bits on which outputs depend; None if they use the key in another way.
+def draws_of(tape: Tape, evaluated: Tape, slots: Sequence[int]) -> Draws | None:
+    """List the random bits of a program; None if it uses the key in another way.
 
     Args:
-      tape: recorded with its draws.
-      outputs: its values that are compared.
+      tape: the program in training, recorded with its draws.
+      evaluated: the program in evaluation.
+      slots: the indices of the outputs that are compared.
     """
     if tape.branches_on_key:
         return None
-    wanted, values = set(outputs), []
+    outputs = tuple(tape.outputs[slot] for slot in slots)
+    wanted, values = {*outputs, *tape.new_state}, []
     for step in reversed(tape.steps):
         if wanted.isdisjoint(step.results):
             continue
@@ -118,7 +141,19 @@ def draws_of(tape: Tape, outputs: Sequence[int]) -> Draws | None:
     ends = np.cumsum([each.size for each in numbers])[:-1]
     parts = np.split(order[inverse], ends) if numbers else []
     shaped = (part.reshape(each.shape) for part, each in zip(parts, numbers, strict=True))
-    return Draws(tape, tuple(outputs), tuple(values), tuple(shaped), len(first))
+    return Draws(
+        tape=tape,
+        evaluated=evaluated,
+        outputs=outputs,
+        evaluated_outputs=tuple(evaluated.outputs[slot] for slot in slots),
+        values=tuple(values),
+        numbers=tuple(shaped),
+        count=len(first),
+    )
+
+
+def _state_leaves(tape: Tape) -> list[int]:
+    return [value for value in tape.leaves if tape.depends[value] == STATE]
 
 
 def _numbers(tape: Tape, value: int, found: dict[Any, int]) -> np.ndarray:
@@ -140,12 +175,23 @@ def _is_key(array: Any) -> bool:
     return jnp.issubdtype(getattr(array, "dtype", np.bool_), jax.dtypes.prng_key)
 
 
-def compare_draws(one: Draws, other: Draws) -> bool | Reuse | None:
+@dataclass(frozen=True)
+class Replay:
+    """Two programs with the same draws, that compute equal outputs up to rounding.
+
+    Attributes:
+      same_state: whether the outputs in evaluation after two updates of the state are equal too.
+    """
+
+    same_state: bool
+
+
+def compare_draws(one: Draws, other: Draws) -> Replay | Reuse | None:
     """Give both programs the same draws.
 
     Returns:
-      True if their outputs are then equal up to rounding; what one draws once, if that is the only
-      difference; None if this does not decide.
+      How they compare if their outputs are then equal up to rounding; what one draws once, if that
+      is the only difference; None if this does not decide.
     """
     if not one.values or not other.values:
         return None
@@ -154,14 +200,13 @@ def compare_draws(one: Draws, other: Draws) -> bool | Reuse | None:
         trials = [random.integers(0, 2**64, one.count, np.uint64) for _ in range(TRIALS)]
         given = [one.bits(trial) for trial in trials]
         wanted = [one.compute(bits) for bits in given]
-        ways = (lambda trial: other.bits(trial), lambda trial: other.bits(~trial))
-        if any(_agree(wanted, (other.compute(way(trial)) for trial in trials)) for way in ways):
-            return True
-        for arrange in _arrangements(one, other):
-            bits = map(arrange, given)
-            if _agree(wanted, (other.compute(each) for each in bits)):
-                return True
-    if one.count == other.count:
+        for found in _ways(one, other, trials, given):
+            if _agree(wanted, map(other.compute, found)):
+                states = (
+                    side.compute_after_updates(bits[:UPDATES])
+                    for side, bits in ((one, given), (other, found))
+                )
+                return Replay(_agree([next(states)], states))
         return None
     side = int(other.count < one.count)
     fewer, more = (other, one) if side else (one, other)
@@ -173,28 +218,37 @@ def compare_draws(one: Draws, other: Draws) -> bool | Reuse | None:
             continue
         if not all(_has_effect(more, index, random) for index in range(len(more.values))):
             return None
-        same_key = any(np.unique(each).size < each.size for each in fewer.numbers)
-        used = np.concatenate([np.unique(each) for each in fewer.numbers])
-        same_key |= np.unique(used).size < used.size
-        index = _first_reused(fewer)
+        reused = _first_reused(fewer)
+        index = reused or 0
         pair = fewer.described(index), more.described(min(index, len(more.values) - 1))
         counts = (one.count, other.count)
-        return Reuse(side, counts, pair[::-1] if side else pair, bool(same_key))
+        return Reuse(side, counts, pair[::-1] if side else pair, reused is not None)
     return None
 
 
-def _first_reused(draws: Draws) -> int:
-    """Return the first draw with a number that is drawn before; the first of all if there is none.
+def _ways(
+    one: Draws, other: Draws, trials: Sequence[np.ndarray], given: Sequence[Bits]
+) -> Iterator[list[Bits]]:
+    """Yield what the second program may draw where the first one draws `given`, per trial.
 
-    A draw that is broadcast has none.
+    The first ways are in the order of use; masks that keep where a number is large need the
+    complement of those that keep where it is small.
     """
+    yield [other.bits(trial) for trial in trials]
+    yield [other.bits(~trial) for trial in trials]
+    for arrange in _arrangements(one, other):
+        yield [arrange(bits) for bits in given]
+
+
+def _first_reused(draws: Draws) -> int | None:
+    """Return the first draw from a key that is used before, at the same positions."""
     seen: set[int] = set()
     for index, each in enumerate(draws.numbers):
         own = set(np.unique(each).tolist())
         if own & seen or len(own) < each.size:
             return index
         seen |= own
-    return 0
+    return None
 
 
 def _agree(wanted: Sequence[Bits], found: Iterator[Bits]) -> bool:
