@@ -205,7 +205,9 @@ LAYERS: dict[tuple[str, str], Callable[[], Any]] = {
     ("example", "keras"): lambda: in_keras(
         lambda layers: layers.Dropout(RATE, noise_shape=(None, 1, 1))
     ),
-    ("batch", "keras"): lambda: in_keras(lambda layers: layers.Dropout(RATE, noise_shape=(1, 1, 1))),
+    ("batch", "keras"): lambda: in_keras(
+        lambda layers: layers.Dropout(RATE, noise_shape=(1, 1, 1))
+    ),
     ("element", "torch"): lambda: in_torch(lambda torch: torch.nn.Dropout(RATE)),
     ("channel", "torch"): lambda: in_torch(
         lambda torch: by_channel(torch, torch.nn.Dropout1d(RATE))
