@@ -143,7 +143,8 @@ def _constructor(nnx: Any, module: Any) -> Callable[[jax.Array], Any]:
             return super().__call__()
 
     try:
-        nnx.eval_shape(lambda: constructor(module, "rngs", Recording)(jax.random.key(0)))
+        record = constructor(module, "rngs", lambda key: Recording(key))
+        nnx.eval_shape(lambda: record(jax.random.key(0)))
     except Exception:  # it may need streams by name; another error comes again
         asked.update(STREAMS)
     return constructor(module, "rngs", lambda key: nnx.Rngs(**named_keys(asked, key, STREAMS)))

@@ -194,7 +194,9 @@ def test_keras_seed_generators_of_one_seed_draw_alike(seeds: tuple[Any, Any]) ->
 
     expected = [np.asarray(each) for each in Net()(ONES, training=True)]
     one, other = trained(from_keras(Net, OBS))
-    assert np.array_equal(one, other) == np.array_equal(*expected) == (seeds == (7, 7))
+    assert (
+        np.array_equal(one, other) == np.array_equal(expected[0], expected[1]) == (seeds == (7, 7))
+    )
 
 
 @pytest.mark.parametrize("seeds", [(7, 7), (7, 8)])

@@ -126,7 +126,7 @@ SAME = {
     "rows before and after a product": (rows_before, rows_after),
     "a branch": (skipped(0.3), lambda x, key: skipped(0.3)(x, jax.random.fold_in(key, 1))),
 }
-OTHERS = {
+OTHERS: dict[str, tuple[Any, Any, set[str] | None]] = {
     "one key": (in_turn, one_key, {"key_reuse"}),
     "before and after a product": (before_product, after_product, None),
     "a branch": (skipped(0.3), skipped(0.4), None),
@@ -135,15 +135,15 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_function_of_random_draws_is_equivalent(name: str) -> None:
-    one, other = map(of_function, SAME[name])
-    report = compared(one, other)
+    one, other = SAME[name]
+    report = compared(of_function(one), of_function(other))
     assert report.verdict in (IDENTICAL, EQUIVALENT), report.notes
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_function_of_random_draws_is_different(name: str) -> None:
-    *functions, expected = OTHERS[name]
-    report = compared(*map(of_function, functions))
+    one, other, expected = OTHERS[name]
+    report = compared(of_function(one), of_function(other))
     assert report.verdict == DIFFERENT
     assert expected is None or causes(report) == expected
 
@@ -162,7 +162,7 @@ class Stacked(nn.Module):
     @nn.compact
     def __call__(self, x: Any, train: bool) -> Any:
         step: Any = nn.remat(Block, static_argnums=(2,)) if self.remat else Block
-        split = {"params": True, "dropout": self.split}
+        split: Any = {"params": True, "dropout": self.split}
         axes: Any = {"variable_axes": {"params": 0}, "in_axes": nn.broadcast}
         return nn.scan(step, split_rngs=split, length=3, **axes)()(x, train)[0]
 

@@ -164,7 +164,7 @@ def _numbers(tape: Tape, value: int, found: dict[Any, int]) -> np.ndarray:
     data = data.reshape(-1, data.shape[-1])
     inner = shape[np.ndim(keys) :]
     # With counters in blocks, as of old, or another generator, the shape decides all bits.
-    by_position = jax.config.jax_threefry_partitionable and "fry" in str(keys.dtype)
+    by_position = jax.config.read("jax_threefry_partitionable") and "fry" in str(keys.dtype)
     kind = () if by_position else inner
     first = [found.setdefault((words.tobytes(), kind), len(found)) for words in data]
     own = np.arange(int(np.prod(inner)), dtype=np.int64)
@@ -220,9 +220,9 @@ def compare_draws(one: Draws, other: Draws) -> Replay | Reuse | None:
             return None
         reused = _first_reused(fewer)
         index = reused or 0
-        pair = fewer.described(index), more.described(min(index, len(more.values) - 1))
-        counts = (one.count, other.count)
-        return Reuse(side, counts, pair[::-1] if side else pair, reused is not None)
+        first, second = fewer.described(index), more.described(min(index, len(more.values) - 1))
+        draws = (second, first) if side else (first, second)
+        return Reuse(side, (one.count, other.count), draws, reused is not None)
     return None
 
 
