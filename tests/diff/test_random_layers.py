@@ -227,6 +227,14 @@ def test_no_alarm_without_a_difference() -> None:
         assert p_value > LEVEL / num_tests
 
 
+def test_elements_that_vary_alike_are_equal_up_to_rounding() -> None:
+    random = np.random.default_rng(3)
+    masks = random.choice([0.0, 1.0], (2, 2000, 1))
+    one, other = masks * np.asarray([0.3, -1.7]) + random.normal(size=(2, 2000, 2)) * [[[0, 1e-8]]]
+    p_value, num_tests = compare_samples(one, other)
+    assert p_value > LEVEL / num_tests
+
+
 def test_a_correlation_is_found() -> None:
     one, other = np.random.default_rng(2).normal(size=(2, 2000, 2))
     other[:, 1] = 0.4 * other[:, 0] + np.sqrt(1 - 0.4**2) * other[:, 1]

@@ -36,7 +36,7 @@ NUM_DRAWS = 4000  # of each array that are compared, over all keys
 TESTS_PER_PARAMETER = 3
 
 
-def two_samples(one: np.ndarray, other: np.ndarray) -> float:
+def two_samples(one: np.ndarray, other: np.ndarray, size: float = 0.0) -> float:
     """Test two samples by Kolmogorov and Smirnov, and their spread by Brown and Forsythe.
 
     The second (`scipy.stats.levene` around the median) finds another standard deviation with fewer
@@ -46,16 +46,17 @@ def two_samples(one: np.ndarray, other: np.ndarray) -> float:
 
     Args:
       one, other: finite numbers `[n]` and `[m]`.
+      size: of the numbers from which they are computed, if that is larger than their own.
 
     Returns:
       The p-value of the null hypothesis that both have the same distribution.
     """
     spreads = [float(np.ptp(side)) for side in (one, other)]
-    size = max(abs(float(np.mean(one))), abs(float(np.mean(other))), 1e-30)
+    size = max(abs(float(np.mean(one))), abs(float(np.mean(other))), size, 1e-30)
     if max(spreads) <= SPREAD * size:
         same = abs(float(np.mean(one)) - float(np.mean(other))) <= SPREAD * size
         return 1.0 if same else 0.0
-    largest = max(float(np.max(np.abs(side))) for side in (one, other))
+    largest = max(size, *(float(np.max(np.abs(side))) for side in (one, other)))
     spread: Any = stats.levene(one, other)
     return min(1.0, 2 * _kolmogorov(one, other, ROUNDING * largest), 2 * float(spread.pvalue))
 
@@ -306,7 +307,8 @@ def compare_randomness(
       work: floating-point operations of a call with one example, by which the number of calls is
         chosen.
     """
-    replayed = _replayed(sides, key) if all(is_random) else None
+    failed: list[str] = []
+    replayed = _replayed(sides, key, failed) if all(is_random) else None
     if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
         identical = _identical(*samples)
@@ -337,7 +339,7 @@ def compare_randomness(
         f"{'agree' if all(answers) else 'differ'} "
         f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
         f"pairs; a mean that is {_detected(num_calls, num_tests):.2g} standard deviations away is "
-        f"found with a probability of {POWER:.0%}); {ONLY_EVALUATION}"
+        f"found with a probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
     )
     return Randomness(answers[0], identical, note, causes, all(answers[1:]))
 
@@ -363,8 +365,9 @@ def compare_samples(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
         ((side - np.mean(pooled, 0)) / np.where(varies, scale, 1.0)).T for side in (one, other)
     ]
     for i, j in itertools.combinations(np.flatnonzero(varies), 2):
-        for sign in (1, -1):
-            p_values.append(two_samples(*(side[i] + sign * side[j] for side in sides)))
+        for sign in (1, -1):  # of two that always vary alike, one is 0 but for rounding
+            joined = (side[i] + sign * side[j] for side in sides)
+            p_values.append(two_samples(*joined, size=1.0))
     return min(p_values), len(p_values)
 
 
@@ -374,9 +377,11 @@ def _detected(num_calls: int, num_tests: int) -> float:
     return float(stats.norm.isf(level / 2) + stats.norm.isf(1 - POWER)) * math.sqrt(2 / num_calls)
 
 
-def _replayed(sides: tuple[Subject, Subject], key: jax.Array) -> Replay | Reuse | None:
-    """Give both networks the same random draws; None if that does not decide."""
-    with noted([], "the draws were not compared"):
+def _replayed(
+    sides: tuple[Subject, Subject], key: jax.Array, failed: list[str]
+) -> Replay | Reuse | None:
+    """Give both networks the same random draws; None if that does not decide, or `failed`."""
+    with noted(failed, "the same draws could not be given to both networks"):
         record = partial(record_both, *sides, sides[0].inputs, key=key, wide=True)
         tapes, evaluated = record(train=True, keeps_draws=True), record(train=False)
         draws = [

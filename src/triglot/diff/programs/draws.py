@@ -164,7 +164,8 @@ def _numbers(tape: Tape, value: int, found: dict[Any, int]) -> np.ndarray:
     data = data.reshape(-1, data.shape[-1])
     inner = shape[np.ndim(keys) :]
     # With counters in blocks, as of old, or another generator, the shape decides all bits.
-    by_position = jax.config.read("jax_threefry_partitionable") and "fry" in str(keys.dtype)
+    config: Any = jax.config
+    by_position = config.jax_threefry_partitionable and "fry" in str(keys.dtype)
     kind = () if by_position else inner
     first = [found.setdefault((words.tobytes(), kind), len(found)) for words in data]
     own = np.arange(int(np.prod(inner)), dtype=np.int64)
