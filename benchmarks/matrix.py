@@ -12,7 +12,7 @@ after the other in one process. Identity needs XLA's default flags.
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from triglot.compare.options import CompareOptions
-from triglot.compare.training.session import MIN_CHUNKS, Session
+from triglot.compare.training.library import MIN_CHUNKS, LibraryExperiment
+from triglot.compare.training.measuring import compile_timed
 from triglot.core.errors import TriglotError
 from triglot.runs.identity import Trace, compare_traces
-from triglot.runs.registry.algorithms import FAMILIES, find_algorithm
+from triglot.runs.registry.algorithms import by_family, find_algorithm
 
 from . import harness
 from .cases import CASES, LIBRARIES, Case
@@ -128,31 +129,32 @@ def train(
         num_seeds=1,
         seed=0,
     )
-    session = Session(options, backend)
+    library = LibraryExperiment.build(options, backend)
     jax.config.update("jax_disable_most_optimizations", True)  # the training alone is optimized
     try:
-        own = session.init()
         if not weights.exists():
-            save_file(own, weights)
-        session.load(weights)
+            save_file(library.named_params(library.experiment.start()), weights)
+        state = library.start_from(weights)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    session.compile()
-    history = [
-        session.train(min(CHUNK, num_updates - done))[1] for done in range(0, num_updates, CHUNK)
-    ]
+    program, compiling = compile_timed(library.experiment, state)
+    history = []
+    for chunk in library.experiment.chunks(state, program=program, until=num_updates):
+        state = chunk.runner_states
+        history.append(chunk.metrics)
     metrics = {name: np.concatenate([one[name] for one in history], axis=1) for name in history[0]}
-    trace = Trace(metrics=metrics, params=session.named_params())
+    trace = Trace(metrics=metrics, params=library.named_params(state))
     seconds, cpu_seconds = [], []
-    for _ in range(rounds):
-        before = time.process_time()
-        seconds.append(session.train(CHUNK)[0]["seconds"])
+    before, until = time.process_time(), num_updates + rounds * CHUNK
+    for chunk in library.experiment.chunks(state, program=program, until=until):
+        seconds.append(chunk.seconds)
         cpu_seconds.append(time.process_time() - before)
+        before = time.process_time()
     steps = CHUNK * steps_per_update
     return trace, {
         "rounds": rounds,
-        "compile_seconds": round(session.facts["compile_seconds"], 2),
-        "compile_cpu_seconds": round(session.facts["compile_cpu_seconds"], 2),
+        "compile_seconds": round(compiling["compile_seconds"], 2),
+        "compile_cpu_seconds": round(compiling["compile_cpu_seconds"], 2),
         "steps_per_second": round(steps / float(np.median(seconds))),
         "steps_per_cpu_second": round(steps / float(np.median(cpu_seconds))),
     }
@@ -249,16 +251,6 @@ def counts(rows: Mapping[str, Any]) -> tuple[int, int]:
     return sum(bool(one.get("equal")) for one in ones), len(ones)
 
 
-def in_families(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Group algorithms by family, in the order of `triglot list algorithms`."""
-    names = list(names)
-    groups = [
-        (title.partition(":")[0], [name for name in members if name in names])
-        for title, members in FAMILIES.items()
-    ]
-    return [(title, members) for title, members in groups if members]
-
-
 def draw(rows: Mapping[str, Any], path: Path) -> None:
     """Draw the matrix: a row for each algorithm, by family, and a column for each library."""
     import matplotlib
@@ -267,7 +259,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
     from matplotlib import pyplot
     from matplotlib.patches import FancyBboxPatch
 
-    families = in_families(rows)
+    families = [(title.partition(":")[0], names) for title, names in by_family(rows).items()]
     height = sum(len(members) + 1.0 for _, members in families) + 1.4
     style: Any = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
     with pyplot.rc_context(style):
@@ -310,6 +302,15 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         pyplot.close(figure)
 
 
+def unmeasured(rows: Mapping[str, Any]) -> str:
+    """List the algorithms that have no row, and the libraries that rows lack; empty if none."""
+    lacking = [name for name in CASES if name not in rows]
+    for name, row in rows.items():
+        libraries = [b for b in libraries_of(CASES[name]) if b not in row["libraries"]]
+        lacking += [f"{name} on {' and '.join(libraries)}"] if libraries else []
+    return ", ".join(lacking)
+
+
 def main(
     out: Path = Path("benchmarks/results/matrix.json"),
     page_path: Path = Path("docs/matrix.md"),
@@ -321,6 +322,9 @@ def main(
     resume: bool = False,
 ) -> None:
     """Measure the matrix, and write it as JSON, as a page and as a picture.
+
+    The page and the picture are left as they are if they would lose rows or columns: after `only`
+    or `backends`, where `out` has not measured the others.
 
     Args:
       out: the JSON file; written after each algorithm.
@@ -359,6 +363,12 @@ def main(
             harness.write_json(
                 out, {"environment": harness.environment(), "algorithms": {**rows, **later}}
             )
+    if lacking := unmeasured(rows):
+        raise SystemExit(
+            f"measured: {out}. {page_path} and {picture} are not written, because they would lose "
+            f"what {out} lacks: {lacking}. To measure this too: python -m benchmarks.matrix "
+            "--resume"
+        )
     machine = json.loads(out.read_text())["environment"] if out.exists() else {}
     page_path.parent.mkdir(parents=True, exist_ok=True)
     page_path.write_text(page(rows, machine))

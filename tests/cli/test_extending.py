@@ -20,6 +20,7 @@ from tests.extras import TORCH
 from tests.project.documents import PAGES, ROOT, files
 from triglot.cli import main as cli
 from triglot.cli import new
+from triglot.core.errors import TriglotError
 from triglot.core.networks.combinators import part_of
 
 pytestmark = pytest.mark.packaging
@@ -112,6 +113,12 @@ def test_each_network_trains(page: Path) -> None:
 @pytest.mark.slow
 def test_the_agent_passes(page: Path) -> None:
     assert cli.main(["check", "reinforce:Reinforce", "--env", "probe:truncating"]) == 0
+
+
+@pytest.mark.parametrize("agent", ["reinforce:Reinforce", "small_dqn:SmallDQN"])
+def test_an_agent_for_discrete_actions_refuses_others(page: Path, agent: str) -> None:
+    with pytest.raises(TriglotError, match="supports discrete actions"):
+        triglot.make_agent(agent, triglot.make_env("probe:reach"))
 
 
 def test_all_three_train_together(page: Path) -> None:

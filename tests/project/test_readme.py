@@ -13,7 +13,7 @@ from triglot.cli import main as cli
 from triglot.compare.options import CompareOptions
 from triglot.runs.options import TrainOptions
 from triglot.runs.plan import prepare
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.plan import make_plan
 
 pytestmark = pytest.mark.packaging
@@ -102,7 +102,7 @@ def test_its_commands_can_start(
     for command in PRINTED:
         assert cli.main(command[: command.index(">")]) == 0
         Path(command[-1]).write_text(capsys.readouterr().out)
-    kinds = {"train": TrainOptions, "compare": CompareOptions, "sweep": SweepOptions}
+    kinds = {"train": TrainOptions, "compare": CompareOptions, "sweep": SweepCommandOptions}
     kind = kinds[words[0]]
     written = words.index("--out") + 1 if "--out" in words else len(words) + 1
     given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
@@ -110,7 +110,7 @@ def test_its_commands_can_start(
     if kind is TrainOptions and options.devices in (None, 1):  # this process has one
         printed = prepare(options).announcement()
         assert "nothing will be learned" not in printed
-    if kind is SweepOptions:
+    if kind is SweepCommandOptions:
         assert make_plan(options).groups
 
 
