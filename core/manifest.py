@@ -79,6 +79,15 @@ def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
     return of
 
 
+def belongs_to(path: Path) -> dict[str, Any]:
+    """Read what the files of a folder belong to, without comparing their digests.
+
+    Raises:
+      DamagedError: if the manifest is missing or damaged.
+    """
+    return _manifest(path)[1]
+
+
 def _manifest(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     try:
         content = json.loads(read_bytes(path / MANIFEST))
