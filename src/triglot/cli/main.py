@@ -6,16 +6,15 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from .. import __version__
 from ..core.errors import TriglotError, check_known, describe
+from ..core.records import AnyOptions
 from ..runs import devices
 from ..runs.compilation_cache import configure
 from ..runs.options import RunOptions, TrainOptions
 from ..runs.registry.options import MachineOptions
 from ..runs.storage.config_files import toml_of
-from ..shared.machine.deferred import UNUSED_AT_START, defer
 from ..shared.terminal.progress import phase
 from ..shared.terminal.streams import checked_stdout, forgiving_stderr
 from ..shared.terminal.wrapping import wrapped
@@ -87,7 +86,6 @@ def _run(arguments: list[str], started: float) -> int:
     check_known("command", arguments[0], COMMANDS)
     check_words(arguments)
     devices.check_count_variable()
-    defer(UNUSED_AT_START)
     try:
         return COMMANDS[arguments[0]](arguments, started)
     except HelpAsked as text:
@@ -418,7 +416,7 @@ _COMMANDS = (
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str]) -> AnyOptions:
     """Parse the options of a command."""
     return _command_line(arguments).options()
 
@@ -429,7 +427,7 @@ def _command_line(arguments: list[str]) -> CommandLine:
     return CommandLine(command, words, inspect.getdoc(COMMANDS[command]) or "")
 
 
-def _parse_with_algorithm(arguments: list[str]) -> Any:
+def _parse_with_algorithm(arguments: list[str]) -> AnyOptions:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from ..runs.registry.algorithms import algorithm_names, find_algorithm
     from ..runs.registry.environments import suites

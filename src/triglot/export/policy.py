@@ -13,6 +13,7 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
+from ..core.types import Obs
 from ..runs.acting import Acting
 from ..runs.load import load_run
 from ..runs.population import chosen_seed_index
@@ -47,7 +48,7 @@ class Policy:
         self._carry: Any = None
         self._first: np.ndarray | None = None
 
-    def __call__(self, obs: Any, action_mask: Any = None) -> Any:
+    def __call__(self, obs: Obs, action_mask: Any = None) -> Any:
         """Choose an action for one observation, or one for each of a batch.
 
         Args:
@@ -166,7 +167,7 @@ def load_policy(
     return Policy(Acting.of(run, index, explore=sampled), run.num_updates, seed=seed)
 
 
-def _batch(spec: Spec, obs: Any) -> int | None:
+def _batch(spec: Spec, obs: Obs) -> int | None:
     """Return the size of a batch of observations; None for a single one.
 
     Raises:
@@ -193,7 +194,7 @@ def _batch(spec: Spec, obs: Any) -> int | None:
     )
 
 
-def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
+def _converted(spec: Spec, obs: Obs, batch: int | None) -> Any:
     """Convert observations `[N, ...]` to their dtype.
 
     Raises:
