@@ -18,7 +18,7 @@ Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 TRAINING = ("train", "training", "is_training")
 EVALUATING = ("deterministic", "inference", "use_running_average")
 # Parameters that an adapter fills in itself.
-FILLED_IN = {"key", "state", *TRAINING, *EVALUATING}
+FILLED_IN = {"key", "rngs", "state", *TRAINING, *EVALUATING}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

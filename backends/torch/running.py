@@ -3,6 +3,7 @@
 import functools
 import threading
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
+from torch.utils._mode_utils import no_dispatch
 
 from ...core.errors import TriglotError
 from ...core.types import PyTree
@@ -42,6 +44,7 @@ class JaxEnvironment(torchax.tensor.Environment):
 
     def __init__(self) -> None:
         super().__init__()
+        self._generators = Generators()
         for function, replacement in operations.REPLACED.items():
             self.define(function, replacement)
         self.define(torch.Tensor.view_as, _view_as, is_view=True)
@@ -104,9 +107,40 @@ class JaxEnvironment(torchax.tensor.Environment):
         return super()._to_copy(the_tensor, new_dtype, "jax")
 
     def get_and_rotate_prng_key(self, generator: Any = None) -> Any:
+        """Return a new key; with a generator, the next one of its own sequence.
+
+        torchax's own gives all draws of a generator the same key.
+        """
+        if generator is not None:
+            return self._generators.next_key(generator)
         if self.param.prng is None:
             self.param.prng = jax.random.key(0)
-        return super().get_and_rotate_prng_key(generator)
+        return super().get_and_rotate_prng_key()
+
+    @contextmanager
+    def drawing(self, generators: "Generators") -> Iterator[None]:
+        """Take the keys of PyTorch's generators from these."""
+        before, self._generators = self._generators, generators
+        try:
+            yield
+        finally:
+            self._generators = before
+
+
+class Generators:
+    """The keys of PyTorch's generators in one call; those in an equal state draw alike."""
+
+    def __init__(self, key: jax.Array | None = None) -> None:
+        """Derive all keys from one; without one they are the same in every call."""
+        self._key = jax.random.key(0) if key is None else key
+        self._counts: dict[int, int] = {}
+
+    def next_key(self, generator: Any) -> jax.Array:
+        """Return the next key of a `torch.Generator`."""
+        with no_dispatch(), torch._C.DisableTorchFunction():
+            state = zlib.crc32(generator.get_state().numpy().tobytes())
+        count = self._counts[id(generator)] = self._counts.get(id(generator), 0) + 1
+        return jax.random.fold_in(jax.random.fold_in(self._key, state), count)
 
 
 class _Reshaped(torchax.view.ViewInfo):
@@ -176,14 +210,19 @@ def environment() -> JaxEnvironment:
 
 
 @contextmanager
-def running(key: Any, env: JaxEnvironment | None = None) -> Iterator[JaxEnvironment]:
+def running(
+    key: Any, env: JaxEnvironment | None = None, generators: Generators | None = None
+) -> Iterator[JaxEnvironment]:
     """Compute PyTorch's operations with JAX while this context is active.
 
     Args:
       key: of random operations, such as dropout; None for a fixed one.
       env: None for the common one.
+      generators: of random operations with a `torch.Generator`; None for ones that follow from
+        `key`.
     """
     env = env or environment()
+    generators = generators or Generators(key)
     fast_path = torch.backends.mha.get_fastpath_enabled()
     # PyTorch promotes dtypes and ranks, and its integers are int64.
     promotions = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
@@ -191,7 +230,7 @@ def running(key: Any, env: JaxEnvironment | None = None) -> Iterator[JaxEnvironm
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         torch.backends.mha.set_fastpath_enabled(False)
         try:
-            with env.override_property(prng=key), env:
+            with env.override_property(prng=key), env.drawing(generators), env:
                 yield env
         finally:
             torch.backends.mha.set_fastpath_enabled(fast_path)

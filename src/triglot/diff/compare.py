@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..backends.calling import Inputs
@@ -124,8 +125,9 @@ def compare_networks(
         weights, setup, modules=options.modules or setup.effort.everything
     )
     results = replace(results, operations=operations)
+    locate_all = partial(locate, random_state_differs=results.random_state_differs)
     if operations.differing_modes:
-        results = replace(results, located=locate(operations))
+        results = replace(results, located=locate_all(operations))
         setup = replace(setup, effort=setup.effort.of_different())
         progress.tell(report_of(results).headline)
     else:
@@ -142,7 +144,7 @@ def compare_networks(
         precision=stages.compare_precision(weights.subjects, setup, networks.labels),
     )
     if decide(results).differs_in == FUNCTION or results.draws_differ:
-        located = locate(operations, measured.measurements, known=results.located)
+        located = locate_all(operations, measured.measurements, known=results.located)
         results = replace(results, located=located)
     decision = decide(results)
     progress.tell(f"{decision.verdict}: {decision.reason}")

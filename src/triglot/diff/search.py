@@ -188,6 +188,8 @@ def locate(
     operations: Operations,
     measurements: Sequence[Measurement] | None = None,
     known: Located | None = None,
+    *,
+    random_state_differs: bool = False,
 ) -> Located:
     """Locate the first difference and name the causes, in all modes that differ.
 
@@ -196,6 +198,8 @@ def locate(
       measurements: what was measured; None if nothing has been measured yet, and any state may
         differ.
       known: an earlier result, which is returned if it answers the same question.
+      random_state_differs: whether networks that are random in training update their state
+        differently; their state is not measured.
     """
     setup, weights, pairing = operations.setup, operations.weights, operations.pairing
     modes, state_differs = operations.differing_modes, weights.has_state
@@ -203,7 +207,7 @@ def locate(
         modes |= findings.differing_modes(measurements)
         modes |= {TRAINING} if any(setup.is_random) else set()
         state_differs = not findings.agree(measurements, STATE)
-    with_state = state_differs and not any(setup.is_random)
+    with_state = random_state_differs if any(setup.is_random) else state_differs
     if known is not None and (known.modes, known.with_state) == (modes, with_state):
         return known
     explanations = operations.explanations

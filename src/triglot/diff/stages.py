@@ -13,6 +13,7 @@ from . import findings
 from .gradients.causes import explain_gradients, first_backward_difference
 from .measures import distributions
 from .measures.distributions import InitializerRow, Randomness
+from .measures.effort import operations
 from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, TRAINING, Measured, Setup
 from .measures.subject import Subjects
 from .networks import FrozenParameters, Networks
@@ -84,7 +85,9 @@ def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> 
     """Test outputs that are random in training; None if neither network draws random numbers."""
     if not any(setup.is_random):
         return None
-    return distributions.compare_randomness(subjects, setup.is_random, networks.keys["random"])
+    key = networks.keys["random"]
+    work = max(operations(subject.traced(setup.key, True)) for subject in subjects)
+    return distributions.compare_randomness(subjects, setup.is_random, key, work)
 
 
 class Gradients(NamedTuple):

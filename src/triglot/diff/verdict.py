@@ -70,6 +70,11 @@ class Results:
         """Whether outputs in training are random, and the same keys give different ones."""
         return self.randomness is not None and not self.randomness.identical
 
+    @property
+    def random_state_differs(self) -> bool:
+        """Whether networks that are random in training update their state differently."""
+        return self.randomness is not None and not self.randomness.same_state
+
 
 class Rule(NamedTuple):
     """A line of the decision.
@@ -102,6 +107,11 @@ RULES = (
         DIFFERENT, FUNCTION,
         "outputs that are random in training have different distributions over keys",
         lambda results: results.randomness is not None and not results.randomness.same,
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
+        "networks that are random in training update their state differently",
+        lambda results: results.random_state_differs,
     ),
     Rule(
         DIFFERENT, DRAWS,
