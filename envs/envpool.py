@@ -4,7 +4,7 @@ Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class EnvPool(HostAdapted):
 
     time_limit: int
     # Of a frame: about an Atari game's, whose frames are skipped by 4.
-    milliseconds: ClassVar[int] = 60
+    milliseconds = 60
 
     def open(self, num_envs: int) -> "EnvPoolVector":
         """Prepare `num_envs` environments, which `reset` starts."""

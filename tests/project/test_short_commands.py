@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shutil
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
 from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
+from triglot.core.options import option_fields
 from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.packaging
@@ -84,7 +84,7 @@ def shortened(words: list[str]) -> list[str]:
     given, known = GIVEN.get(words[0], []), []
     if words[0] in ("train", "sweep", "compare"):
         named = next((word for word in words[1:2] if not word.startswith("--")), "ppo")
-        known = [one.name for one in fields(find_algorithm(named).Config)]
+        known = [one.name for one in option_fields(find_algorithm(named).Config)]
     useless = [word.partition("=")[0] for word in words]  # what is swept
     useless += ["hidden_sizes"] if "--network" in words else []
     for option in CONFIG:
