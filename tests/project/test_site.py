@@ -167,3 +167,22 @@ def test_a_search_finds_a_page_without_a_request_elsewhere(site: Path) -> None:
         browser.close()
     schemes = {url.partition(":")[0] for url in requests}
     assert schemes <= {"file", "data", "blob", "about"}, requests
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(site: Path, pages: dict[Path, Page], width: int) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    wide = {}
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 844})
+        for path in sorted(pages):
+            if path.is_relative_to(site / "reports" / "pages"):  # pages of triglot's commands
+                continue
+            page.goto(path.as_uri(), wait_until="domcontentloaded")
+            found = page.evaluate("document.documentElement.scrollWidth")
+            if found > width:
+                wide[path.relative_to(site).as_posix()] = found
+        browser.close()
+    assert wide == {}
