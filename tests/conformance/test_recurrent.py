@@ -24,7 +24,7 @@ from triglot.core.networks.architecture import (
 from triglot.core.networks.combinators import combine
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import train
+from triglot.runs.training import train
 from triglot.envs import probes
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)

@@ -14,7 +14,7 @@ from triglot.backends import build
 from triglot.core.agent import PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.schedules import schedule
-from triglot.core.train import train
+from triglot.runs.training import train
 from triglot.envs import probes
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")

@@ -15,7 +15,7 @@ from triglot.core.agent import Agent, PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.schedules import schedule
 from triglot.core.specs import zeros
-from triglot.core.train import train
+from triglot.runs.training import train
 from triglot.envs import probes
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")

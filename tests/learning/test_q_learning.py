@@ -8,7 +8,7 @@ import pytest
 from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
 from triglot.core.evaluate import evaluate
-from triglot.core.train import train
+from triglot.runs.training import train
 from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gridworld import GridWorld
 

@@ -10,7 +10,8 @@ from ...core.options import are_options_of, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
-from .loading import load, require_liftable
+from .loading import load, load_networks, require_liftable
+from .origins import remember_agent
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def make_agent(
     arithmetic: str | None = None,
     config: Any = None,
     hyper: Any = None,
-    networks: "Network | Functions | Mapping[str, Network | Functions] | None" = None,
+    networks: "str | Network | Functions | Mapping[str, str | Network | Functions] | None" = None,
     optimizer: "str | OptimizerFn | None" = None,
 ) -> "Agent":
     """Build an algorithm for an environment, on networks of one library.
@@ -46,7 +47,9 @@ def make_agent(
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
       networks: custom networks instead of the zoo's: one for everything, or each by the name that
-        the algorithm gives it. Plain functions `(init, apply)` are lifted by `from_functions`.
+        the algorithm gives it. Plain functions `(init, apply)` are wrapped by `from_functions`. A
+        text is `package.module:object`, a network or a function of obs_spec and action_spec that
+        returns one; a run folder then finds it again by this name.
       optimizer: `hyper -> optax.GradientTransformation`, such as
         `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
         `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
@@ -70,6 +73,8 @@ def make_agent(
     whole = networks is not None and not isinstance(networks, Mapping)
     how = {"optimizer": optimizer, "custom": "the network was given" if whole else None}
     check_values(agent, called, env, agent.config, config, hyper, **how)
+    names: Any = {"backend": backend, "arithmetic": arithmetic, "networks": networks}
+    remember_agent(agent, algorithm, optimizer=optimizer, **names)
     return agent
 
 
@@ -95,6 +100,7 @@ def build_agent(
     check_env(env)
     check_text("backend", backend)
     check_text("arithmetic", arithmetic or "native")
+    networks = _loaded(networks, env)
     if not are_options_of(found.Config, config):
         config = from_overrides(found.Config, config)
     if not are_options_of(found.Hyperparams, hyper):
@@ -166,6 +172,18 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     if ":" not in optimizer:
         check_known("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
+
+
+def _loaded(networks: Any, env: Any) -> Any:
+    """Load the networks that are named as `package.module:object`; return others as they are."""
+    if isinstance(networks, str):
+        return load_networks([networks], env)
+    if not isinstance(networks, Mapping):
+        return networks
+    return {
+        name: load_networks([one], env) if isinstance(one, str) else one
+        for name, one in networks.items()
+    }
 
 
 def _field_names(algorithm: Any) -> set[str]:

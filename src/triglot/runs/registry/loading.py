@@ -89,12 +89,48 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     Raises:
       TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
     """
+    return env_of(load("environment", text), options, text)
+
+
+def env_of(given: Any, options: Mapping[str, Any], text: str = "") -> "Environment":
+    """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
+
+    Args:
+      given: the environment, or a class or function, which is called with `options`.
+      options: of the class or function.
+      text: its name, for messages; without one, that of its class.
+
+    Raises:
+      TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
+    """
     from ...core.arguments import check_env
 
-    with user_error_context(f"environment {text!r} failed when it was inspected"):
-        made = probed(call_env(text, load("environment", text), options))
-        check_env(made, f"environment {text!r}")
-    return made  # pyright: ignore[reportReturnType] (of either kind)
+    registered = getattr(getattr(given, "spec", None), "id", None)  # of one of Gymnasium
+    called = text or registered or getattr(given, "__name__", type(given).__name__)
+    with user_error_context(f"environment {called!r} failed when it was inspected"):
+        if isinstance(given, type) and _is_gymnasium(given):
+            return _adapted(called, given, options)
+        made = probed(call_env(called, given, options))
+        if not _is_gymnasium(type(made)):
+            check_env(made, f"environment {called!r}")
+            return made
+    if made is not given:
+        made.close()
+    from ...envs.gymnasium import Copies
+
+    return _adapted(called, Copies(made) if made is given else given, options)
+
+
+def _is_gymnasium(kind: type) -> bool:
+    """Return whether a class is one of Gymnasium's environments."""
+    gymnasium = sys.modules.get("gymnasium")  # without it, there is none
+    return gymnasium is not None and issubclass(kind, gymnasium.Env)
+
+
+def _adapted(called: str, factory: Any, options: Mapping[str, Any]) -> Any:
+    from ...envs.gymnasium import adapt
+
+    return adapt(called, factory, **options)
 
 
 def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
