@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
-from ..options import replace_options
+from ..options import option_values, replace_options
 from ..rl.schedules import Schedule
 from ..types import AnyAgentState, PyTree, on_data, type_differences
 from .state import RunnerState
@@ -86,6 +86,22 @@ def continued(
             "hyper={'learning_rate': 1e-4}."
         )
     return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
+
+
+def stretched(hyper: Any, done: int, num_updates: int) -> Any:
+    """Stretch the schedules of a training that ended with it, as `continued` stretches the state's.
+
+    Args:
+      hyper: hyperparameters of the earlier training.
+      done: its updates.
+      num_updates: updates of the whole training.
+    """
+    changes = {
+        name: Schedule(one.kind, one.values, (float(num_updates),), one.unit, one.function)
+        for name, one in option_values(hyper).items()
+        if isinstance(one, Schedule) and one.unit == "updates" and one.counts == (done,)
+    }
+    return replace_options(hyper, changes) if changes else hyper
 
 
 def with_hyper(states: RunnerState, given: Mapping[str, Any], steps_per_update: int) -> RunnerState:

@@ -5,7 +5,7 @@ import re
 from ..backends import libraries
 from ..core.errors import TriglotError, unknown
 from ..runs.acting import Acting
-from ..runs.load import Run, load_run, safetensors_files
+from ..runs.load import Trained, run_of, safetensors_files
 from ..runs.options import TrainOptions
 from ..runs.population import chosen_seed_index
 from ..shared.machine.files import check_free, write_files
@@ -48,7 +48,7 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         check_installed()
     check_free(options.out)
     with phase("building"):
-        run = load_run(
+        run = run_of(
             options.run,
             previous=options.previous,
             trust=options.trust,
@@ -65,7 +65,7 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
 def _files(
     options: ExportOptions,
     run_options: TrainOptions,
-    run: Run,
+    run: Trained,
     index: int,
     title: str,
     library: libraries.Library | None,
@@ -87,7 +87,7 @@ def _files(
     return write(Acting.of(run, index), f"Greedy policy of {title}")
 
 
-def _title(run_options: TrainOptions, run: Run, index: int) -> str:
+def _title(run_options: TrainOptions, run: Trained, index: int) -> str:
     # The names come from a run folder, and the title goes into Python source.
     algorithm, env = (
         re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)

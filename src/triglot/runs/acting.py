@@ -12,7 +12,7 @@ from ..backends.calling import describe_inputs
 from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, describe
 from ..core.loop.frozen import FrozenPolicy, num_masked
-from .load import Run
+from .load import Trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Acting(FrozenPolicy):
     """The policy of one seed of a run, as a function to export."""
 
     @classmethod
-    def of(cls, run: Run, seed_index: int, *, explore: bool = False) -> "Acting":
+    def of(cls, run: Trained, seed_index: int, *, explore: bool = False) -> "Acting":
         """Select the arrays of one seed that its policy reads.
 
         Raises:

@@ -13,13 +13,13 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
-from ..runs.acting import Acting
-from ..runs.load import load_run
-from ..runs.population import chosen_seed_index
+from .acting import Acting
+from .load import Trained, run_of
+from .population import chosen_seed_index
 
 
 class Policy:
-    """The policy of one seed of a run: `policy(obs) -> action`; make it with `load_policy`.
+    """The policy of one seed: `policy(obs) -> action`; from `load_policy` or `TrainResult.policy`.
 
     Everything that the agent does to observations and actions is inside: normalization by the
     statistics of the training, and scaling to the action's bounds.
@@ -159,11 +159,16 @@ def load_policy(
     Raises:
       TriglotError: if the run has no such seed, and as `load_run`.
     """
-    check_count("seed", seed, 0, 2**32 - 1)
-    run = load_run(folder, previous=previous, trust=trust)
+    run = run_of(folder, previous=previous, trust=trust)
     num_seeds = jax.tree.leaves(run.agent_states)[0].shape[0]
     index = chosen_seed_index(Path(folder), seed_index, num_seeds)
-    return Policy(Acting.of(run, index, explore=sampled), run.num_updates, seed=seed)
+    return policy_of(run, index, sampled=sampled, seed=seed)
+
+
+def policy_of(run: Trained, seed_index: int, *, sampled: bool = False, seed: int = 0) -> Policy:
+    """Build the policy of one seed; see `load_policy`."""
+    check_count("seed", seed, 0, 2**32 - 1)
+    return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
 
 
 def _batch(spec: Spec, obs: Any) -> int | None:
