@@ -163,7 +163,7 @@ def test_a_dictionary_is_checked_by_its_parts() -> None:
     spec = Dict({"speed": Box((2,)), "room": Discrete(3)})
     one = sample(spec, jax.random.key(0))
     assert _batch(spec, one) is None
-    assert _converted(spec, one, None)["speed"].shape == (1, 2)
+    assert _converted(spec, one)["speed"].shape == (2,)
     assert _batch(spec, {"speed": np.zeros((4, 2)), "room": np.zeros(4, int)}) == 4
     with pytest.raises(TriglotError, match="batches of"):
         _batch(spec, {"speed": np.zeros((4, 2)), "room": np.zeros(3, int)})

@@ -26,6 +26,7 @@ from .registry.agents import build_agent, describe_images
 from .registry.algorithms import ALGORITHMS
 from .registry.environments import SUITES, make_env, with_resolved_runs
 from .registry.loading import load_networks
+from .registry.origins import remember_agent
 from .storage import logs
 from .storage.config import PYTHON, read_config, write_config
 from .storage.python import arrays_of, hyper_of, key_of
@@ -326,16 +327,21 @@ def agent_of(options: TrainOptions, env: Any) -> Agent:
     Raises:
       TriglotError: as `make_agent`.
     """
-    return build_agent(
+    named: Any = {
+        "backend": options.backend,
+        "arithmetic": options.arithmetic,
+        "optimizer": options.optimizer,
+    }
+    agent = build_agent(
         options.algorithm,
         env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
         config=options.config,
         hyper=options.hyper,
         networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
+        **named,
     )
+    remember_agent(agent, options.algorithm, networks=options.network, **named)
+    return agent
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:

@@ -122,11 +122,13 @@ def importable_name(given: Any) -> str | None:
 
 
 def _network_names(networks: Any) -> tuple[str, ...] | None:
-    """Return the networks as `--network` takes them; None if one is an object."""
+    """Return the networks as `--network` takes them, a tuple; None if one is an object."""
     if networks is None:
         return ()
     if isinstance(networks, str):
         return (networks,)
+    if isinstance(networks, tuple):
+        return networks
     if isinstance(networks, Mapping) and all(isinstance(one, str) for one in networks.values()):
         return tuple(f"{part}={one}" for part, one in networks.items())
     return None
