@@ -20,7 +20,7 @@ from ..errors import TriglotError
 from ..host_environment import HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
-from ..loop.state import RunnerState, first_state, scheduled, update_keys
+from ..loop.state import RunnerState, first_state, scheduled, update_keys, without_unread
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
 from ..types import PyTree, pytree_dataclass
@@ -232,7 +232,8 @@ class HostProgram:
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
-        return {**runner.episodes(_joined(rollouts)), **hyper, **metrics}
+        episodes = runner.episodes(_joined(rollouts))
+        return without_unread(agent, {**episodes, **hyper, **metrics})
 
 
 def _env_seeds(state: RunnerState) -> list[int]:

@@ -28,6 +28,7 @@ from .diff.compare import diff_networks
 from .diff.porting.names import load_weights
 from .diff.porting.recordings.compare import diff_recording
 from .diff.testing import assert_same_function
+from .runs.figure import curves
 from .runs.policy import load_policy
 from .runs.registry.agents import make_agent
 from .runs.registry.environments import make_env
@@ -39,7 +40,7 @@ __version__: str
 
 __all__ = [
     "make_env", "make_agent", "preset", "train", "TrainResult", "evaluate", "Experiment", "Population", "Trainer",
-    "load_run", "load_policy",
+    "load_run", "load_policy", "curves",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",

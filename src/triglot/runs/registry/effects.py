@@ -9,9 +9,10 @@ from typing import Any
 
 from ...core.errors import TriglotError
 from ...core.hyper import first_numbers, for_environment
+from ...core.loop.state import reads_learning_rate
 from ...core.network import Network
 from ...core.options import option_fields, option_values, replace_options
-from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
+from ...core.rl.optimizers import OPTIMIZERS, is_read
 from ...core.specs import Box, Spec
 
 # One configuration often serves several environments and networks, of which some have these layers.
@@ -40,6 +41,8 @@ def check_values(
             if one.name in SHARED:
                 continue
             why = why_not(one, algorithm, called, env, config, **how)
+            if why is None and one.name == "learning_rate" and not reads_learning_rate(algorithm):
+                why = "the optimizer does not read it"
             if why is not None:
                 raise TriglotError(
                     f"{called}'s {one.name}={value!r} has no effect: {why}; leave it out."
@@ -84,7 +87,7 @@ def why_not(
         function = _optimizer(optimizer, algorithm)
         known = function in OPTIMIZERS.values()
         hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
-        if known and not _is_read_by_optimizer(function, hyper, one.name):
+        if known and not is_read(function, hyper, one.name):
             return f"the optimizer {function.__name__} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
         return f"the actions of {env.name} are no Box of floats"
@@ -131,19 +134,6 @@ def _another(config: Any, name: str) -> Any:
     if value is None:  # a size for each layer, or one for all
         return (2,)
     return (*value, 2) if isinstance(value, tuple) else value + 1
-
-
-def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
-    """Return whether a built-in optimizer reads a hyperparameter."""
-    read = set()
-
-    class Recorder:
-        def __getattr__(self, name: str) -> Any:
-            read.add(name)
-            return getattr(hyper, name)
-
-    optimizer(Recorder())
-    return name in read
 
 
 def _kind(spec: Spec) -> str:
