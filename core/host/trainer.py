@@ -131,6 +131,8 @@ class HostProgram:
         self._runner: HostRunner | None = None
         self._actor: Actor | None = None
         self._learn: Callable[..., tuple] | None = None
+        # The last trajectory `[S, T, N]` and key data `[S, ...]`, by which a NaN is explained.
+        self.learned_from: tuple[Trajectory, Any] | None = None
 
     def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Compile acting and learning before the first call; see `CompiledProgram`."""
@@ -226,6 +228,7 @@ class HostProgram:
             recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(recorded)
             trajectory = _trajectory({**recorded, "extras": extras}, self._state.carry)
+            self.learned_from = trajectory, learn_keys[:, start]
             agent_state, metrics = learn(self._state.agent, trajectory, learn_keys[:, start])
             rollouts.append(recorded)
             learned.append(metrics)

@@ -446,6 +446,8 @@ def _parse_with_algorithm(arguments: list[str]) -> Any:
         if line.file is not None:
             lacking = "env" if name else "algorithm"
             raise TriglotError(f"{line.file.path} has no {lacking}: add it, or give it first.")
+        if name and name not in algorithm_names():
+            find_algorithm(name)  # says what is wrong with it
         raise TriglotError(
             f"give an algorithm and an environment first: {command} ppo gymnax:CartPole-v1"
         )

@@ -157,9 +157,10 @@ def prepare(
     """
     for mode in options.debug:
         check_known("debug mode", mode, DEBUG)
-    if options.profile and "no-jit" in options.debug:
+    if options.profile and {"no-jit", "nans"} & {*options.debug}:
         raise TriglotError(
-            "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
+            "--profile traces the training as it is, which --debug no-jit and nans slow down: "
+            "leave one out."
         )
     logs.check(options.log)
     options = with_members(options)

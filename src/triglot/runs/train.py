@@ -33,6 +33,7 @@ from .monitoring.evaluating import (
     play_after_training,
 )
 from .monitoring.schedule import keeping_period
+from .nans import NanFinder
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare, with_members
 from .plots import learning_curves as plots
@@ -292,7 +293,10 @@ def run(
                 keeping = keeping_period(options, plan.experiment.steps_per_update)
                 ends = [period for period in (evaluator.period, keeping) if period]
                 chunks_of = partial(plan.experiment.chunks, program=program, boundaries=ends)
-                if profiler is None:
+                finder = NanFinder(plan.experiment, program) if finds_nans(options) else None
+                if finder is not None:
+                    chunks = finder.chunks(state)
+                elif profiler is None:
                     chunks = chunks_of(state, target_seconds=CHUNK_SECONDS)
                 else:
                     chunks = profiler.chunks(
@@ -300,6 +304,8 @@ def run(
                     )
                 loop = _Loop(plan, evaluator, journal, interrupt, observe)
                 state, diverged = loop.train(chunks, state)
+                if diverged and finder is not None:
+                    diverged = f"{diverged}; {finder.explain(state)}"
                 stopped = loop.stopped
         watch.lap("train")
         if diverged is None:
@@ -330,7 +336,8 @@ def run(
     population = results[POPULATION]
     if population is not None and journal.returns:
         draw_population(plan, population["best_member"])
-    report(describe_summary(results, plan.out, journal.returns))
+    explained = finds_nans(options)
+    report(describe_summary(results, plan.out, journal.returns, explained=explained))
     if population is not None:
         report(describe_population(population))
     if profiler is not None:
@@ -363,7 +370,7 @@ def _prepare(
     plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
 ) -> RunnerState:
     """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
-    if {*plan.options.debug} - {"acting"}:  # these modes cannot look into a compiled program
+    if "no-jit" in plan.options.debug:
         with phase("initializing"):
             state = plan.experiment.start() if state is None else state
             jax.block_until_ready(state)
@@ -415,19 +422,19 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
     draw_values(path, plan.agent, plan.env, state.agent, plan.title)
 
 
+def finds_nans(options: TrainOptions) -> bool:
+    """Return whether the operation behind a NaN is looked for; without jit, JAX raises there."""
+    return "nans" in options.debug and "no-jit" not in options.debug
+
+
 @contextmanager
 def _debugging(modes: Sequence[str]) -> Iterator[None]:
     with ExitStack() as stack:
-        if "nans" in modes:
-            stack.enter_context(jax.debug_nans(True))
         if "no-jit" in modes:
             stack.enter_context(jax.disable_jit())
-        try:
-            yield
-        except FloatingPointError as error:
-            if "no-jit" not in modes:
-                error.add_note("`--debug nans no-jit` shows the line itself; it is slow.")
-            raise
+            if "nans" in modes:
+                stack.enter_context(jax.debug_nans(True))
+        yield
 
 
 class _Loop:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import plugins
 from ...core.errors import TriglotError, check_known, kind_of, user_error_context
-from .loading import load
+from .loading import advise_file, load
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
@@ -84,6 +84,8 @@ def find_algorithm(name: str) -> Any:
     if added:
         return _extended(find_algorithm(name), added)
     if ":" not in name:
+        if name not in algorithm_names():
+            advise_file("algorithm", name)
         check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     check_algorithm(algorithm, f"algorithm {name!r}")

@@ -22,7 +22,7 @@ from ...core.errors import (
     user_error_context,
 )
 from ...core.wrappers.options import wrap, wrapper_options
-from .loading import env_of, is_module, is_path, load, load_env, search_here
+from .loading import advise_file, env_of, is_module, is_path, load, load_env, search_here
 from .origins import name_of_env, remember_env, with_options
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
         with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):
+        advise_file("environment", name)
         raise _without_suite(name)
     if colon and (not is_path(name) or not is_module(suite)):
         check_known("environment suite", suite, suites())

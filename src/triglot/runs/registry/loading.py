@@ -3,6 +3,7 @@
 An exception in custom code becomes a one-line error with the file and line.
 """
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -11,6 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...backends import libraries
@@ -47,6 +49,7 @@ def load(kind: str, text: str) -> Any:
     if plugin is not None:
         return plugin.load()
     if not is_path(text):
+        advise_file(kind, text)
         there = ", ".join(plugins.names(kind))
         raise TriglotError(
             f"{kind} {shown(text)} must have the form package.module:object, such as "
@@ -71,6 +74,44 @@ def load(kind: str, text: str) -> Any:
             public = [name for name in vars(module) if not name.startswith("_")]
             raise unknown(f"name in {module_name}", name, public)
         return probed(getattr(module, name))
+
+
+# The method that the classes of a kind have, by which a file is searched for them.
+METHODS = {"algorithm": "update", "environment": "step"}
+
+
+def advise_file(kind: str, text: str) -> None:
+    """Refuse the name of a file in the current folder, and say how an object in it is named.
+
+    The file is read, not imported.
+
+    Args:
+      kind: the kind of component, e.g. `"algorithm"`.
+      text: what was given in place of `module:object`.
+
+    Raises:
+      TriglotError: if there is such a file.
+    """
+    module = text.removesuffix(".py").strip(":")
+    path = Path(f"{module}.py")
+    if not module.isidentifier() or not path.is_file():
+        return
+    try:
+        nodes = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError, OSError):
+        nodes = []
+    objects = [n for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Assign)]
+    classes = [n for n in objects if isinstance(n, ast.ClassDef) and _defines(n, kind)]
+    names = [one.name for one in classes or objects if not isinstance(one, ast.Assign)]
+    names = [name for name in names if not name.startswith("_")]
+    ways = " or ".join(f"{module}:{name}" for name in names[:3]) or f"{module}:NAME"
+    raise TriglotError(f"{kind} {shown(text)} is the file {path}: name the object in it, {ways}.")
+
+
+def _defines(node: ast.ClassDef, kind: str) -> bool:
+    """Return whether a class has the method that marks its kind."""
+    methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    return METHODS.get(kind, "__call__") in methods
 
 
 def probed(made: Any) -> Any:
