@@ -49,10 +49,8 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
 
     lap("start")
     from triglot.__main__ import collect_rarely
-    from triglot.shared.machine.deferred import UNUSED_AT_START, defer
 
     collect_rarely()
-    defer(UNUSED_AT_START)
     import jax
 
     jax.config.update("jax_compilation_cache_dir", cache)

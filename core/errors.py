@@ -16,9 +16,14 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from .deferred import deferred
+
 # Control characters, separators of lines, and marks that change the direction of what follows.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _PASSWORD = re.compile(r"(\w:/{1,2}[^\s/:@]*:)[^\s/]*@")  # pathlib leaves one slash
+# What libraries import for pictures, meshes and one pipeline of brax, half of the time in which an
+# agent and CartPole are made: gymnax the first two, jumanji the first, brax the others.
+DEFERRED = ("matplotlib.pyplot", "seaborn", "jaxopt", "scipy.spatial", "trimesh")
 MAX_SHOWN = 80  # characters of a given value in a message
 
 
@@ -85,7 +90,8 @@ def require(module: str, extra: str) -> ModuleType:
       MissingExtra: if the library is not installed, with the command that installs it.
     """
     try:
-        return importlib.import_module(module)
+        with deferred(*DEFERRED):
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise

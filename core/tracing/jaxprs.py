@@ -102,6 +102,12 @@ def called_program(equation: Any) -> jex.ClosedJaxpr | None:
     return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
 
 
+def aval_of(atom: jex.Var | jex.Literal) -> jax.ShapeDtypeStruct:
+    """Return the shape and the dtype of an operand or a result, which JAX's types leave open."""
+    array: Any = atom.aval
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
 def variables(atoms: Iterable[Any]) -> list[Any]:
     """Return the atoms that are variables, not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]

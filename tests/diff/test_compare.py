@@ -139,7 +139,7 @@ def test_a_precision_without_effect_is_reported_beside() -> None:
 def test_forgotten_values_change_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = families.batch_norm("haiku", momentum=0.8), families.batch_norm("linen", epsilon=1e-2)
     reports = [diff_networks(*pair, families.FEATURES, level="quick")]
-    monkeypatch.setattr("triglot.diff.compare.MAX_KEPT", 0)
+    monkeypatch.setattr("triglot.diff.search.MAX_KEPT", 0)
     reports.append(diff_networks(*pair, families.FEATURES, level="quick"))
     assert {"norm_momentum", "norm_epsilon"} <= {cause.name for cause in reports[0].causes}
     assert reports[0].causes == reports[1].causes

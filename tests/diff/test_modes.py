@@ -76,11 +76,13 @@ def named(one: Any, other: Any, spec: Any) -> set[str]:
     is_random = any(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in state)
     inputs = np.random.default_rng(0).normal(size=(4, *spec.shape)).astype(np.float32)
     modes = (EVALUATION, TRAINING)
-    how: Any = {"key": jax.random.key(0)}
-    found = {mode: explain(first, second, inputs, train=mode == TRAINING, **how) for mode in modes}
+    key = jax.random.key(0)
+    explanations = {
+        mode: explain(first, second, inputs, train=mode == TRAINING, key=key) for mode in modes
+    }
     with_state = bool(state) and not is_random
     _, causes = causes_of(
-        found,
+        explanations,
         modes,
         with_state=with_state,
         labels=(first.label, second.label),

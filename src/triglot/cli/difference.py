@@ -52,30 +52,30 @@ def diff(options: DiffOptions) -> int:
         for text, own in zip((options.one, options.other), made, strict=True)
     ]
     networks = _with_weights(networks, options, inputs, action_spec)
-    from ..diff.compare import Comparison
+    from ..diff.compare import compare_networks
+    from ..diff.options import ComparisonOptions
     from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
     from ..shared.terminal.progress import steps
 
+    comparison = ComparisonOptions(
+        mapping=mapping or None,
+        seed=options.seed,
+        action_spec=action_spec,
+        names=(options.one, options.other),
+        level=level,
+        modules=options.html is not None,
+        compare_weights=len(options.checkpoint) == 2,
+    )
+    one, other = networks
     problem = f"{options.one} and {options.other} could not be compared"
-    with steps() as shown_steps, user_error_context(problem):
-        comparison = Comparison(
-            networks[0],
-            networks[1],
-            inputs,
-            mapping=mapping or None,
-            seed=options.seed,
-            action_spec=action_spec,
-            names=(options.one, options.other),
-            level=level,
-            modules=options.html is not None,
-            compare_weights=len(options.checkpoint) == 2,
-            begin=shown_steps.begin,
-            tell=shown_steps.tell,
-        )
+    with steps() as progress, user_error_context(problem):
+        reports = compare_networks(one, other, inputs, comparison, progress)
+        report = next(reports)  # which says only that nothing is known yet
         try:
-            report = comparison.run()
+            for further in reports:
+                report = further
         except KeyboardInterrupt:
-            _finish(comparison.known, options)
+            _finish(report, options)
             raise
     _finish(report, options)
     return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME

@@ -15,7 +15,6 @@ from ..runs.compilation_cache import configure
 from ..runs.options import RunOptions, TrainOptions
 from ..runs.registry.options import MachineOptions
 from ..runs.storage.config_files import toml_of
-from ..shared.machine.deferred import UNUSED_AT_START, defer
 from ..shared.terminal.progress import phase
 from ..shared.terminal.streams import checked_stdout, forgiving_stderr
 from ..shared.terminal.wrapping import wrapped
@@ -87,7 +86,6 @@ def _run(arguments: list[str], started: float) -> int:
     check_known("command", arguments[0], COMMANDS)
     check_words(arguments)
     devices.check_count_variable()
-    defer(UNUSED_AT_START)
     try:
         return COMMANDS[arguments[0]](arguments, started)
     except HelpAsked as text:

@@ -1,4 +1,4 @@
-"""Verdict and causes from what was measured, and from the traced programs of each mode."""
+"""Causes from what was measured, and from the traced programs of each mode."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -8,14 +8,13 @@ import jax
 import numpy as np
 
 from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
-from .measures.subject import Subject
+from .measures.subject import Subjects
 from .pairing.parameters import Pairing
 from .pairing.use_order import Uses
 from .programs import Explanation, explain_tapes
 from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
-from .report import DIFFERENT, EQUIVALENT, IDENTICAL
 from .types import Cause, Difference, Operation
 
 SCALE = 1.25
@@ -28,19 +27,12 @@ REORDERED = (
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 
 
-def verdict_of(measurements: Sequence[Measurement]) -> str:
-    """Judge by the measurements alone."""
-    if all(each.native.identical for each in measurements):
-        return IDENTICAL
-    return EQUIVALENT if all(each.agrees for each in measurements) else DIFFERENT
-
-
 def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     """Add causes whose names are new; `unknown` only where nothing else is known."""
     names = {cause.name for cause in causes}
-    found = [*causes, *(cause for cause in more if cause.name not in names)]
-    known = [cause for cause in found if cause.name != "unknown"]
-    return known or found
+    joined = [*causes, *(cause for cause in more if cause.name not in names)]
+    known = [cause for cause in joined if cause.name != "unknown"]
+    return known or joined
 
 
 def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
@@ -49,7 +41,7 @@ def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
     return [cause for cause in causes if not (reordered and cause.name in REORDERED)]
 
 
-def located(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
+def with_places(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
     """Add where a network reads the parameters that causes are about."""
     if not any(any(cause.parameters) for cause in causes):
         return list(causes)
@@ -68,27 +60,25 @@ def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
     return f", read at {', '.join(places)}" if places else ""
 
 
-def dtype_causes(pairing: Pairing, subjects: Sequence[Subject], setup: Setup) -> list[Cause]:
-    """Name dtypes of parameters and outputs that differ."""
+def dtype_causes(pairing: Pairing, subjects: Subjects, setup: Setup) -> tuple[Cause, ...]:
+    """Name the first parameter or output whose dtypes differ."""
     labels = [side.label for side in subjects]
     for pair in pairing.pairs:
-        one, other = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
-        if one != other:
+        first, second = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
+        if first != second:
             where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
-            return [
-                Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")
-            ]
+            evidence = f"the parameter is {first} in the first, {second} in the second"
+            return (Cause("dtype", where, evidence),)
     outputs = [
         jax.eval_shape(lambda s=side: s.apply(s.variables, s.example, setup.key, False)[0])
         for side in subjects
     ]
     for name, leaf in outputs[0].items():
-        if leaf.dtype != outputs[1][name].dtype:
-            evidence = (
-                f"the output is {leaf.dtype} in the first, {outputs[1][name].dtype} in the second"
-            )
-            return [Cause("dtype", name, evidence)]
-    return []
+        first, second = leaf.dtype, outputs[1][name].dtype
+        if first != second:
+            evidence = f"the output is {first} in the first, {second} in the second"
+            return (Cause("dtype", name, evidence),)
+    return ()
 
 
 def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list[Cause]:
@@ -110,10 +100,10 @@ def gradient_causes(
     """Name parameters whose gradient is exactly 0 in one network only.
 
     Args:
-      pairing: of the parameters.
-      gradients: of both networks, by the shared names.
-      labels: of both.
-      unused: names of parameters that reach no output, which follows from another cause.
+      pairing: the pairing of the parameters.
+      gradients: the gradients of both networks, by shared names.
+      labels: the labels of both networks.
+      unused: the names of parameters that reach no output, which has another cause.
     """
     if not gradients:
         return []
@@ -149,37 +139,31 @@ def agree(measurements: Sequence[Measurement], name: str) -> bool:
 
 def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
     """Describe a difference that no operation of the forward pass has, such as of gradients."""
-    apart = next((each for each in measurements if not each.agrees), None)
-    if apart is None:
+    differing = next((each for each in measurements if not each.agrees), None)
+    if differing is None:
         return None
-    operation = Operation(apart.quantity.name, apart.native.where)
-    found = apart.native
-    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
+    operation = Operation(differing.quantity.name, differing.native.where)
+    distance = differing.native
+    return Difference(
+        one=operation, other=operation, max_abs=distance.max_abs, max_rel=distance.max_rel
+    )
 
 
 def unexplained(measurements: Sequence[Measurement]) -> Cause:
     """Describe a difference for which no cause was found."""
-    apart = next((each for each in measurements if not each.agrees), None)
-    where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
+    differing = next((each for each in measurements if not each.agrees), None)
+    where = f"{differing.quantity.name}: {differing.native.where}" if differing else OUTPUTS
     return Cause("unknown", where, "no entry of the catalogue explains the difference")
 
 
-def modes_apart(measurements: Sequence[Measurement]) -> set[str]:
+def differing_modes(measurements: Sequence[Measurement]) -> set[str]:
     """Return the modes in which outputs differ by more than rounding."""
     outputs = (each for each in measurements if each.quantity.name == OUTPUTS)
     return {each.quantity.mode for each in outputs if not each.agrees}
 
 
-def told(first: Difference | None, causes: Sequence[Cause]) -> str:
-    """Say in one line what differs."""
-    names = ", ".join(dict.fromkeys(cause.name for cause in causes)) or "no cause is known yet"
-    operations = () if first is None else filter(None, (first.one, first.other))
-    sources = ", ".join(dict.fromkeys(each.source for each in operations if each.source))
-    return f"different: {names}" + (f" at {sources}" if sources else "")
-
-
 def causes_of(
-    found: Mapping[str, Explanation],
+    explanations: Mapping[str, Explanation],
     modes: Collection[str],
     *,
     with_state: bool,
@@ -189,12 +173,12 @@ def causes_of(
     """Name the causes of a difference in each mode in which the outputs differ.
 
     Args:
-      found: what was found in each mode.
-      modes: in which the outputs differ.
+      explanations: the explanations, by mode.
+      modes: the modes in which the outputs differ.
       with_state: whether outputs differ after updates of the state. Causes are then looked for with
         the statistics of one batch, too: the initial ones hide how they are used and updated.
-      labels: of both networks.
-      finished: called with each mode whose values are not read again.
+      labels: the labels of both networks.
+      finished: a function that is called with each mode whose values are not read again.
 
     Returns:
       The first difference, and the causes.
@@ -202,17 +186,17 @@ def causes_of(
     causes: list[Cause] = []
     first: Difference | None = None
     for mode in (EVALUATION, TRAINING):
-        if mode in modes and mode in found:
-            named = list(found[mode].causes)
-            if mode == EVALUATION and TRAINING in found:  # only training updates statistics
+        if mode in modes and mode in explanations:
+            named = list(explanations[mode].causes)
+            if mode == EVALUATION and TRAINING in explanations:  # only training updates statistics
                 named = [cause for cause in named if cause.name != "norm_momentum"]
-            causes, first = merged(causes, named), first or found[mode].first_difference
-    if with_state and TRAINING in found:
-        is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
-        states = states_after(found[TRAINING].views, explained=is_explained)
+            causes, first = merged(causes, named), first or explanations[mode].first_difference
+    if with_state and TRAINING in explanations:
+        is_explained = any(cause.name not in STATISTICS for cause in explanations[TRAINING].causes)
+        states = states_after(explanations[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
-            if mode in found and not any(cause.name in STATISTICS for cause in causes):
-                located, named = _after(found[mode], states, labels)
+            if mode in explanations and not any(cause.name in STATISTICS for cause in causes):
+                located, named = _after(explanations[mode], states, labels)
                 for cause in named:  # the next layers' have the same name
                     if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
                         causes = merged(causes, [cause])
@@ -222,7 +206,7 @@ def causes_of(
 
 
 def _after(
-    before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
+    before: Explanation, states: tuple[list[Any], list[Any]], labels: tuple[str, str]
 ) -> tuple[Difference | None, tuple[Cause, ...]]:
     """Explain the programs of one mode again, at another state; its values are not kept."""
     tapes = before.views[0].tape, before.views[1].tape
@@ -232,5 +216,5 @@ def _after(
         # Other statistics than those of the batch, whose average with the batch's shows nothing.
         moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
         arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
-    found = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
-    return found.first_difference, found.causes
+    explanation = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
+    return explanation.first_difference, explanation.causes

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
 from scipy import special
 
 from ..core.tracing import jaxprs
@@ -73,28 +74,31 @@ BITWISE: Mapping[str, Callable[..., Any]] = {
 Parameters = Mapping[str, Any]
 # Those that move elements, with the parameters of their equation.
 ARRANGED: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], Any]] = {
-    "broadcast_in_dim": lambda x, how: _broadcast(x[0], how["shape"], how["broadcast_dimensions"]),
-    "concatenate": lambda x, how: np.concatenate(x, how["dimension"]),
-    "expand_dims": lambda x, how: np.expand_dims(x[0], how["dimensions"]),
-    "reduce_max": lambda x, how: np.max(x[0], tuple(how["axes"])),
-    "reduce_min": lambda x, how: np.min(x[0], tuple(how["axes"])),
-    "reshape": lambda x, how: np.reshape(
-        x[0] if how["dimensions"] is None else x[0].transpose(how["dimensions"]), how["new_sizes"]
+    "broadcast_in_dim": lambda x, params: _broadcast(
+        x[0], params["shape"], params["broadcast_dimensions"]
     ),
-    "rev": lambda x, how: np.flip(x[0], how["dimensions"]),
-    "slice": lambda x, how: _slice(
-        x[0], how["start_indices"], how["limit_indices"], how["strides"]
+    "concatenate": lambda x, params: np.concatenate(x, params["dimension"]),
+    "expand_dims": lambda x, params: np.expand_dims(x[0], params["dimensions"]),
+    "reduce_max": lambda x, params: np.max(x[0], tuple(params["axes"])),
+    "reduce_min": lambda x, params: np.min(x[0], tuple(params["axes"])),
+    "reshape": lambda x, params: np.reshape(
+        x[0] if params["dimensions"] is None else x[0].transpose(params["dimensions"]),
+        params["new_sizes"],
     ),
-    "squeeze": lambda x, how: np.squeeze(x[0], how["dimensions"]),
-    "transpose": lambda x, how: np.transpose(x[0], how["permutation"]),
+    "rev": lambda x, params: np.flip(x[0], params["dimensions"]),
+    "slice": lambda x, params: _slice(
+        x[0], params["start_indices"], params["limit_indices"], params["strides"]
+    ),
+    "squeeze": lambda x, params: np.squeeze(x[0], params["dimensions"]),
+    "transpose": lambda x, params: np.transpose(x[0], params["permutation"]),
 }
 # Sums, whose order is a choice.
 SUMMED: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], Any]] = {
-    "conv_general_dilated": lambda x, how: _convolution(x[0], x[1], how),
-    "cumsum": lambda x, how: _cumulated(x[0], how["axis"], how["reverse"]),
-    "dot_general": lambda x, how: _product(x[0], x[1], how["dimension_numbers"]),
-    "integer_pow": lambda x, how: x[0] ** how["y"],
-    "reduce_sum": lambda x, how: np.sum(x[0], tuple(how["axes"])),
+    "conv_general_dilated": lambda x, params: _convolution(x[0], x[1], params),
+    "cumsum": lambda x, params: _cumulated(x[0], params["axis"], params["reverse"]),
+    "dot_general": lambda x, params: _product(x[0], x[1], params["dimension_numbers"]),
+    "integer_pow": lambda x, params: x[0] ** params["y"],
+    "reduce_sum": lambda x, params: np.sum(x[0], tuple(params["axes"])),
 }
 ELEMENTWISE = frozenset({*EXACT, *ROUNDED, *COMPARED, *BITWISE, "clamp", "select_n", "integer_pow"})
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -104,9 +108,9 @@ def evaluate(name: str, arrays: Sequence[Any], params: Parameters, *, exact: boo
     """Evaluate one operation.
 
     Args:
-      name: of the primitive.
-      arrays: its operands.
-      params: of its equation.
+      name: the name of the primitive.
+      arrays: the operands.
+      params: the parameters of the equation.
       exact: only if the bits are XLA's.
 
     Returns:
@@ -160,18 +164,18 @@ def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True
     leaves = jax.tree.leaves(arguments)
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
 
-    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+    def rule(equation: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
         if (called := jaxprs.called_program(equation)) is not None:
             return run(called, operands)
         name, params = equation.primitive.name, equation.params
         if not exact and name in DRAWN:
             return [DRAWN[name](operands, equation)]
-        found = evaluate(name, operands, params, exact=exact)
-        if found is not None:
-            return [found]
+        result = evaluate(name, operands, params, exact=exact)
+        if result is not None:
+            return [result]
         return list(map(on_host, jaxprs.bind(equation, operands)))
 
-    def run(closed: Any, operands: Sequence[Any]) -> list[Any]:
+    def run(closed: jex.ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
         jaxpr = closed.jaxpr
         known = dict(zip(jaxpr.constvars, map(on_host, closed.consts), strict=True))
         known.update(zip(jaxpr.invars, operands, strict=True))
@@ -191,14 +195,14 @@ def _drawn(operands: Sequence[Any], shape: Sequence[int], dtype: Any) -> np.ndar
     return random.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
-def _random_bits(operands: Sequence[Any], equation: Any) -> np.ndarray:
-    result = equation.outvars[0].aval
+def _random_bits(operands: Sequence[Any], equation: jex.JaxprEqn) -> np.ndarray:
+    result = jaxprs.aval_of(equation.outvars[0])
     return _drawn(operands, result.shape, result.dtype)
 
 
-def _random_keys(operands: Sequence[Any], equation: Any) -> jax.Array:
+def _random_keys(operands: Sequence[Any], equation: jex.JaxprEqn) -> jax.Array:
     size = jax.random.key_data(operands[0]).shape[operands[0].ndim :]
-    data = _drawn(operands, (*equation.outvars[0].aval.shape, *size), np.uint32)
+    data = _drawn(operands, (*jaxprs.aval_of(equation.outvars[0]).shape, *size), np.uint32)
     return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(operands[0]))
 
 
@@ -273,13 +277,13 @@ def _product(x: np.ndarray, y: np.ndarray, numbers: Any) -> np.ndarray:
     return np.matmul(left, right).reshape([*batch, *one, *other])
 
 
-def _convolution(x: np.ndarray, kernel: np.ndarray, how: Parameters) -> np.ndarray:
+def _convolution(x: np.ndarray, kernel: np.ndarray, params: Parameters) -> np.ndarray:
     """Compute `conv_general_dilated` as a product of all windows with the kernel."""
     numbers, strides, steps = (
-        how["dimension_numbers"], how["window_strides"], how["rhs_dilation"]
+        params["dimension_numbers"], params["window_strides"], params["rhs_dilation"]
     )  # fmt: skip
     spatial = tuple(range(2, x.ndim))
-    x = _padded(x.transpose(numbers.lhs_spec), how["padding"], how["lhs_dilation"])
+    x = _padded(x.transpose(numbers.lhs_spec), params["padding"], params["lhs_dilation"])
     kernel = kernel.transpose(numbers.rhs_spec)  # [outputs, inputs, *sizes]
     sizes = kernel.shape[2:]
     reach = [(size - 1) * step + 1 for size, step in zip(sizes, steps, strict=True)]
@@ -288,7 +292,7 @@ def _convolution(x: np.ndarray, kernel: np.ndarray, how: Parameters) -> np.ndarr
     windows = windows[(*every, *(slice(None, None, stride) for stride in strides))]
     windows = windows[(..., *(slice(None, None, step) for step in steps))]
     batch, channels, *out = windows.shape[: x.ndim]
-    groups, batches = how["feature_group_count"], how["batch_group_count"]
+    groups, batches = params["feature_group_count"], params["batch_group_count"]
     count = max(groups, batches)
     if batches > 1:
         windows = windows.reshape(batches, batch // batches, channels, *out, *sizes)

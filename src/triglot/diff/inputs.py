@@ -59,8 +59,8 @@ def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
     """Draw a batch `[size, ...]` of inputs; a tuple of batches for several."""
     several = inputs if isinstance(inputs, tuple) else (inputs,)
     drawn = tuple(
-        jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(own, size))
-        for spec, own in zip(several, jax.random.split(key, len(several)), strict=True)
+        jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(own_key, size))
+        for spec, own_key in zip(several, jax.random.split(key, len(several)), strict=True)
     )
     return drawn if isinstance(inputs, tuple) else drawn[0]
 

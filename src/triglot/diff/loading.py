@@ -19,20 +19,20 @@ KEYS = ("key", "rng", "rng_key", "prng_key")  # names of the argument of a funct
 
 
 def load_network(
-    made: Any, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
+    model: Any, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
 ) -> Network:
     """Lift a network in any of the forms in which libraries give it.
 
     Args:
-      made: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
+      model: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
         `hk.transform`; a Linen module, or its class if all fields have defaults; an NNX or Equinox
         module (an Equinox one may be a pair with its `eqx.nn.State`), its class, or a function of
         `rngs` or of a key; a Keras model, or its class; a PyTorch module, or its class if it takes
         no arguments; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
         `action_spec`, or without arguments, that returns one of these.
       inputs: the spec of one input; a tuple of specs for several.
-      name: shown in errors and reports.
-      action_spec: passed to a function that takes it.
+      name: the network's name in errors and reports.
+      action_spec: the spec of the actions, for a function that takes it.
 
     Returns:
       The network, in native arithmetic.
@@ -41,44 +41,44 @@ def load_network(
       TriglotError: if it is none of these, its library is not installed, or it fails on such
         inputs.
     """
-    if isinstance(made, Network):
-        if made.arithmetic != "native":
+    if isinstance(model, Network):
+        if model.arithmetic != "native":
             raise TriglotError(
-                f"the network {name or made.name!r} has arithmetic {made.arithmetic!r}; give the "
+                f"the network {name or model.name!r} has arithmetic {model.arithmetic!r}; give the "
                 "native one, since both arithmetics are compared."
             )
-        return made
-    library = _library_of(made)
+        return model
+    library = _library_of(model)
     if library is not None:
-        return _lift(library, made, inputs, name)
-    if is_functions(made) and not (callable(made) and "obs_spec" in parameters(made)):
-        return from_functions(made, obs_spec=inputs, name=name)
-    if not callable(made):
+        return _lift(library, model, inputs, name)
+    if is_functions(model) and not (callable(model) and "obs_spec" in parameters(model)):
+        return from_functions(model, obs_spec=inputs, name=name)
+    if not callable(model):
         raise TriglotError(
-            f"{name or 'the network'} is a {type(made).__name__}; expected a module of Haiku, "
+            f"{name or 'the network'} is a {type(model).__name__}; expected a module of Haiku, "
             "Linen, NNX, Equinox, Keras or PyTorch, functions (init, apply), a function that makes "
             "one of "
             "these, or a triglot Network."
         )
-    return _from_function(made, inputs, name, action_spec)
+    return _from_function(model, inputs, name, action_spec)
 
 
-def _library_of(made: Any) -> libraries.Library | None:
+def _library_of(model: Any) -> libraries.Library | None:
     """Find the library of a module, of its class, or of a pair of a module and its state."""
-    first = made[0] if type(made) is tuple and made else made
+    first = model[0] if type(model) is tuple and model else model
     kind = first if isinstance(first, type) else type(first)
     return libraries.find_by_class(kind)
 
 
-def _lift(library: libraries.Library, made: Any, inputs: Inputs, name: str | None) -> Network:
+def _lift(library: libraries.Library, model: Any, inputs: Inputs, name: str | None) -> Network:
     lift = library.load_lift()
-    if library.name == "linen" and isinstance(made, type):
+    if library.name == "linen" and isinstance(model, type):
         with user_error_context(
-            f"the Linen class {made.__name__} has no default for some field: give an instance"
+            f"the Linen class {model.__name__} has no default for some field: give an instance"
         ):
-            made = made()
-    given = (made, inputs) if "obs_spec" in parameters(lift) else (made,)
-    return lift(*given, name=name)
+            model = model()
+    arguments = (model, inputs) if "obs_spec" in parameters(lift) else (model,)
+    return lift(*arguments, name=name)
 
 
 def _from_function(
@@ -92,14 +92,14 @@ def _from_function(
                 f"{shown} takes action_spec: name the environment (--env gymnax:CartPole-v1)."
             )
         known = {"obs_spec": inputs, "action_spec": action_spec}
-        return _made_by(function, {each: known[each] for each in specs}, inputs, shown)
+        return _from_call(function, {each: known[each] for each in specs}, inputs, shown)
     required = _required(names)
     if "rngs" in names:
         return _lift(libraries.find("nnx"), function, inputs, name)
     if names and not required - set(KEYS) and not names.keys().isdisjoint(KEYS):
         return _from_key(function, inputs, shown)
     if not required:
-        return _made_by(function, {}, inputs, shown)
+        return _from_call(function, {}, inputs, shown)
     return _from_inputs_or_key(function, inputs, shown)
 
 
@@ -110,47 +110,47 @@ def _required(names: Mapping[str, inspect.Parameter]) -> set[str]:
     }
 
 
-def _made_by(
+def _from_call(
     function: Callable[..., Any], arguments: Mapping[str, Any], inputs: Inputs, shown: str
 ) -> Network:
     with user_error_context(
         f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
     ):
-        made = function(**arguments)
-    library = _library_of(made)
+        model = function(**arguments)
+    library = _library_of(model)
     if library is not None and library.name == "keras":  # a function that makes it has more to say
         return _lift(library, functools.partial(function, **arguments), inputs, shown)
-    if not isinstance(made, Network) and library is None and not is_functions(made):
+    if not isinstance(model, Network) and library is None and not is_functions(model):
         raise TriglotError(
-            f"{shown} returned a {type(made).__name__}; expected a module or a triglot Network."
+            f"{shown} returned a {type(model).__name__}; expected a module or a triglot Network."
         )
-    return load_network(made, inputs, name=None if isinstance(made, Network) else shown)
+    return load_network(model, inputs, name=None if isinstance(model, Network) else shown)
 
 
 def _from_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
     with user_error_context(f"{shown} failed when it was called with a key"):
-        made = _traced(function, jax.random.key(0))
-    library = _library_of(made)
+        model = _traced(function, jax.random.key(0))
+    library = _library_of(model)
     if library is not None and library.name == "equinox":
         return _lift(library, function, inputs, shown)
     if library is not None and library.name == "nnx":
         return _lift(library, lambda rngs: function(rngs.params()), inputs, shown)
-    return load_network(made, inputs, name=shown)
+    return load_network(model, inputs, name=shown)
 
 
 def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
     """Call a function of a key without computing arrays, if it can be traced."""
-    made = []
+    models = []
 
     def call(key: jax.Array) -> None:
         first = next(iter(parameters(function).values()))
-        made.append(function(key=key) if first.kind == first.KEYWORD_ONLY else function(key))
+        models.append(function(key=key) if first.kind == first.KEYWORD_ONLY else function(key))
 
     try:
         jax.eval_shape(call, key)
     except jax.errors.JAXTypeError:  # such as a constructor that computes float(jnp.sqrt(d))
         call(key)
-    return made[-1]
+    return models[-1]
 
 
 def _from_inputs_or_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:

@@ -24,7 +24,7 @@ class Section:
       source: `file:line`.
       operations: names of its operations.
       parameters: canonical names of those that it reads.
-      shape, dtype, low, high, mean, numbers: of its value in float64, for up to 3 examples.
+      shape, dtype, low, high, mean, numbers: the module's value in float64, for up to 3 examples.
       state: `equal`: the other network has this value, too; `different`: it has not, although it
         has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
         not, and all that reads it is equal.
@@ -60,7 +60,7 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
-      views: of an `Explanation`; the second one's values are those that were recorded, not those
+      views: the views of an `Explanation`; the second one's recorded values are compared, not those
         of the first that were put in their place.
 
     Returns:
@@ -70,22 +70,22 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
     other = View(tape, tape.arrays, before=views[1])
     nodes = _nodes(one.tape), _nodes(other.tape)
     parts = [
-        [_part(view, node, against) for node in own]
-        for view, own, against in ((one, nodes[0], other), (other, nodes[1], one))
+        [_part(one, node, other) for node in nodes[0]],
+        [_part(other, node, one) for node in nodes[1]],
     ]
-    for view, own, found in ((one, nodes[0], parts[0]), (other, nodes[1], parts[1])):
-        _mark_inner(view.tape, own, found)
+    for view, nodes_of_view, parts_of_view in zip((one, other), nodes, parts, strict=True):
+        _mark_inner(view.tape, nodes_of_view, parts_of_view)
     pairs = _pairs(one, other, nodes, parts)
     for first, second in pairs:
-        apart = _distance(one, nodes[0][first], other, nodes[1][second])
-        parts[0][first] = replace(parts[0][first], counterpart=second, max_rel=apart)
-        parts[1][second] = replace(parts[1][second], counterpart=first, max_rel=apart)
+        distance = _distance(one, nodes[0][first], other, nodes[1][second])
+        parts[0][first] = replace(parts[0][first], counterpart=second, max_rel=distance)
+        parts[1][second] = replace(parts[1][second], counterpart=first, max_rel=distance)
     return tuple(parts[0]), tuple(parts[1])
 
 
 def _nodes(tape: Tape) -> list[_Node]:
     """Cut a program where the module changes."""
-    found: list[_Node] = []
+    nodes: list[_Node] = []
     for index, step in enumerate(tape.steps):
         if (
             tape.is_layout(step)
@@ -94,11 +94,11 @@ def _nodes(tape: Tape) -> list[_Node]:
         ):
             continue
         name = _module(tape, step)
-        if found and found[-1].name == name:
-            found[-1].steps.append(index)
+        if nodes and nodes[-1].name == name:
+            nodes[-1].steps.append(index)
         else:
-            found.append(_Node(name, [index]))
-    return found
+            nodes.append(_Node(name, [index]))
+    return nodes
 
 
 def _module(tape: Tape, step: Step) -> str:
@@ -150,13 +150,13 @@ def _mark_inner(tape: Tape, nodes: Sequence[_Node], parts: list[Section]) -> Non
 
 def _result(tape: Tape, node: _Node) -> int:
     """Return the last value of a module that something outside of it reads."""
-    own = set(node.steps)
+    inside = set(node.steps)
     results = [value for index in node.steps for value in tape.steps[index].results]
     outputs = {tape.roots[value] for value in tape.outputs}
     read = [
         value
         for value in results
-        if value in outputs or any(i not in own for i in tape.readers.get(value, []))
+        if value in outputs or any(i not in inside for i in tape.readers.get(value, []))
     ]
     return (read or results)[-1]
 
@@ -164,9 +164,9 @@ def _result(tape: Tape, node: _Node) -> int:
 def _inputs(view: View, node: _Node) -> list[int]:
     """Return what a module reads: values computed elsewhere, parameters and inputs."""
     tape = view.tape
-    own = {value for index in node.steps for value in tape.steps[index].results}
+    inside = {value for index in node.steps for value in tape.steps[index].results}
     read = (tape.roots[v] for index in node.steps for v in tape.steps[index].operands)
-    return [v for v in dict.fromkeys(read) if v not in own and not tape.is_constant(v)]
+    return [v for v in dict.fromkeys(read) if v not in inside and not tape.is_constant(v)]
 
 
 def _pairs(
@@ -188,9 +188,9 @@ def _pairs(
             continue
         last = pairs[-1][1] if pairs else -1
         values = other.find_all(one.core(_result(one.tape, node)))
-        found = [place[value] for value in values if place.get(value, -1) > last]
-        if found:
-            pairs.append((index, min(found)))
+        positions = [place[value] for value in values if place.get(value, -1) > last]
+        if positions:
+            pairs.append((index, min(positions)))
     ends = [(-1, -1), *pairs, (len(nodes[0]), len(nodes[1]))]
     for (a, b), (c, d) in itertools.pairwise(ends):
         between = [i for i in range(a + 1, c) if parts[0][i].state not in (EQUAL, INNER)]
@@ -209,5 +209,5 @@ def _distance(one: View, first: _Node, other: View, second: _Node) -> float | No
     left, right = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
     scale = max(a.scale, b.scale)
     with np.errstate(all="ignore"):
-        found = float(np.max(np.abs(left - right))) / scale if scale else 0.0
-    return found if np.isfinite(found) else None
+        relative = float(np.max(np.abs(left - right))) / scale if scale else 0.0
+    return relative if np.isfinite(relative) else None

@@ -1,6 +1,6 @@
 """Two networks on equal inputs: their initial weights, and equal ones at a pairing."""
 
-from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -15,20 +15,31 @@ from ..backends.pairing.mapping import Target
 from ..backends.pairing.statistics import translate_state
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
-from ..core.types import by_path
+from ..core.types import PyTree, by_path
 from .inputs import batch_of, carry_of
+from .loading import load_network
 from .measures import effort, weights
 from .measures.compiling import quick_jit
 from .measures.distributions import Drawing
 from .measures.effort import Effort
-from .measures.subject import Subject
+from .measures.subject import Subject, Subjects
+from .options import ComparisonOptions
 from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 from .types import listed
 
-FrozenOnes: TypeAlias = tuple[list[Frozen], list[Frozen]]
+FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
+
+
+def load_networks(one: Any, other: Any, inputs: Inputs, options: ComparisonOptions) -> "Networks":
+    """Lift two networks in any of the forms that `load_network` accepts."""
+    first, second = (
+        load_network(model, inputs, name=name, action_spec=options.action_spec)
+        for model, name in zip((one, other), options.names, strict=True)
+    )
+    return Networks((first, second), inputs, options)
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
@@ -45,7 +56,7 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     )
 
 
-def _is_broken(array: Any) -> bool:
+def _is_broken(array: jax.Array | np.ndarray) -> bool:
     """Return whether a number is NaN; keys have none."""
     return jnp.issubdtype(array.dtype, jnp.floating) and bool(np.any(np.isnan(np.asarray(array))))
 
@@ -55,23 +66,19 @@ class Networks:
     """Two networks, and what is drawn for them; each is computed once.
 
     Attributes:
-      networks: in native arithmetic.
-      inputs: the spec of one input.
-      mapping: of parameters, as the user stated it.
-      seed: of weights, inputs and targets.
-      level: one of `triglot.diff.measures.effort.LEVELS`.
+      networks: both networks, in native arithmetic.
+      inputs: spec of one input.
+      options: options of the comparison.
     """
 
     networks: tuple[Network, Network]
     inputs: Inputs
-    mapping: Mapping[str, str] | None
-    seed: int
-    level: str
+    options: ComparisonOptions
 
     @cached_property
     def keys(self) -> dict[str, jax.Array]:
         names = ("one", "other", "inputs", "carry", "training", "random")
-        split = jax.random.split(jax.random.key(self.seed), len(names))
+        split = jax.random.split(jax.random.key(self.options.seed), len(names))
         return dict(zip(names, split, strict=True))
 
     @cached_property
@@ -90,68 +97,77 @@ class Networks:
             with self._called(network):
                 programs.append(jax.make_jaxpr(network.apply)(variables, example).jaxpr)
             sizes.append(num_params(variables.params))
-        return effort.choose(self.level, programs, max(sizes))
+        return effort.choose(self.options.level, programs, max(sizes))
 
     @cached_property
-    def drawn(self) -> tuple[Drawing, Drawing]:
-        made = []
+    def drawings(self) -> tuple[Drawing, Drawing]:
+        """Initial variables of both networks, and what their initializers draw over keys."""
+        drawings = []
         for network, name in zip(self.networks, ("one", "other"), strict=True):
             with user_error_context(f"{network.name!r} failed when it was initialized"):
-                made.append(Drawing(network, self.keys[name], self.effort.num_keys))
-        return made[0], made[1]
+                drawings.append(Drawing(network, self.keys[name], self.effort.num_keys))
+        return drawings[0], drawings[1]
+
+    @property
+    def num_keys(self) -> int:
+        """Number of keys over which initializers are compared; 0 if they are not."""
+        return min(drawing.num_keys for drawing in self.drawings)
 
     @cached_property
-    def starts(self) -> tuple[Subject, Subject]:
+    def initial(self) -> Subjects:
         """Both networks at their initial variables, with the outputs that they share.
 
         Raises:
           TriglotError: if weights are not a number.
         """
-        for network, drawn in zip(self.networks, self.drawn, strict=True):
-            _check_numbers(network, drawn.variables)
-        given = [
-            (network, drawn.variables, self._batches(network, drawn.variables))
-            for network, drawn in zip(self.networks, self.drawn, strict=True)
+        variables = [drawing.variables for drawing in self.drawings]
+        for network, initial in zip(self.networks, variables, strict=True):
+            _check_numbers(network, initial)
+        batches = [
+            self._batches(network, initial)
+            for network, initial in zip(self.networks, variables, strict=True)
         ]
-        shapes = [self._shapes(*each) for each in given]
+        shapes = [
+            self._shapes(*each) for each in zip(self.networks, variables, batches, strict=True)
+        ]
         names = self.networks[0].name, self.networks[1].name
         shared = match_outputs(shapes[0], shapes[1], names)
-        random, leaves = np.random.default_rng(self.seed), jax.tree.leaves(shapes[0])
+        random, leaves = np.random.default_rng(self.options.seed), jax.tree.leaves(shapes[0])
         targets = tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in shared)
-        one, other = (
+        first, second = (
             Subject(
                 label=self.labels[index],
-                network=network,
-                variables=variables,
+                network=self.networks[index],
+                variables=variables[index],
                 names={},
-                batches=batches,
+                batches=batches[index],
                 outputs=tuple((each.name, each.indices[index]) for each in shared),
                 targets=targets,
             )
-            for index, (network, variables, batches) in enumerate(given)
+            for index in (0, 1)
         )
-        return one, other
+        return first, second
 
-    def _batches(self, network: Network, variables: Variables) -> dict[int, Any]:
+    def _batches(self, network: Network, variables: Variables) -> dict[int, PyTree]:
         largest = self.effort.batch
         whole = quick_jit(lambda v: self._batch(network, v, largest))(variables)
         return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in (1, largest)}
 
-    def _batch(self, network: Network, variables: Variables, size: int) -> Any:
+    def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""
         inputs = batch_of(self.inputs, size, self.keys["inputs"])
         if not network.recurrent:
             return inputs
         return inputs, carry_of(network, variables, size, self.keys["carry"])
 
-    def _shapes(self, network: Network, variables: Variables, batches: dict[int, Any]) -> Any:
+    def _shapes(self, network: Network, variables: Variables, batches: dict[int, PyTree]) -> PyTree:
         """Return the shapes of a network's outputs for the largest batch."""
         with self._called(network):
             return jax.eval_shape(
                 lambda v, i: network.apply(v, i)[0], variables, batches[max(batches)]
             )
 
-    def _called(self, network: Network) -> Any:
+    def _called(self, network: Network) -> AbstractContextManager[None]:
         return user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
@@ -160,70 +176,122 @@ class Networks:
 
     @cached_property
     def _uses(self) -> tuple[Uses, Uses]:
-        one, other = (
+        first, second = (
             read_uses(side.network, side.variables, side.example, [i for _, i in side.outputs])
-            for side in self.starts
+            for side in self.initial
         )
-        return one, other
-
-    def _statistics(self, pairing: Pairing, *, from_other: bool) -> Any:
-        """Return the running statistics of trained weights for the other side; None to keep its."""
-        order = (1, 0) if from_other else (0, 1)
-        source, target = (self.networks[i] for i in order)
-        given, start = (self.starts[i].variables.state for i in order)
-        if source.random_start or not (jax.tree.leaves(given) and jax.tree.leaves(start)):
-            return None
-        pairs = {(p.one, p.other)[order[0]]: Target((p.one, p.other)[order[1]])
-                 for p in pairing.pairs}  # fmt: skip
-        try:
-            return translate_state(given, source, start, target, pairs)
-        except TriglotError:
-            return None
+        return first, second
 
     def subjects(
-        self, pairing: Pairing, frozen: FrozenOnes, *, repaired: bool = False
-    ) -> tuple[Subject, Subject]:
+        self, pairing: Pairing, frozen: FrozenParameters, *, repaired: bool = False
+    ) -> Subjects:
         """Put equal weights into both networks.
 
         Args:
-          pairing: says which parameters are equal, and which are transposed.
+          pairing: pairs of parameters that get equal values, some of them transposed.
           frozen: values of parameters that the other side holds outside its parameters.
-          repaired: set biases and scales that the other side lacks to 0 and 1.
+          repaired: whether biases and scales that the other side lacks are set to 0 and 1.
         """
-        named_pairs = pairing.by_name().items()
-        shared = {n: p.one for n, p in named_pairs}, {n: p.other for n, p in named_pairs}
-        ones = [pair.one for pair in pairing.pairs]
-        others = [pair.other for pair in pairing.pairs]
-        turned: tuple[set[str], set[str]] = (set(), set())
-        for pair in pairing.pairs:
-            if pair.transposed:  # on the side where no other pair has the same array
-                side = 0 if others.count(pair.other) > 1 and ones.count(pair.one) == 1 else 1
-                turned[side].add((pair.one, pair.other)[side])
+        transposed = _transposed_names(pairing)
         networks = [
-            weights.with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)
+            weights.with_transposed(network, names)
+            for network, names in zip(self.networks, transposed, strict=True)
         ]
-        own = [
-            weights.with_noise(weights.canonical(network, start.variables), self.seed + index)
-            for index, (network, start) in enumerate(zip(networks, self.starts, strict=True))
+        arrays = [
+            weights.with_noise(
+                weights.canonical(network, start.variables), self.options.seed + index
+            )
+            for index, (network, start) in enumerate(zip(networks, self.initial, strict=True))
         ]
         from_other = self.networks[0].random_start and not self.networks[1].random_start
-        values = weights.shared_values(pairing, own[from_other], from_other=from_other)
-        moved = self._statistics(pairing, from_other=from_other)
+        shared_values = weights.shared_values(pairing, arrays[from_other], from_other=from_other)
+        statistics = self._statistics(pairing, from_other=from_other)
+        pairs = pairing.by_name().items()
+        names = {name: p.one for name, p in pairs}, {name: p.other for name, p in pairs}
+        unpaired = pairing.only_one, pairing.only_other
         subjects = []
-        for index, (network, start) in enumerate(zip(networks, self.starts, strict=True)):
-            left = (pairing.only_one, pairing.only_other)[index]
-            named = {each.name: own[index][each.name] for each in left}
-            for name, array in named.items():
-                if is_inner_bias(name):  # one of two variants has no such bias
-                    named[name] = np.zeros_like(array)
-                elif repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
-                    named[name] = np.full_like(array, name.endswith("scale"))
-            named |= {shared[index][name]: array for name, array in values.items()}
-            named |= {each.name: each.value for each in frozen[index]}
-            variables = weights.put(network, start.variables, named)
-            if moved is not None and index != from_other:
-                variables = Variables(params=variables.params, state=moved)
+        for index, (network, start) in enumerate(zip(networks, self.initial, strict=True)):
+            values = {
+                each.name: _unpaired_value(each.name, arrays[index][each.name], repaired=repaired)
+                for each in unpaired[index]
+            }
+            values |= {names[index][name]: array for name, array in shared_values.items()}
+            values |= {each.name: each.value for each in frozen[index]}
+            variables = weights.put(network, start.variables, values)
+            if statistics is not None and index != from_other:
+                variables = Variables(params=variables.params, state=statistics)
             subjects.append(
-                replace(start, network=network, variables=variables, names=shared[index])
+                replace(start, network=network, variables=variables, names=names[index])
             )
         return subjects[0], subjects[1]
+
+    def _statistics(self, pairing: Pairing, *, from_other: bool) -> PyTree:
+        """Return the running statistics of trained weights for the other side; None to keep its."""
+        order = (1, 0) if from_other else (0, 1)
+        source, target = (self.networks[i] for i in order)
+        trained, initial = (self.initial[i].variables.state for i in order)
+        if source.random_start or not (jax.tree.leaves(trained) and jax.tree.leaves(initial)):
+            return None
+        names = [(pair.one, pair.other) for pair in pairing.pairs]
+        targets = {pair[order[0]]: Target(pair[order[1]]) for pair in names}
+        try:
+            return translate_state(trained, source, initial, target, targets)
+        except TriglotError:
+            return None
+
+
+def _transposed_names(pairing: Pairing) -> tuple[set[str], set[str]]:
+    """Name the parameters of each side that are stored transposed."""
+    firsts = [pair.one for pair in pairing.pairs]
+    seconds = [pair.other for pair in pairing.pairs]
+    names: tuple[set[str], set[str]] = (set(), set())
+    for pair in pairing.pairs:
+        if pair.transposed:  # on the side where no other pair has the same array
+            side = 0 if seconds.count(pair.other) > 1 and firsts.count(pair.one) == 1 else 1
+            names[side].add((pair.one, pair.other)[side])
+    return names
+
+
+def _unpaired_value(name: str, array: np.ndarray, *, repaired: bool) -> np.ndarray:
+    """Return the value of a parameter that the other network lacks."""
+    if is_inner_bias(name):  # only one of the two variants of the GRU has this bias
+        return np.zeros_like(array)
+    if repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
+        return np.full_like(array, name.endswith("scale"))
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class EqualWeights:
+    """Two networks at equal weights.
+
+    Attributes:
+      networks: both networks.
+      pairing: pairing of their parameters.
+      frozen: values of parameters that the other side holds outside its parameters.
+    """
+
+    networks: Networks
+    pairing: Pairing
+    frozen: FrozenParameters
+
+    @cached_property
+    def subjects(self) -> Subjects:
+        """Both networks at `pairing`."""
+        return self.networks.subjects(self.pairing, self.frozen)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a network has a state, such as running statistics."""
+        return any(jax.tree.leaves(subject.variables.state) for subject in self.subjects)
+
+    def at(self, pairing: Pairing, *, repaired: bool = False) -> Subjects:
+        """Return both networks at any pairing; no copy is kept of new weights.
+
+        Args:
+          pairing: pairing of their parameters.
+          repaired: whether biases and scales that the other side lacks are set to 0 and 1.
+        """
+        if pairing is self.pairing and (pairing.is_complete or not repaired):
+            return self.subjects
+        return self.networks.subjects(pairing, self.frozen, repaired=repaired)

@@ -1,30 +1,31 @@
 """Which output of one network corresponds to which of the other."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from ..core.errors import TriglotError
+from ..core.types import PyTree
 
 
 class Output(NamedTuple):
     """An output of both networks.
 
     Attributes:
-      name: its path in the first network's outputs.
-      indices: of its leaf on both sides.
+      name: the path in the first network's outputs.
+      indices: the index of the output's leaf in each network.
     """
 
     name: str
     indices: tuple[int, int]
 
 
-def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[Output]:
+def match_outputs(one: PyTree, other: PyTree, names: tuple[str, str]) -> list[Output]:
     """Match the output leaves of two networks: by path, by last name, or by order.
 
     Args:
-      one, other: pytrees of shapes.
-      names: of both networks, for the message.
+      one, other: the networks' outputs, as pytrees of shapes.
+      names: the names of both networks, for the message.
 
     Raises:
       TriglotError: if the shapes do not agree.
@@ -43,7 +44,7 @@ def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[Output]:
     ]
 
 
-def _leaves(tree: Any) -> list[tuple[str, Any]]:
+def _leaves(tree: PyTree) -> list[tuple[str, jax.ShapeDtypeStruct]]:
     return [
         (jax.tree_util.keystr(path, simple=True, separator="/"), leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -61,6 +62,6 @@ def _order(one: list[str], other: list[str]) -> list[int] | None:
     return list(range(len(one)))
 
 
-def _described(path: str, leaf: Any) -> str:
+def _described(path: str, leaf: jax.ShapeDtypeStruct) -> str:
     sizes = ", ".join(["B", *map(str, leaf.shape[1:])]) if leaf.shape else ""
     return f"{path} [{sizes}]".lstrip()

@@ -4,7 +4,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from markupsafe import Markup
 from pygments import highlight
@@ -19,13 +19,16 @@ KEPT = 2  # of them, before a difference
 MAX_PAIRS = 400  # of parameters
 EQUAL = "equal"
 
+Json: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = tuple[Json | None, Json | None, str]  # a module of each network, and the state
 
-def page(content: Mapping[str, Any], command: str) -> str:
+
+def page(content: Json, command: str) -> str:
     """Build the page of a comparison of two networks.
 
     Args:
-      content: of `Report.to_json`.
-      command: that made it.
+      content: the result of `Report.to_json`.
+      command: the command that made the comparison.
 
     Returns:
       HTML without references to anything outside of it.
@@ -34,13 +37,13 @@ def page(content: Mapping[str, Any], command: str) -> str:
     return _rendered("difference.html", content, style=Markup(style), command=command)
 
 
-def fragment(content: Mapping[str, Any]) -> str:
+def fragment(content: Json) -> str:
     """Build what a notebook shows of a comparison: verdict, causes and modules."""
     style = (ASSETS / "difference.css").read_text()
     return _rendered("difference_parts.html", content, style=Markup(style), whole=False)
 
 
-def _rendered(template: str, content: Mapping[str, Any], **more: Any) -> str:
+def _rendered(template: str, content: Json, **more: Any) -> str:
     parts = content["parts"]
     return (
         environment()
@@ -58,7 +61,7 @@ def _rendered(template: str, content: Mapping[str, Any], **more: Any) -> str:
     )
 
 
-def rows(one: Sequence[Any], other: Sequence[Any]) -> Iterator[tuple[Any, Any, str]]:
+def rows(one: Sequence[Json], other: Sequence[Json]) -> Iterator[Row]:
     """Align the modules of two networks, in the order of their programs.
 
     Yields:
@@ -82,9 +85,9 @@ def _state(*states: str) -> str:
     return next((state for state in ("different", "follows", "inner") if state in states), EQUAL)
 
 
-def _folded(found: Sequence[tuple[Any, Any, str]]) -> Iterator[tuple[bool, list[Any]]]:
+def _folded(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
     """Yield runs of rows, and whether they are folded: many equal ones, but for the last."""
-    for state, run in itertools.groupby(found, key=lambda row: row[2].replace("inner", EQUAL)):
+    for state, run in itertools.groupby(aligned, key=lambda row: row[2].replace("inner", EQUAL)):
         kept = list(run)
         if state != "different" and len(kept) > MAX_RUN:
             yield True, kept[:-KEPT]
@@ -92,7 +95,7 @@ def _folded(found: Sequence[tuple[Any, Any, str]]) -> Iterator[tuple[bool, list[
         yield False, kept
 
 
-def _excerpts(first: Mapping[str, Any] | None) -> list[Markup | None]:
+def _excerpts(first: Json | None) -> list[Markup | None]:
     """Highlight the code at which two networks differ first; None where there is no file."""
     operations = (first["one"], first["other"]) if first else ()
     return [operation and _excerpt(operation["source"]) for operation in operations]

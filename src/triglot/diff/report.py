@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .measures.distributions import InitializerRow
-from .measures.numbers import LONG, Measurement
+from .measures.numbers import LONG, Distance, Measurement
 from .modules import Section
 from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation
@@ -32,7 +32,7 @@ class Module:
     """A recorded value, and whether the port computes it.
 
     Attributes:
-      name: of the module, or the modules between which it was computed.
+      name: the name of the module, or of the modules between which it was computed.
       kind: its class.
       source: `file:line` in the recorded model.
       state: `equal`, `different`, or why it was not compared.
@@ -51,7 +51,7 @@ class Report:
     """What two networks have in common and where they differ; `str` formats it in 80 columns.
 
     Attributes:
-      labels: of the two networks.
+      labels: the labels of the two networks.
       verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
         rounding; `different`; `unfinished` if the comparison was stopped.
       first_difference: the first operation that differs by more than rounding; None if none does.
@@ -60,11 +60,11 @@ class Report:
       causes: likely causes. `initializer` is reported, but changes no verdict; so is `precision`
         where it has no effect on this machine.
       pairing: the parameters and their pairs.
-      num_params: of both networks.
+      num_params: the number of scalars in the parameters of each network.
       measurements: outputs, gradients and steps, at equal weights.
       initializers: what both initializers draw; empty if a network has its weights already.
       num_keys: over which initializers were compared.
-      modules: of a recording, in the order of the calls; empty for two networks.
+      modules: the values of a recording, in the order of the calls; empty for two networks.
       parts: the modules of both networks; empty unless they were asked for.
       notes: what was not measured, and why.
     """
@@ -88,6 +88,16 @@ class Report:
         """The largest difference of outputs, gradients and parameters after one step, native."""
         short = [each for each in self.measurements if each.quantity.name not in LONG]
         return max((each.native.max_abs for each in short), default=0.0)
+
+    @property
+    def headline(self) -> str:
+        """The verdict with the names of the causes and the first lines that differ, in one line."""
+        names = ", ".join(dict.fromkeys(cause.name for cause in self.causes))
+        first = self.first_difference
+        operations = () if first is None else filter(None, (first.one, first.other))
+        sources = ", ".join(dict.fromkeys(each.source for each in operations if each.source))
+        place = f" at {sources}" if sources else ""
+        return f"{self.verdict}: {names or 'no cause is known yet'}{place}"
 
     def to_json(self) -> dict[str, Any]:
         """Return an object for JSON; infinite differences become null."""
@@ -115,8 +125,8 @@ class Report:
             "initializer_keys": self.num_keys,
             "modules": [asdict(module) for module in self.modules],
             "parts": {
-                name: [asdict(part) for part in own]
-                for name, own in zip(("one", "other"), self.parts, strict=True)
+                name: [asdict(part) for part in sections]
+                for name, sections in zip(("one", "other"), self.parts, strict=True)
             },
             "notes": self.notes,
         }
@@ -136,9 +146,9 @@ class Report:
         yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
         yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
         located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
-        for what, found in located.items():
-            if found is not None:
-                yield from ("", *self._located(what, found))
+        for what, difference in located.items():
+            if difference is not None:
+                yield from ("", *self._located(what, difference))
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
@@ -151,12 +161,14 @@ class Report:
         for note in self.notes:
             yield from _wrapped(f"note: {note}", "  ")
 
-    def _located(self, what: str, found: Difference) -> Iterator[str]:
-        compiled = ", only when compiled" if found.compiled_only else ""
+    def _located(self, what: str, difference: Difference) -> Iterator[str]:
+        compiled = ", only when compiled" if difference.compiled_only else ""
         yield from _wrapped(
-            f"{what}: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
+            f"{what}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
         )
-        for label, operation in zip(("one", "other"), (found.one, found.other), strict=True):
+        for label, operation in zip(
+            ("one", "other"), (difference.one, difference.other), strict=True
+        ):
             yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)
 
     def _parameters(self) -> Iterator[str]:
@@ -190,23 +202,23 @@ class Report:
         counts = Counter(module.state for module in self.modules)
         counted = ", ".join(f"{count} {state}" for state, count in counts.items())
         yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
-        apart = [module for module in self.modules if module.state != "equal"]
-        for module in apart[:MAX_ROWS]:
+        differing = [module for module in self.modules if module.state != "equal"]
+        for module in differing[:MAX_ROWS]:
             place = f" ({module.source})" if module.source else ""
             line = f"  {module.name}: {module.kind}{place}, {module.state}"
             yield from _wrapped(line, " " * 4)
-        if len(apart) > MAX_ROWS:
-            yield f"  and {len(apart) - MAX_ROWS} more"
+        if len(differing) > MAX_ROWS:
+            yield f"  and {len(differing) - MAX_ROWS} more"
 
     def _initializers(self) -> Iterator[str]:
         yield f"initializers, over {self.num_keys:,} keys"
-        apart = [row for row in self.initializers if row.differs]
-        if len(apart) < len(self.initializers):
-            yield f"  {len(self.initializers) - len(apart)} of {len(self.initializers)} agree"
-        for row in apart[:MAX_ROWS]:
+        differing = [row for row in self.initializers if row.differs]
+        if len(differing) < len(self.initializers):
+            yield f"  {len(self.initializers) - len(differing)} of {len(self.initializers)} agree"
+        for row in differing[:MAX_ROWS]:
             yield from _wrapped(f"  {row.name}: {row.one}; other: {row.other}", " " * 4)
-        if len(apart) > MAX_ROWS:
-            yield f"  and {len(apart) - MAX_ROWS} more that differ"
+        if len(differing) > MAX_ROWS:
+            yield f"  and {len(differing) - MAX_ROWS} more that differ"
 
 
 def _wrapped(text: str, indent: str) -> Sequence[str]:
@@ -215,7 +227,7 @@ def _wrapped(text: str, indent: str) -> Sequence[str]:
     return [leading + line.lstrip() if not number else line for number, line in enumerate(lines)]
 
 
-def _cell(side: Any) -> str:
+def _cell(side: Distance | None) -> str:
     if side is None:
         return "-"
     return "bits" if side.identical else f"{side.max_rel:.1e}"

@@ -45,10 +45,10 @@ def assert_same_function(
     if report.verdict == DIFFERENT:
         raise AssertionError(str(report))
     outputs = [each for each in report.measurements if each.quantity.name == OUTPUTS]
-    apart = max((each.native.max_rel for each in outputs), default=0.0) / EPS
-    if max_ulps is not None and apart > max_ulps:
+    ulps = max((each.native.max_rel for each in outputs), default=0.0) / EPS
+    if max_ulps is not None and ulps > max_ulps:
         raise AssertionError(
-            f"the outputs are {apart:.3g} units in the last place apart, {max_ulps:g} are allowed"
+            f"the outputs are {ulps:.3g} units in the last place apart, {max_ulps:g} are allowed"
             f"\n{report}"
         )
     return report

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..core.errors import describe
 from ..core.network import Codec, Network, Variables
@@ -13,9 +14,9 @@ class Side:
     """One of the two networks, with the weights at which they are compared.
 
     Attributes:
-      label: shown in the report, such as `my_haiku:net (Haiku)`.
-      network: in native arithmetic.
-      variables: its weights; those of both sides are equal in canonical form where `names` pairs
+      label: the name in the report, such as `my_haiku:net (Haiku)`.
+      network: the network, in native arithmetic.
+      variables: the weights; those of both networks are equal in canonical form where `names` pairs
         them.
       names: canonical names of this side's parameters by the names that both sides share. A
         parameter that only one side has is missing here.
@@ -25,6 +26,28 @@ class Side:
     network: Network
     variables: Variables
     names: dict[str, str]
+
+
+class Progress(Protocol):
+    """What shows the progress of a comparison, such as `triglot.shared.terminal.progress.Steps`."""
+
+    def begin(self, what: str, /) -> None:
+        """Show what begins."""
+        ...
+
+    def tell(self, finding: str, /) -> None:
+        """Show what was found, in one line."""
+        ...
+
+
+class Silent:
+    """Progress that is not shown."""
+
+    def begin(self, what: str, /) -> None:
+        """Show nothing."""
+
+    def tell(self, finding: str, /) -> None:
+        """Show nothing."""
 
 
 def codec_of(network: Network) -> Codec:
@@ -41,7 +64,7 @@ def noted(notes: list[str], what: str) -> Iterator[None]:
     """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
 
     Args:
-      notes: of the report.
+      notes: the notes of the report.
       what: was not measured or located.
     """
     try:

@@ -42,7 +42,7 @@ def explain_gradients(
 
     Args:
       subjects: networks with equal outputs.
-      key, train: passed to both networks.
+      key, train: the key and the mode of both networks.
 
     Returns:
       None if no rules explain it.
@@ -64,18 +64,18 @@ def _explain(
         one, other = (program.gradients(without) for program in programs)
         return distance(one, other, together=True).max_rel <= tolerance
 
-    found = next(filter(agree, _candidates(programs, tolerance)), None)
-    if found is None:
+    chosen = next(filter(agree, _candidates(programs, tolerance)), None)
+    if chosen is None:
         return None
     for rule in (rule for program in programs for rule in program.rules):
-        found = found - {rule} if rule in found and agree(found - {rule}) else found
+        chosen = chosen - {rule} if rule in chosen and agree(chosen - {rule}) else chosen
     causes: list[Cause] = []
     firsts: list[Operation | None] = []
     for program, subject in zip(programs, subjects, strict=True):
-        own = [rule for rule in program.rules if rule in found]
-        firsts.append(own[0].operation if own else None)
-        for rule in own:
-            stopped = _stopped(program, found, rule) if rule.kind == STOP else []
+        rules = [rule for rule in program.rules if rule in chosen]
+        firsts.append(rules[0].operation if rules else None)
+        for rule in rules:
+            stopped = _stopped(program, chosen, rule) if rule.kind == STOP else []
             causes.append(_cause(rule, stopped, subject))
     return Explained(causes, (firsts[0], firsts[1]))
 
@@ -136,7 +136,7 @@ def first_backward_difference(
     Args:
       one, other: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
-      key: of the networks' random draws.
+      key: the key of the networks' random draws.
 
     Returns:
       None if the gradients are equal.
@@ -150,9 +150,9 @@ def _backward(side: Subject) -> Subject:
     network = side.network
 
     def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
-        def loss(params: PyTree) -> Any:
-            own = Variables(params=params, state=variables.state)
-            outputs, state = network.apply(own, inputs, **options)
+        def loss(params: PyTree) -> tuple[jax.Array, PyTree]:
+            at_params = Variables(params=params, state=variables.state)
+            outputs, state = network.apply(at_params, inputs, **options)
             leaves = jax.tree.leaves(outputs)
             return _weighted([leaves[index] for _, index in side.outputs]), state
 
@@ -162,7 +162,7 @@ def _backward(side: Subject) -> Subject:
     return replace(side, network=replace(network, apply=apply))
 
 
-def _weighted(outputs: list[jax.Array]) -> Any:
+def _weighted(outputs: list[jax.Array]) -> jax.Array:
     total = jnp.zeros(())
     for leaf in outputs:
         if jnp.issubdtype(leaf.dtype, jnp.floating):

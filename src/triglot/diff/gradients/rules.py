@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core as jex
 
 from ...core.network import Variables
 from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate, walk
@@ -31,13 +32,13 @@ class Rule:
     Attributes:
       kind: `stop_gradient` or `custom_gradient`.
       name: of the function with a custom derivative, with its file and line; else empty.
-      equations: of the traced program; several calls of one function have one rule.
+      equations: the rule's equations in the program; several calls of one function have one rule.
       operation: its first place in the program.
     """
 
     kind: str
     name: str
-    equations: tuple[Any, ...]
+    equations: tuple[jex.JaxprEqn, ...]
     operation: Operation
 
 
@@ -45,16 +46,16 @@ class Program:
     """A traced network, whose gradients are computed with or without its rules.
 
     Attributes:
-      rules: of the forward pass, in order.
+      rules: the rules of the forward pass, in order.
     """
 
     def __init__(self, subject: Subject, key: jax.Array, *, train: bool) -> None:
         def forward(params: PyTree) -> list[Any]:
-            own = Variables(params=params, state=subject.variables.state)
-            return list(subject.apply(own, subject.inputs, key, train)[0].values())
+            variables = Variables(params=params, state=subject.variables.state)
+            return list(subject.apply(variables, subject.inputs, key, train)[0].values())
 
         self._subject = subject
-        self._closed: Any = jax.make_jaxpr(forward)(subject.variables.params)
+        self._closed = jax.make_jaxpr(forward)(subject.variables.params)
         self.rules = _rules(self._closed.jaxpr)
         self._known: dict[frozenset[Rule], dict[str, np.ndarray]] = {}
 
@@ -66,29 +67,29 @@ class Program:
             becomes the identity, and a function with a custom derivative is differentiated
             operation by operation.
         """
-        own = without.intersection(self.rules)
-        if own not in self._known:
-            left = {id(equation) for rule in own for equation in rule.equations}
-            found = quick_jit(lambda params: self._gradients(params, left))
-            self._known[own] = jax.tree.map(np.asarray, found(self._subject.variables.params))
-        return self._known[own]
+        rules = without.intersection(self.rules)
+        if rules not in self._known:
+            skipped = {id(equation) for rule in rules for equation in rule.equations}
+            compiled = quick_jit(lambda params: self._gradients(params, skipped))
+            self._known[rules] = jax.tree.map(np.asarray, compiled(self._subject.variables.params))
+        return self._known[rules]
 
-    def _gradients(self, params: PyTree, left: set[int]) -> dict[str, Any]:
+    def _gradients(self, params: PyTree, skipped: set[int]) -> dict[str, Any]:
         names = [name for name, _ in self._subject.outputs]
 
         def loss(params: PyTree) -> Any:
-            outputs = _run(self._closed, jax.tree.leaves(params), left)
+            outputs = _run(self._closed, jax.tree.leaves(params), skipped)
             return loss_of(dict(zip(names, outputs, strict=True)), self._subject.targets)
 
         return self._subject.named_gradients(jax.grad(loss)(params))
 
 
-def _rules(jaxpr: Any) -> list[Rule]:
+def _rules(jaxpr: jex.Jaxpr) -> list[Rule]:
     """List the rules of a program; those inside a function with a custom derivative are its own."""
     grouped: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
     # A function that is called twice is traced once.
-    found = walk(jaxpr, enter=lambda equation: equation.primitive.name not in NAMES)
-    known = {id(equation): (equation, callers) for equation, callers in found}
+    equations = walk(jaxpr, enter=lambda equation: equation.primitive.name not in NAMES)
+    known = {id(equation): (equation, callers) for equation, callers in equations}
     for equation, callers in known.values():
         if equation.primitive.name not in NAMES:
             continue
@@ -100,14 +101,14 @@ def _rules(jaxpr: Any) -> list[Rule]:
         Rule(
             kind,
             name,
-            tuple(equation for equation, _ in found),
-            called(*found[0], name=name or kind),
+            tuple(equation for equation, _ in equations),
+            called(*equations[0], name=name or kind),
         )
-        for (kind, name, _), found in grouped.items()
+        for (kind, name, _), equations in grouped.items()
     ]
 
 
-def _name(equation: Any) -> str:
+def _name(equation: jex.JaxprEqn) -> str:
     """Return the name and place of a function with a custom derivative."""
     if NAMES[equation.primitive.name] == STOP:
         return ""
@@ -115,22 +116,24 @@ def _name(equation: Any) -> str:
     return str(getattr(info, "func_src_info", "") or equation.primitive.name)
 
 
-def _run(closed: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
-    """Evaluate a program; the equations with an id in `left` are evaluated without their rule."""
+def _run(closed: jex.ClosedJaxpr, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
+    """Evaluate a program; equations whose id is in `skipped` are evaluated without their rule."""
 
-    def rule(equation: Any, operands: list[Any]) -> Sequence[Any]:
+    def rule(equation: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
         name, params = equation.primitive.name, equation.params
-        if name in NAMES and id(equation) not in left:
+        if name in NAMES and id(equation) not in skipped:
             return bind(equation, operands)
         if name == "stop_gradient":
             return operands
         if name == "scan":
-            return _scan(equation, operands, left)
+            return _scan(equation, operands, skipped)
         if name == "cond":
-            branches = [lambda *given, b=b: _run(b, given, left) for b in params["branches"]]
+            branches = [
+                lambda *arguments, b=b: _run(b, arguments, skipped) for b in params["branches"]
+            ]
             return jax.lax.switch(operands[0], branches, *operands[1:])
         program = called_program(equation)
-        return bind(equation, operands) if program is None else _run(program, operands, left)
+        return bind(equation, operands) if program is None else _run(program, operands, skipped)
 
     jaxpr = closed.jaxpr
     known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -139,13 +142,13 @@ def _run(closed: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _scan(equation: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
+def _scan(equation: jex.JaxprEqn, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
     params = equation.params
     first, last = ends_of_scan(params)
     constants, carry, scanned = operands[:first], operands[first:last], operands[last:]
 
     def body(carry: Any, row: Any) -> tuple[list[Any], list[Any]]:
-        results = _run(params["jaxpr"], [*constants, *carry, *row], left)
+        results = _run(params["jaxpr"], [*constants, *carry, *row], skipped)
         return results[: len(carry)], results[len(carry) :]
 
     carry, rows = jax.lax.scan(

@@ -15,7 +15,7 @@ from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..types import Cause, listed
 from .compiling import quick_jit
-from .subject import Subject
+from .subject import Subject, Subjects
 
 LEVEL = 1e-4  # probability of a false alarm in one comparison of two networks, over all its tests
 SPREAD = 1e-3  # relative; statistics that vary less than this over keys are constants
@@ -53,7 +53,7 @@ class Draws:
     """What one network's initializer draws for one parameter.
 
     Attributes:
-      mean, std: of all elements, over all keys.
+      mean, std: the mean and the standard deviation of all elements, over all keys.
       gain: `std` times the square root of the fan-in; None for vectors.
     """
 
@@ -73,7 +73,7 @@ class InitializerRow:
     """One parameter's initializers in both networks.
 
     Attributes:
-      name: of the parameter in the first network.
+      name: the name of the parameter in the first network.
       one, other: what each side draws.
       differs: whether a two-sample test tells them apart.
       p_value: the smallest of its tests.
@@ -90,24 +90,26 @@ class Drawing:
     """A network's initial variables, and what its initializer draws over many keys.
 
     Attributes:
-      variables: for the first key.
-      num_keys: over which the statistics are; 0 for a network that has its weights already.
+      variables: the initial variables for the first key.
+      num_keys: the number of keys of the statistics; 0 for a network that has its weights already.
     """
 
     def __init__(self, network: Network, key: jax.Array, num_keys: int) -> None:
         """Initialize a network.
 
         Args:
-          network: with a codec, if statistics are wanted.
-          key: split into one per draw.
+          network: a network, which needs a codec for statistics.
+          key: a key, split into one per draw.
           num_keys: 0 for the variables only.
         """
         codec = network.codec
         self.num_keys = num_keys if network.random_start and codec is not None else 0
 
         def draw(key: jax.Array) -> tuple[Variables, dict[str, jax.Array]]:
-            made = network.init(key)
-            return made, codec.encode(made.params) if codec is not None and self.num_keys else {}
+            variables = network.init(key)
+            return variables, codec.encode(
+                variables.params
+            ) if codec is not None and self.num_keys else {}
 
         if not network.random_start:
             self.variables, self._named = network.init(key), {}
@@ -131,8 +133,8 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
     tests (Bonferroni).
 
     Args:
-      one, other: drawn from different keys.
-      pairing: of their parameters.
+      one, other: what both initializers drew, from different keys.
+      pairing: the pairing of the parameters.
 
     Returns:
       One row per pair; none if a network has its weights already.
@@ -158,15 +160,15 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
 
 def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[Cause, ...]:
     """Name the parameters whose initializers differ, in one cause."""
-    apart = [row for row in rows if row.differs]
-    if not apart:
+    differing = [row for row in rows if row.differs]
+    if not differing:
         return ()
-    first = apart[0]
+    first = differing[0]
     evidence = (
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    return (Cause("initializer", listed(row.name for row in apart), evidence),)
+    return (Cause("initializer", listed(row.name for row in differing), evidence),)
 
 
 def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
@@ -181,7 +183,7 @@ def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
     }
 
 
-def _summary(drawn: dict[str, Any], parameter: Parameter) -> Draws:
+def _summary(drawn: dict[str, np.ndarray], parameter: Parameter) -> Draws:
     mean = float(np.mean(drawn["mean"], dtype=np.float64))
     square = float(np.mean(drawn["square"], dtype=np.float64))
     std = math.sqrt(max(square - mean**2, 0.0))
@@ -206,7 +208,7 @@ class Randomness(NamedTuple):
     Attributes:
       same: whether a two-sample test finds no difference.
       identical: whether the same keys give the same bits.
-      note: says so, for the report.
+      note: the result in words, for the report.
       causes: `dropout`, if only one network is random.
     """
 
@@ -221,7 +223,7 @@ def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
 
     Args:
       side: a network.
-      key: split into one per call.
+      key: a key, split into one per call.
     """
 
     def call(key: jax.Array) -> jax.Array:
@@ -234,7 +236,7 @@ def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
 
 
 def compare_randomness(
-    sides: tuple[Subject, Subject],
+    sides: Subjects,
     is_random: tuple[bool, bool],
     key: jax.Array,
 ) -> Randomness:
@@ -245,7 +247,7 @@ def compare_randomness(
     Args:
       sides: the networks.
       is_random: whether the outputs depend on the key.
-      key: of both sides, whose libraries derive other numbers from it.
+      key: the key of both networks, whose libraries derive other numbers from it.
     """
     samples = [outputs_over_keys(side, key) for side in sides]
     identical = np.array_equal(samples[0], samples[1])

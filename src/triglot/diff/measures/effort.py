@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ...core.tracing.jaxprs import walk
+from jax.extend import core as jex
+
+from ...core.tracing.jaxprs import aval_of, walk
 
 QUICK, STANDARD, THOROUGH = "quick", "standard", "thorough"
 LEVELS = (QUICK, STANDARD, THOROUGH)
@@ -31,7 +32,7 @@ class Effort:
       gradients: whether gradients are measured.
       everything: whether gradient steps, canonical arithmetic where native bits differ, and
         roundings in compiled programs are measured, too.
-      num_keys: over which initializers are compared; 0 for not at all.
+      num_keys: the number of keys over which initializers are compared; 0 for not at all.
     """
 
     level: str
@@ -47,26 +48,27 @@ class Effort:
         return replace(self, everything=False)
 
     @property
-    def left_out(self) -> str:
-        """What the level left out, in words; empty if nothing."""
+    def notes(self) -> tuple[str, ...]:
+        """What the level leaves out, in one note; none if nothing."""
         parts = [
             "" if self.gradients else "gradients",
             "" if self.everything else f"{STEPS} gradient steps, canonical arithmetic",
             "" if self.num_keys else "initializers",
         ]
-        return ", ".join(filter(None, parts))
+        left_out = ", ".join(filter(None, parts))
+        return (f"left out at level {self.level!r}: {left_out}",) if left_out else ()
 
 
-def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:
+def choose(level: str, programs: Iterable[jex.Jaxpr], num_params: int) -> Effort:
     """Choose what is measured, by the size of two networks and not by the clock.
 
     Args:
       level: one of `LEVELS`.
       programs: the jaxprs of both networks' calls with one example.
-      num_params: of the larger network.
+      num_params: the number of parameters of the larger network.
     """
-    found = [(operations(program), equations(program)) for program in programs]
-    work, size = (max(each) for each in zip(*found, strict=True))
+    costs = [(operations(program), equations(program)) for program in programs]
+    work, size = (max(each) for each in zip(*costs, strict=True))
     step = BACKWARD * max(work, 1)
     fitting = [batch for batch in BATCHES if batch * step <= MAX_BATCH]
     batch = fitting[0] if fitting else BATCHES[-1]
@@ -81,12 +83,12 @@ def choose(level: str, programs: Iterable[Any], num_params: int) -> Effort:
     )
 
 
-def equations(jaxpr: Any) -> int:
+def equations(jaxpr: jex.Jaxpr) -> int:
     """Count the equations of a traced program, as XLA compiles them: a loop's once."""
     return sum(1 for _ in walk(jaxpr))
 
 
-def operations(jaxpr: Any) -> float:
+def operations(jaxpr: jex.Jaxpr) -> float:
     """Count the floating-point operations of a traced program, about."""
     total = 0.0
     for equation, callers in walk(jaxpr):
@@ -97,9 +99,9 @@ def operations(jaxpr: Any) -> float:
     return total
 
 
-def _cost(equation: Any) -> float:
-    name, shapes = equation.primitive.name, [atom.aval.shape for atom in equation.invars]
-    size = sum(math.prod(var.aval.shape) for var in equation.outvars)
+def _cost(equation: jex.JaxprEqn) -> float:
+    name, shapes = equation.primitive.name, [aval_of(atom).shape for atom in equation.invars]
+    size = sum(math.prod(aval_of(var).shape) for var in equation.outvars)
     if name == "dot_general":
         summed = equation.params["dimension_numbers"][0][0]
         return 2.0 * size * math.prod(shapes[0][axis] for axis in summed)

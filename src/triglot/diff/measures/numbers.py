@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import walk
 from .. import host
@@ -80,9 +81,9 @@ class Measurement:
 
     Attributes:
       quantity: what was measured.
-      native: in each library's own arithmetic.
-      canonical: in canonical arithmetic; None if a network has none.
-      double: in float64; None if a network fails on it.
+      native: the distance in each library's own arithmetic.
+      canonical: the distance in canonical arithmetic; None if a network has none.
+      double: the distance in float64; None if a network fails on it.
       single_tolerance: the relative difference up to which `native` is rounding, if a network
         rounds in float64 too; None otherwise.
     """
@@ -106,11 +107,12 @@ class Setup:
     """What both networks are measured on.
 
     Attributes:
-      key: of random draws in training.
+      key: the key of random draws in training.
       modes: the modes in which outputs are measured; one if both give the same program.
       learning_mode: the mode of the gradient steps.
       learns: whether there is something to differentiate.
       effort: how much is measured.
+      is_random: whether the outputs of each network are random in training.
     """
 
     key: jax.Array
@@ -118,16 +120,17 @@ class Setup:
     learning_mode: str
     learns: bool
     effort: Effort
+    is_random: tuple[bool, bool] = (False, False)
 
 
 class Measured(NamedTuple):
     """All measurements of two networks.
 
     Attributes:
-      measurements: one per quantity.
+      measurements: a measurement of each quantity.
       notes: what could not be measured, and why.
       dtypes: the coarsest dtype in which each network computes on float64; empty if it fails.
-      gradients: of both networks, by shared name; empty if there is nothing to differentiate.
+      gradients: the gradients of both networks, by shared name; empty if nothing is differentiated.
     """
 
     measurements: list[Measurement]
@@ -148,10 +151,10 @@ def measure(
 
     Args:
       one, other: the networks.
-      setup: what they are measured on.
+      setup: the modes and keys of the measurements.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
-      begin: called with what begins.
+      begin: a function that is called with what begins.
     """
     notes: list[str] = []
     host.trim()  # of the values of both programs
@@ -180,8 +183,10 @@ def measure(
             double = _distances(*(_double_values(side, setup, compiled) for side in (one, other)))
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
-        found = sorted({dtype for dtype in coarse if dtype != "float64"})
-        notes.append(f"a network computes in {' and '.join(found)} with float64 weights too")
+        coarse_dtypes = sorted({dtype for dtype in coarse if dtype != "float64"})
+        notes.append(
+            f"a network computes in {' and '.join(coarse_dtypes)} with float64 weights too"
+        )
     # Without double precision the arithmetic is that of the weights, at best float32.
     finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarse)
     eps = max(finest, float(np.finfo(np.float32).eps))
@@ -197,6 +202,8 @@ def measure(
     ]
     if not precise:
         measurements = _unjudged_noise(measurements, notes)
+    if len(setup.modes) == 1 and not any(setup.is_random):
+        notes.append("training and evaluation are the same program, measured once")
     learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
     gradients = [side[learned] for side in values if learned in side]
     return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)
@@ -231,17 +238,17 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     Returns:
       The dtype; empty if the network fails on float64.
     """
-    found = {"float64"}
+    dtypes = {"float64"}
     try:
         with double_precision():
             for mode in setup.modes:
-                found |= _dtypes(side.traced(setup.key, mode == TRAINING, wide=True))
+                dtypes |= _dtypes(side.traced(setup.key, mode == TRAINING, wide=True))
     except Exception:
         return ""
-    return max(found, key=lambda dtype: float(jnp.finfo(dtype).eps))
+    return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
 
 
-def _dtypes(jaxpr: Any) -> set[str]:
+def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
     """Collect the floating dtypes in which a program computes with arrays."""
     return {
         str(var.aval.dtype)
@@ -254,8 +261,8 @@ def _dtypes(jaxpr: Any) -> set[str]:
 
 def _distances(one: Values, other: Values) -> dict[Quantity, Distance]:
     return {
-        quantity: distance(found, other[quantity], together=quantity.name == GRADIENTS)
-        for quantity, found in one.items()
+        quantity: distance(arrays, other[quantity], together=quantity.name == GRADIENTS)
+        for quantity, arrays in one.items()
     }
 
 
@@ -269,18 +276,18 @@ def _double_values(side: Subject, setup: Setup, compiled: bool) -> Values:
 
 def _values(side: Subject, setup: Setup) -> Values:
     """Compute all quantities of one network."""
-    found: Values = {}
+    values: Values = {}
     largest, learns = max(side.batches), setup.learns and setup.effort.gradients
     key, mode = setup.key, setup.learning_mode
     for size, batch in side.batches.items():
         for each in setup.modes:
             if size == largest and each == mode and learns:
                 continue  # a step computes it too
-            found[Quantity(OUTPUTS, each, size)], _ = side.forward(
+            values[Quantity(OUTPUTS, each, size)], _ = side.forward(
                 side.variables, batch, key, each == TRAINING
             )
     if learns:
-        found |= _learned(side, setup)
+        values |= _learned(side, setup)
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
         moved = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
@@ -288,11 +295,11 @@ def _values(side: Subject, setup: Setup) -> Values:
             _, state = side.forward(moved, side.batches[size], key, True)
             moved = replace(moved, state=state)
         outputs, _ = side.forward(moved, side.inputs, key, False)
-        found[Quantity(STATE, EVALUATION, largest)] = outputs
+        values[Quantity(STATE, EVALUATION, largest)] = outputs
     order = (OUTPUTS, STATE, GRADIENTS, ONE_STEP, MANY_STEPS, LONG_OUTPUTS)
     return {
-        quantity: jax.tree.map(np.asarray, found[quantity])
-        for quantity in sorted(found, key=lambda each: (order.index(each.name), *each[1:]))
+        quantity: jax.tree.map(np.asarray, values[quantity])
+        for quantity in sorted(values, key=lambda each: (order.index(each.name), *each[1:]))
     }
 
 
@@ -304,28 +311,28 @@ def _learned(side: Subject, setup: Setup) -> Values:
         opt_state = host.call(OPTIMIZER.init, variables.params)
 
     def step(number: int) -> dict[str, Any]:
-        own = jax.random.fold_in(key, number) if mode == TRAINING else key
-        return side.step(variables, opt_state, side.inputs, own, mode == TRAINING)
+        step_key = jax.random.fold_in(key, number) if mode == TRAINING else key
+        return side.step(variables, opt_state, side.inputs, step_key, mode == TRAINING)
 
     done = step(0)
-    found: Values = {
+    values: Values = {
         Quantity(OUTPUTS, mode, largest): done["outputs"],
         Quantity(GRADIENTS, mode, largest): done["gradients"],
     }
     if not setup.effort.everything:
-        return found
+        return values
     for number in range(1, STEPS + 1):
         variables, opt_state = done["variables"], done["opt_state"]
         if number == 1:
-            found[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
+            values[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
         done = step(number)
-    found[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
+    values[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
     if mode == EVALUATION:
-        found[Quantity(LONG_OUTPUTS, mode, largest)] = done["outputs"]
+        values[Quantity(LONG_OUTPUTS, mode, largest)] = done["outputs"]
     else:
         outputs, _ = side.forward(variables, side.inputs, key, False)
-        found[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
-    return found
+        values[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
+    return values
 
 
 def distance(
@@ -349,8 +356,8 @@ def distance(
         left, right = first.astype(np.float64), second.astype(np.float64)
         equal = (left == right) | (np.isnan(left) & np.isnan(right))
         with np.errstate(invalid="ignore"):
-            apart = np.where(equal, 0.0, np.abs(left - right))
-        largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
+            differences = np.where(equal, 0.0, np.abs(left - right))
+        largest = float(np.nan_to_num(differences, nan=np.inf).max(initial=0.0))
         relative = largest / max(finite[name], TINY) if largest else 0.0
         max_abs = max(max_abs, largest)
         if relative > max_rel:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.extend import core as jex
 
 from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
@@ -30,9 +31,9 @@ class Subject(Side):
     """One network, its weights, and what is measured of it.
 
     Attributes:
-      batches: its inputs by batch size.
-      outputs: for each output that both sides share, the name and the index of this side's leaf.
-      targets: for each of these, what the loss compares it with.
+      batches: the inputs by batch size.
+      outputs: the name of each output that both networks share, and the index of its leaf here.
+      targets: the arrays with which the loss compares these outputs.
       compiled: whether its programs are compiled; otherwise they are evaluated operation by
         operation, up to rounding.
     """
@@ -78,7 +79,7 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> Any:
+    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
         """Trace a call, `wide` with float64 arguments, and keep what its results depend on."""
         arguments = self.variables, self.example
         if wide:
@@ -112,24 +113,24 @@ class Subject(Side):
         """
 
         def step(
-            variables: Variables, opt_state: Any, inputs: PyTree, key: jax.Array, train: bool
+            variables: Variables, opt_state: PyTree, inputs: PyTree, key: jax.Array, train: bool
         ) -> dict[str, Any]:
-            def loss(params: PyTree) -> Any:
-                own = Variables(params=params, state=variables.state)
-                outputs, state = self.apply(own, inputs, key, train)
+            def loss(params: PyTree) -> tuple[jax.Array, tuple[Arrays, PyTree]]:
+                moved = Variables(params=params, state=variables.state)
+                outputs, state = self.apply(moved, inputs, key, train)
                 return loss_of(outputs, self.targets), (outputs, state)
 
             value_and_grad = self.network.value_and_grad(loss)
             (_, (outputs, state)), gradients = value_and_grad(variables.params)
-            found = {"outputs": outputs, "gradients": self.named_gradients(gradients)}
+            results = {"outputs": outputs, "gradients": self.named_gradients(gradients)}
             if opt_state is None:
-                return found
+                return results
             # optax.adam raises a float to an integer count, which strict promotion rejects.
             with jax.numpy_dtype_promotion("standard"):
                 updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
             params = optax.apply_updates(variables.params, updates)
             return {
-                **found,
+                **results,
                 "variables": Variables(params=params, state=state),
                 "opt_state": moved,
             }
@@ -142,8 +143,8 @@ class Subject(Side):
             return quick_jit(
                 function, static_argnums=len(inspect.signature(function).parameters) - 1
             )
-        return lambda *given: host.call(
-            lambda *own: function(*own, given[-1]), *given[:-1], exact=False
+        return lambda *arguments: host.call(
+            lambda *traced: function(*traced, arguments[-1]), *arguments[:-1], exact=False
         )
 
     def encode(self, params: PyTree) -> Arrays:
@@ -153,7 +154,7 @@ class Subject(Side):
     def named(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""
         encoded = codec_of(self.network).encode(params)
-        return {name: encoded[own] for name, own in self.names.items()}
+        return {name: encoded[canonical] for name, canonical in self.names.items()}
 
     def named_gradients(self, gradients: PyTree) -> Arrays:
         """Return the gradients of the paired parameters by their shared names."""
@@ -161,6 +162,9 @@ class Subject(Side):
         encoded = self.named(gradients)
         offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
         return {name: encoded[name] - offsets[name] for name in encoded}
+
+
+Subjects: TypeAlias = tuple[Subject, Subject]
 
 
 def loss_of(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
@@ -180,7 +184,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def _widened(leaf: Any) -> Any:
+def _widened(leaf: jax.Array) -> jax.Array:
     is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
     return jnp.asarray(leaf, jnp.float64) if is_floating else leaf
 
@@ -188,7 +192,7 @@ def _widened(leaf: Any) -> Any:
 def to_double(tree: PyTree) -> PyTree:
     """Convert the floating-point leaves of a pytree to float64."""
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf: jax.Array) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return jnp.asarray(np.asarray(leaf).astype(np.float64))

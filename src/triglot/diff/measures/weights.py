@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.network import Codec, Network, Variables
+from ...core.types import PyTree
 from .. import host
 from ..pairing.parameters import Pairing
 from ..types import codec_of
@@ -29,7 +30,7 @@ def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarr
 
     Args:
       named: canonical arrays by name.
-      seed: of the noise, within [-1/8, 1/8].
+      seed: the seed of the noise, which is within [-1/8, 1/8].
     """
     random = np.random.default_rng(seed)
     noisy = {}
@@ -48,11 +49,11 @@ def put(network: Network, variables: Variables, named: Mapping[str, Any]) -> Var
     """
     codec = codec_of(network)
 
-    def replaced(params: Any, named: Mapping[str, Any]) -> Any:
-        own = codec.encode(params)
+    def replaced(params: PyTree, named: Mapping[str, Any]) -> PyTree:
+        arrays = codec.encode(params)
         for name, array in named.items():
-            own[name] = array.astype(own[name].dtype).reshape(own[name].shape)
-        return codec.decode(own)
+            arrays[name] = array.astype(arrays[name].dtype).reshape(arrays[name].shape)
+        return codec.decode(arrays)
 
     params = jax.tree.map(jnp.asarray, host.call(replaced, variables.params, dict(named)))
     return Variables(params=params, state=variables.state)
@@ -97,8 +98,8 @@ def shared_values(
     values: dict[str, np.ndarray] = {}
     copies: dict[str, np.ndarray] = {}  # of an array that the other side shares
     for name, pair in pairing.by_name().items():
-        own, theirs = (pair.other, pair.one) if from_other else (pair.one, pair.other)
-        array = copies.setdefault(theirs, named[own])
+        source, target = (pair.other, pair.one) if from_other else (pair.one, pair.other)
+        array = copies.setdefault(target, named[source])
         dtypes = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         coarse = max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
         values[name] = array.astype(coarse).astype(array.dtype)

@@ -37,7 +37,7 @@ def find_shared(
     left = {each.name for each in (pairing.only_one or pairing.only_other)}
     partner = {(p.one, p.other)[few]: (p.one, p.other)[many] for p in pairing.pairs}
     added: dict[str, Pair] = {}
-    found: list[tuple[str, str]] = []
+    copies_of: list[tuple[str, str]] = []
     for names in aligned:
         shared, copy = names[few], names[many]
         if copy not in left or copy in added or shared not in partner:
@@ -48,17 +48,17 @@ def find_shared(
             continue
         turned = sides[few][shared].shape != sides[many][copy].shape
         added[copy] = Pair(*names, transposed=turned)
-        found.append((shared, copy))
-    if not any(len(sides[many][copy].shape) > 1 for _, copy in found):
+        copies_of.append((shared, copy))
+    if not any(len(sides[many][copy].shape) > 1 for _, copy in copies_of):
         return pairing, []
-    copies = ", ".join(copy for _, copy in found)
+    copies = ", ".join(copy for _, copy in copies_of)
     cause = Cause(
         "weight_sharing",
-        f"{', '.join(dict.fromkeys(shared for shared, _ in found))} ({parties[few].label}); "
+        f"{', '.join(dict.fromkeys(shared for shared, _ in copies_of))} ({parties[few].label}); "
         f"{copies} ({parties[many].label})",
-        f"{parties[few].label} uses one parameter {uses[few].count(found[0][0])} times where "
+        f"{parties[few].label} uses one parameter {uses[few].count(copies_of[0][0])} times where "
         f"{parties[many].label} has copies, which start equal here and are trained apart",
-        _by_side(few, [shared for shared, _ in found], [copy for _, copy in found]),
+        _by_side(few, [shared for shared, _ in copies_of], [copy for _, copy in copies_of]),
     )
     return replace(pairing, pairs=(*pairing.pairs, *added.values())), [cause]
 
@@ -76,9 +76,9 @@ class Frozen:
     """A parameter of one network that the other has as an array outside its parameters.
 
     Attributes:
-      name: of the parameter.
-      value: of the array, in the parameter's canonical layout.
-      cause: says where both are.
+      name: the name of the parameter.
+      value: the value of the array, in the parameter's canonical layout.
+      cause: the cause, which says where both are.
     """
 
     name: str
@@ -96,9 +96,9 @@ def find_frozen(left: Sequence[Parameter], owner: Side, other: Subject) -> list[
       owner, other: the networks, with their initial variables.
     """
     arrays = [(name, array) for name, array in _outside(other) if array.size > 1]
-    found: list[Frozen] = []
+    frozen: list[Frozen] = []
     for parameter in sorted(left, key=lambda each: -len(each.shape)):
-        beside = any(_module(each.name) == _module(parameter.name) for each in found)
+        beside = any(_module(each.name) == _module(parameter.name) for each in frozen)
         if len(parameter.shape) < 2 and not beside:
             continue
         for index, (place, array) in enumerate(arrays):
@@ -112,9 +112,9 @@ def find_frozen(left: Sequence[Parameter], owner: Side, other: Subject) -> list[
                 f"{list(parameter.shape)} is a parameter in the first; the second has it outside "
                 "its parameters, so that it gets no gradient",
             )
-            found.append(Frozen(parameter.name, value, cause))
+            frozen.append(Frozen(parameter.name, value, cause))
             break
-    return found
+    return frozen
 
 
 def _outside(side: Subject) -> list[tuple[str, np.ndarray]]:

@@ -29,8 +29,8 @@ def pair_parameters(
     traced programs use them.
 
     Args:
-      networks: in native arithmetic.
-      uses: reads how each network uses its parameters; called if names and shapes do not decide.
+      networks: both networks, in native arithmetic.
+      uses: a function that reads the uses of parameters; called if names and shapes do not decide.
       mapping: canonical names or prefixes of the first network to those of the second.
 
     Raises:
@@ -42,21 +42,21 @@ def pair_parameters(
     if mapping:
         followed = follow_mapping(mapping, one, other, shown, partial=True)
         stated = [Pair(name, target.name) for name, target in followed.items()]
-        found, source = _with_transposed(one, other, stated), "stated"
-        named = {*map(normalize_separators, mapping)} - {pair.one for pair in found}
+        pairs, source = _with_transposed(one, other, stated), "stated"
+        named = {*map(normalize_separators, mapping)} - {pair.one for pair in pairs}
         if wrong := [pair for pair in stated if pair.one in named]:
             raise TriglotError(
                 f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
                 "differ."
             )
     else:
-        found, source = _found(one, other, uses)
-    if one and other and not found:
+        pairs, source = _found(one, other, uses)
+    if one and other and not pairs:
         raise TriglotError(
             f"{shown} have no parameter in common: the first has {listed(one.values(), 4)}, the "
             f"second {listed(other.values(), 4)}."
         )
-    return Pairing(one, other, tuple(found), source)
+    return Pairing(one, other, tuple(pairs), source)
 
 
 def _found(
@@ -141,9 +141,9 @@ def find_transposed(
     """Transpose matrices until the outputs agree.
 
     Args:
-      pairing: at which they do not.
+      pairing: a pairing at which the outputs do not agree.
       agrees: whether the outputs agree at a pairing.
-      labels: of both networks.
+      labels: the labels of both networks.
       suspects: names, on either side, of the parameters that differing operations read.
 
     Returns:

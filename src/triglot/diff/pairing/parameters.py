@@ -24,7 +24,7 @@ class Parameter:
 
     Attributes:
       name: its canonical name.
-      shape, dtype: in the canonical layout.
+      shape, dtype: the array's shape and dtype in the canonical layout.
       leaf: the array of the library that holds it.
     """
 
@@ -57,7 +57,7 @@ class Pairing:
 
     Attributes:
       one, other: all parameters of each side by canonical name.
-      pairs: in the order in which the first network stores them.
+      pairs: the pairs, in the order in which the first network stores the parameters.
       source: how the pairs were found: `by name`, `stated`, or `guessed` and by what.
     """
 
@@ -78,6 +78,11 @@ class Pairing:
         paired = {pair.other for pair in self.pairs}
         return tuple(self.other[name] for name in self.other if name not in paired)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each parameter of both networks has a counterpart."""
+        return not (self.only_one or self.only_other)
+
     def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
@@ -95,9 +100,9 @@ def is_inner_bias(name: str) -> bool:
 def place_of(parameter: Parameter) -> tuple[str, str]:
     """Split a canonical name into the place of its layer, and the name inside."""
     if parameter.leaf.layer in CELLS:
-        found = CELLS[parameter.leaf.layer].fullmatch(parameter.name)
-        assert found is not None  # such are the names of all cells
-        return found[1] or "", found[2]
+        match = CELLS[parameter.leaf.layer].fullmatch(parameter.name)
+        assert match is not None  # such are the names of all cells
+        return match[1] or "", match[2]
     words = parameter.name.split("/")
     depth = 2 if parameter.leaf.layer == ATTENTION else 1
     return "/".join(words[:-depth]), "/".join(words[-depth:])
@@ -107,7 +112,7 @@ def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parame
     """List a network's parameters by canonical name.
 
     Args:
-      network: with a codec.
+      network: a network with a codec.
       params: its parameters, which may be abstract; None for those of `network.init`.
 
     Raises:

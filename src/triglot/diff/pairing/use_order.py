@@ -38,12 +38,12 @@ class Reader(NamedTuple):
     """An operation that reads a parameter.
 
     Attributes:
-      equation: of the traced program.
+      equation: the equation of the traced program.
       callers: the equations of the calls that hold it, outermost first.
     """
 
-    equation: Any
-    callers: tuple[Any, ...]
+    equation: jex.JaxprEqn
+    callers: tuple[jex.JaxprEqn, ...]
 
     @property
     def name(self) -> str:
@@ -60,16 +60,16 @@ def read_uses(
     """Trace a call in evaluation and read how it uses the parameters.
 
     Args:
-      network: with a codec.
-      variables, inputs: of the call.
+      network: a network with a codec.
+      variables, inputs: the arguments of the call.
       outputs: indices of output leaves; the i-th of them is output `i` of the result.
     """
     codec = codec_of(network)
     named = jax.eval_shape(codec.encode, variables.params)
 
     def forward(named: dict[str, jax.Array]) -> Any:
-        own = Variables(params=codec.decode(named), state=variables.state)
-        return jax.tree.leaves(network.apply(own, inputs)[0])
+        decoded = Variables(params=codec.decode(named), state=variables.state)
+        return jax.tree.leaves(network.apply(decoded, inputs)[0])
 
     jaxpr, names = jax.make_jaxpr(forward)(named).jaxpr, sorted(named)
     read = [leaves_read(lambda named, i=index: forward(named)[i], named) for index in outputs]
@@ -78,15 +78,15 @@ def read_uses(
         for leaf, name in enumerate(names)
     }
     known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
-    found = list(_uses(jaxpr, known))
+    uses = list(_uses(jaxpr, known))
     readers: dict[str, list[Reader]] = {}
-    for name, reader in found:
+    for name, reader in uses:
         readers.setdefault(name, []).append(reader)
-    return Uses(tuple(name for name, _ in found), reaches, readers)
+    return Uses(tuple(name for name, _ in uses), reaches, readers)
 
 
 def _uses(
-    jaxpr: Any, known: dict[Any, tuple[str, ...]], callers: tuple[Any, ...] = ()
+    jaxpr: jex.Jaxpr, known: dict[Any, tuple[str, ...]], callers: tuple[jex.JaxprEqn, ...] = ()
 ) -> Iterator[tuple[str, Reader]]:
     for equation in jaxpr.eqns:
         atoms = [None if isinstance(atom, jex.Literal) else atom for atom in equation.invars]
@@ -108,7 +108,7 @@ def _uses(
             yield from ((name, Reader(equation, callers)) for name in together)
 
 
-def _inner(equation: Any) -> Any:
+def _inner(equation: jex.JaxprEqn) -> jex.Jaxpr | None:
     """Return the program that an equation calls with its own last operands; None if there is none.
 
     Of several, such as the branches of a condition, the last one is read.
@@ -131,7 +131,7 @@ def align_uses(
 
     Args:
       sides: the parameters of each network that are to be paired.
-      uses: of each network.
+      uses: the uses of each network.
       repeated: whether each use counts; otherwise each parameter counts once, at its first use.
     """
     orders = []

@@ -17,12 +17,12 @@ MAX_BLOCKS = 4  # gates, or query, key and value
 def named_values(network: Network, variables: Variables) -> dict[str, np.ndarray]:
     """Return parameters and running statistics by canonical name, in float64."""
     encoded = codec_of(network).encode(variables.params)
-    found = {name: np.asarray(array, np.float64) for name, array in encoded.items()}
+    values = {name: np.asarray(array, np.float64) for name, array in encoded.items()}
     state = jax.tree.leaves(variables.state)
     for kind, array in zip(network.statistics or (), state, strict=False):
         if kind is not None and not kind.counts:
-            found[kind.name] = np.asarray(array, np.float64)
-    return found
+            values[kind.name] = np.asarray(array, np.float64)
+    return values
 
 
 def weight_causes(
@@ -54,7 +54,7 @@ def differing(
     Args:
       one, other: arrays by name.
       pairs: names of the first to those of the second.
-      labels: of both sides.
+      labels: the labels of both networks.
     """
     for name, counterpart in pairs.items():
         if not equal(one[name], other[counterpart]):
@@ -63,33 +63,34 @@ def differing(
 
 
 def described(
-    name: str, wanted: np.ndarray, own: np.ndarray, others: Mapping[str, np.ndarray]
+    name: str, wanted: np.ndarray, array: np.ndarray, others: Mapping[str, np.ndarray]
 ) -> tuple[str, str]:
     """Name what is wrong with an array: the cause and its evidence."""
-    own = own.reshape(wanted.shape) if own.size == wanted.size and own.ndim != wanted.ndim else own
-    for axes in itertools.permutations(range(own.ndim)):
-        if list(axes) != sorted(axes) and equal(wanted, own.transpose(axes)):
+    if array.size == wanted.size and array.ndim != wanted.ndim:
+        array = array.reshape(wanted.shape)
+    for axes in itertools.permutations(range(array.ndim)):
+        if list(axes) != sorted(axes) and equal(wanted, array.transpose(axes)):
             return "kernel_layout", "the second checkpoint holds it transposed"
-    for other, array in others.items():
-        if other != name and equal(array, own):
+    for other, another in others.items():
+        if other != name and equal(another, array):
             return "weights", f"the second checkpoint holds the numbers of {other} in its place"
-    for axis, count in itertools.product(range(own.ndim), range(2, MAX_BLOCKS + 1)):
-        if own.shape[axis] % count:
+    for axis, count in itertools.product(range(array.ndim), range(2, MAX_BLOCKS + 1)):
+        if array.shape[axis] % count:
             continue
-        blocks = np.split(own, count, axis)
+        blocks = np.split(array, count, axis)
         for order in itertools.permutations(range(count)):
             if equal(wanted, np.concatenate([blocks[i] for i in order], axis)):
                 return "weights", (
                     f"the second checkpoint holds its {count} blocks along axis {axis}, such as "
                     "gates or heads, in another order"
                 )
-    if equal(np.sort(wanted, None), np.sort(own, None)):
+    if equal(np.sort(wanted, None), np.sort(array, None)):
         return "weights", "the second checkpoint holds the same numbers in another order"
-    if wanted.shape != own.shape:
-        return "weights", f"one is {list(wanted.shape)}, the other {list(own.shape)}"
-    apart = float(np.max(np.abs(wanted - own)))
+    if wanted.shape != array.shape:
+        return "weights", f"one is {list(wanted.shape)}, the other {list(array.shape)}"
+    largest = float(np.max(np.abs(wanted - array)))
     scale = float(np.max(np.abs(wanted))) or 1.0
-    return "weights", f"the numbers differ by up to {apart:.3g} (relative {apart / scale:.2g})"
+    return "weights", f"the numbers differ by up to {largest:.3g} (relative {largest / scale:.2g})"
 
 
 def equal(one: np.ndarray, other: np.ndarray) -> bool:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
+from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import walk
+from ...core.tracing.jaxprs import aval_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
 from .tape import Tape
@@ -29,7 +30,8 @@ def mixes_types(tape: Tape) -> bool:
         step.name == "reduce_precision"
         or step.equation.params.get("precision") is not None
         or any(
-            is_floating(v.aval.dtype) and v.aval.dtype != np.float32 for v in step.equation.outvars
+            is_floating(dtype) and dtype != np.float32
+            for dtype in (aval_of(var).dtype for var in step.equation.outvars)
         )
         for step in tape.steps
     )
@@ -44,7 +46,7 @@ def arithmetic_difference(
       wide: both programs in float64, the second one with the first one's results wherever another
         cause was found.
       native: both programs as traced.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The causes, `dtype` and `precision`, and the first operations with other types; none if both
@@ -57,26 +59,26 @@ def arithmetic_difference(
     deviation = (
         f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
-    found: list[tuple[Cause, Operations]] = []
+    findings: list[tuple[Cause, Operations]] = []
     if (types := _other_types(*wide)) is not None:
         values, shown = types
         one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
         evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
         cause = Cause("dtype", places.of_both((one, other), labels), evidence)
-        found.append((cause, (one, other)))
+        findings.append((cause, (one, other)))
     if (precision := compare_precisions(equations, labels)) is not None:
         cause, operations = precision
-        found.append((replace(cause, evidence=cause.evidence + deviation), operations))
-    if not found:
+        findings.append((replace(cause, evidence=cause.evidence + deviation), operations))
+    if not findings:
         return [], None
     outputs = [
         np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
         for tape in native
     ]
     largest, relative = largest_difference(*outputs)
-    one, other = found[0][1]
+    one, other = findings[0][1]
     first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
-    return [cause for cause, _ in found], first
+    return [cause for cause, _ in findings], first
 
 
 def _error(native: Tape, wide: Tape) -> float:
@@ -99,10 +101,10 @@ def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, st
         matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
         if not matches:
             continue
-        own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        ours = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
         theirs = [_dtype(other.tape, b) for b in matches]
-        first = next((dtype for dtype in own if dtype not in theirs), own[0])
-        second = next((dtype for dtype in theirs if dtype not in own), theirs[0])
+        first = next((dtype for dtype in ours if dtype not in theirs), ours[0])
+        second = next((dtype for dtype in theirs if dtype not in ours), theirs[0])
         if first != second and is_floating(first):
             return (a, matches[0]), (str(first), str(second))
     return None
@@ -110,15 +112,15 @@ def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, st
 
 def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
     step = tape.steps[tape.producers[value]]
-    return step.equation.outvars[step.results.index(value)].aval.dtype
+    return aval_of(step.equation.outvars[step.results.index(value)]).dtype
 
 
 class Stated(NamedTuple):
     """The precision of a product or a rounding, its equation, and the calls that hold it."""
 
     precision: str
-    equation: Any
-    callers: tuple[Any, ...]
+    equation: jex.JaxprEqn
+    callers: tuple[jex.JaxprEqn, ...]
 
 
 def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
@@ -128,16 +130,16 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
 
     Args:
       programs: the jaxprs of both networks.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The cause `precision`, for two networks whose values are equal on this machine; None if the
       precisions are the same.
     """
-    found = compare_precisions(list(map(walk, programs)), labels)
-    if found is None:
+    comparison = compare_precisions(list(map(walk, programs)), labels)
+    if comparison is None:
         return None
-    cause, _ = found
+    cause, _ = comparison
     evidence = (
         f"{cause.evidence}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
         "products of lower precision more; this does not change the verdict"
@@ -152,7 +154,7 @@ def compare_precisions(
 
     Args:
       programs: the equations of both networks, each with the calls that hold it.
-      labels: of both networks.
+      labels: the labels of both networks.
 
     Returns:
       The cause, with how often each program states it, and the first such operations.
@@ -191,7 +193,7 @@ def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:
             yield Stated(f"{ROUNDED} to {bits} bits of mantissa", equation, callers)
 
 
-def _precision_of(equation: Any) -> str:
+def _precision_of(equation: jex.JaxprEqn) -> str:
     """Write the precision of a product, such as `HIGHEST`."""
     stated = equation.params["precision"]
     sides = stated if type(stated) is tuple else (stated,)  # a `DotAlgorithm` is a tuple too

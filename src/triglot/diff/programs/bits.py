@@ -33,11 +33,11 @@ def first_bit_difference(
       outputs are equal bit for bit in both ways.
     """
     views = [View(tape, tape.arrays, tolerance=0.0) for tape in (one, other)]
-    found = divergence.find(*views)
-    if found is None and hidden:
-        found = divergence.find_hidden(*views)
-    if found is not None:
-        return found.described(last=True)
+    first = divergence.find(*views)
+    if first is None and hidden:
+        first = divergence.find_hidden(*views)
+    if first is not None:
+        return first.described(last=True)
     return _compiled_difference(*views) if compiled else None
 
 
@@ -48,13 +48,13 @@ def first_large_difference(
 
     Args:
       one, other: programs that were recorded in float64, at equal arguments.
-      tolerance: of equal values, relative to the largest of an array.
+      tolerance: the largest difference of equal values, relative to the largest of an array.
 
     Returns:
       The operations; None if the outputs are equal up to rounding.
     """
-    found = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
-    return None if found is None else found.described()
+    first = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
+    return None if first is None else first.described()
 
 
 def outputs_agree(one: Tape, other: Tape) -> bool:
@@ -91,15 +91,15 @@ def _compiled_difference(one: View, other: View) -> Difference | None:
 
 def _pairs(one: View, other: View) -> list[tuple[int, int]]:
     """Return the computed values that both programs have, in order, of one shape."""
-    found = []
+    pairs = []
     for a in one.compared():
         if a not in one.tape.producers:
             continue
         for b in other.find_all(one.core(a)):
             if b in other.tape.producers and np.array_equal(one.arrays[a], other.arrays[b]):
-                found.append((a, b))
+                pairs.append((a, b))
                 break
-    return found
+    return pairs
 
 
 def _compiled(tape: Tape, wanted: int) -> np.ndarray:

@@ -31,8 +31,8 @@ class Divergence:
     """Two parts of the programs with equal inputs and different results.
 
     Attributes:
-      search: has the programs' regions.
-      parts: of each program; both have an end or none has.
+      search: the search, which has the programs' regions.
+      parts: the part of each program; both have an end or none has.
       values, operands: replacements that give the second program the first one's result.
       substitute: the first one's result, in the layout of the second one's; None without an end.
     """
@@ -72,11 +72,11 @@ class Divergence:
         view, end = self.parts[1].view, self.parts[1].end
         if self.substitute is None or end is None:
             return False
-        given = [*values.items()]
-        given += [(view.tape.steps[index].operands[position], array)
+        replaced = [*values.items()]
+        replaced += [(view.tape.steps[index].operands[position], array)
                   for (index, position), array in (operands or {}).items()]  # fmt: skip
         if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
-               for value, array in given):  # fmt: skip
+               for value, array in replaced):  # fmt: skip
             return False
         now = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
         wanted, reached = np.asarray(self.substitute), np.asarray(now[end])
@@ -117,7 +117,7 @@ def find(one: View, other: View) -> Divergence | None:
     first = region(one, other, [one.tape.outputs[slot] for slot in slots])
     second = region(other, one, [other.tape.outputs[slot] for slot in slots])
     search = Search(first, second, slots)
-    if not any(found.values or found.leaves for found in (first, second)):
+    if not any(walked.values or walked.leaves for walked in (first, second)):
         return _rearranged(search)
     exact = first_rounding(search) if one.tolerance == 0 else None
     return exact or smallest(search)
@@ -144,8 +144,8 @@ def _rearranged(search: "Search") -> Divergence:
 
 def smallest(search: "Search") -> Divergence:
     """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
-    if (found := next(search.parts(), None)) is not None:
-        return found
+    if (divergence := next(search.parts(), None)) is not None:
+        return divergence
     one, other = search.one, search.other
     return Divergence(search, (RegionPart(one, one.values), RegionPart(other, other.values)))
 
@@ -165,12 +165,12 @@ def first_rounding(search: "Search") -> Divergence | None:
             array = next(search.substitutes(a, b), None)
             if array is None:
                 continue
-            found = search.made(a, b, array, [], second.view.arrays)
+            divergence = search.divergence_at(a, b, array, [], second.view.arrays)
             if search.have_equal_operands(a, b):
-                return found
+                return divergence
             if (checked := search.next_agree(a, b)) is not None:
                 return checked
-            likely = likely or found
+            likely = likely or divergence
     return likely
 
 
@@ -197,8 +197,8 @@ class Search:
         checks += [(self.later_agree, MAX_REPLAYS)] if far else []
         for check, count in checks:
             for a, b in pairs[:count]:
-                if (found := check(a, b)) is not None:
-                    yield found
+                if (divergence := check(a, b)) is not None:
+                    yield divergence
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of values of equal size, those that end the smallest parts first.
@@ -256,12 +256,12 @@ class Search:
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""
-        core, own = self.one.view.core, self.one.view.core(a)
+        core, substituted = self.one.view.core, self.one.view.core(a)
         results = [
             value
             for step in _readers(self.one.view, a)
             for value in self.one.tape.steps[step].results
-            if not core(value).same(own, self.tolerance)
+            if not core(value).same(substituted, self.tolerance)
         ]
         reached = list(map(core, results))
         wanted = [core(value) for value in results if value in self.one.ancestors]
@@ -282,17 +282,21 @@ class Search:
         for array in self.substitutes(a, b):
             if not reading:
                 if ends and self.slot_agrees(a, array, b):
-                    return self.made(a, b, array, [], view.arrays)
+                    return self.divergence_at(a, b, array, [], view.arrays)
                 continue
             now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
-            found = {step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading}
-            if any(self.is_among(core, wanted) for cores in found.values() for core in cores):
+            cores_by_step = {
+                step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading
+            }
+            if any(
+                self.is_among(core, wanted) for cores in cores_by_step.values() for core in cores
+            ):
                 agreeing = [
                     step
-                    for step, cores in found.items()
+                    for step, cores in cores_by_step.items()
                     if any(self.is_among(core, reached) for core in cores)
                 ]
-                return self.made(a, b, array, agreeing, now)
+                return self.divergence_at(a, b, array, agreeing, now)
         return None
 
     def later_agree(self, a: int, b: int) -> Divergence | None:
@@ -309,20 +313,20 @@ class Search:
         wanted = [self.one.view.core(value) for value in _following(self.one, a)]
         after = frozenset(_following(self.other, b))
         steps = tape.needed(after)
-        found: list[int] = []
+        equal: list[int] = []
 
         def agrees(value: int, array: Any) -> bool:
             if value in after and self.is_among(Core.of(array), wanted):
-                found.append(value)
-            return bool(found)
+                equal.append(value)
+            return bool(equal)
 
         for array in self.substitutes(a, b):
             now = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
-            if found:
-                return self.made(a, b, array, [], now)
+            if equal:
+                return self.divergence_at(a, b, array, [], now)
         return None
 
-    def made(
+    def divergence_at(
         self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
     ) -> Divergence:
         values: dict[int, Any] = {b: array}
@@ -351,7 +355,7 @@ class Search:
         arguments = self.substitutes(first, second)
         for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
             if close(argument, wanted, self.tolerance):
-                return self.made(a, b, array, [], self.other.view.arrays)
+                return self.divergence_at(a, b, array, [], self.other.view.arrays)
         return None
 
     def is_among(self, core: Core, cores: list[Core]) -> bool:
@@ -383,11 +387,11 @@ def _readers(view: View, value: int) -> list[int]:
 
 
 def _following(region: Region, value: int) -> list[int]:
-    own = region.view.core(value)
+    start = region.view.core(value)
     return [
         later
         for later in region.values
         if later != value
         and value in region.ancestors[later]
-        and not own.same(region.view.core(later), region.view.tolerance)
+        and not start.same(region.view.core(later), region.view.tolerance)
     ]

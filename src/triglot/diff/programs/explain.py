@@ -68,25 +68,27 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
       one, other: networks with a codec, and their weights.
       inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
       train: training mode or evaluation.
-      key: of the networks' random draws, which are replaced by constants.
+      key: the key of the networks' random draws, which are replaced by constants.
 
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
     record = functools.partial(record_both, one, other, inputs, train=train, key=key)
     labels = (one.label, other.label)
-    found = explain_tapes(record(wide=True), labels, record)
+    explanation = explain_tapes(record(wide=True), labels, record)
     shared = one.names.keys() & other.names.keys()
     names = {"": "", **{one.names[name]: other.names[name] for name in shared}}
     resized = None
-    if found.diverges and not {cause.name for cause in found.causes}.isdisjoint(UNEXPLAINED):
-        resized = windows.other_sizes(found.views, names, labels)
+    if explanation.diverges and not {cause.name for cause in explanation.causes}.isdisjoint(
+        UNEXPLAINED
+    ):
+        resized = windows.other_sizes(explanation.views, names, labels)
     if resized is None:
-        return found
-    known = {cause.name for cause in found.causes}
-    causes = found.causes if resized.name in known else (resized, *found.causes)
+        return explanation
+    known = {cause.name for cause in explanation.causes}
+    causes = explanation.causes if resized.name in known else (resized, *explanation.causes)
     return replace(
-        found, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
+        explanation, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
     )
 
 
@@ -105,7 +107,7 @@ def explain_tapes(
 
     Args:
       tapes: both programs, recorded in float64 at equal arguments.
-      labels: of both.
+      labels: the labels of both networks.
       native: records them in the types in which they were traced, where these may differ; None to
         compare no types.
       arrays: values of both programs in place of the recorded ones.
@@ -116,42 +118,44 @@ def explain_tapes(
         most = min(most, MAX_IN_LARGE)
     start = arrays or (tapes[0].arrays, tapes[1].arrays)
     one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
-    own = (one, other)
+    originals = (one, other)
     first: Difference | None = None
     named: list[Named] = []
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
     left = most
     while left:
-        found = divergence.find(one, other)
-        if found is None:
+        difference = divergence.find(one, other)
+        if difference is None:
             break
         left -= 1
-        if not is_consequence(found, [each.divergence for each in named]):
-            named.append(name_causes(found, labels))
-            found = named[-1].divergence
-        first = first or found.described()
-        if not found.values and not found.operands:
+        if not is_consequence(difference, [each.divergence for each in named]):
+            named.append(name_causes(difference, labels))
+            difference = named[-1].divergence
+        first = first or difference.described()
+        if not difference.values and not difference.operands:
             break
-        values.update(found.values)
-        operands.update(found.operands)
-        anew = {step for step, _ in found.operands}
-        kept = values.keys() - found.values.keys()
-        now = tapes[1].replay(found.values, operands, arrays=other.arrays, kept=kept, anew=anew)
+        values.update(difference.values)
+        operands.update(difference.operands)
+        anew = {step for step, _ in difference.operands}
+        kept = values.keys() - difference.values.keys()
+        now = tapes[1].replay(
+            difference.values, operands, arrays=other.arrays, kept=kept, anew=anew
+        )
         before, other = other, View(tapes[1], now, before=other)
-        if before is not own[1]:
+        if before is not originals[1]:
             before.free()
     views, causes = (one, other), joined(named, labels)
     explained = [each.divergence for each in named]
-    if (momentum := norm_momentum(views, own, labels)) is not None:
+    if (momentum := norm_momentum(views, originals, labels)) is not None:
         causes.append(momentum)
     if native is not None and any(map(mixes_types, tapes)):
         arithmetic, located = arithmetic_difference(views, native(), labels)
         causes, first = causes + arithmetic, first or located
     read = frozenset(
         places.parameter_of(part.tape, part.tape.steps[index])
-        for found in explained
-        for part in found.parts
+        for difference in explained
+        for part in difference.parts
         for index in part.steps[:MAX_STEPS]
     )
     limit = 0 if left else most

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from jax.extend import core as jex
+
 from ...backends.libraries import LIBRARIES as BACKENDS
 from ..types import Operation
 from .tape import PARAMS, Step, Tape
@@ -57,13 +59,13 @@ def operation(tape: Tape, value: int) -> Operation:
     return Operation(step.name, _of_network(step), scope(tape, step))
 
 
-def called(equation: Any, callers: tuple[Any, ...], *, name: str) -> Operation:
+def called(equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str) -> Operation:
     """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
     step = Step(equation, (), (), callers)
     return Operation(name, source((*callers, equation)), scope(Tape(is_wide=False), step))
 
 
-def source(equations: tuple[Any, ...], own: tuple[str, ...] = ()) -> str:
+def source(equations: tuple[jex.JaxprEqn, ...], own: tuple[str, ...] = ()) -> str:
     """Return `file:line` of the user's innermost module, else of the library's layer.
 
     Frames outside the network's adapter belong to the caller of the comparison and are left out.
@@ -112,10 +114,10 @@ def section(step: Step) -> str:
     """Return the part of an update: `loss`, `gradient of the loss`, `optimizer`, or empty."""
     for equation in _in_loops(step):
         for frame in _frames(equation):
-            found = SECTIONS.get(frame.function_name.rpartition(".")[2])
-            if found and _is_ours(frame.file_name):
+            title = SECTIONS.get(frame.function_name.rpartition(".")[2])
+            if title and _is_ours(frame.file_name):
                 is_backward = "transpose(" in str(equation.source_info.name_stack)
-                return f"gradient of the {found}" if is_backward and found == "loss" else found
+                return f"gradient of the {title}" if is_backward and title == "loss" else title
     return ""
 
 
@@ -135,7 +137,7 @@ def _in_loops(step: Step) -> tuple[Any, ...]:
     return chain[loops[-1] + 1 :] if loops else chain
 
 
-def _frames(equation: Any) -> Any:
+def _frames(equation: jex.JaxprEqn) -> Any:
     traceback = equation.source_info.traceback
     return traceback.frames if traceback is not None else ()
 
@@ -168,12 +170,12 @@ def scope(tape: Tape, step: Step) -> str:
 
 def parameter_of(tape: Tape, step: Step) -> str:
     """Return the canonical name of a parameter that a step reads; empty if it reads none."""
-    pending, seen = list(step.operands), set()
+    pending, visited = list(step.operands), set()
     while pending:
         value = pending.pop()
-        if value in seen or tape.depends[value] != PARAMS:
+        if value in visited or tape.depends[value] != PARAMS:
             continue
-        seen.add(value)
+        visited.add(value)
         if value in tape.leaves:
             return tape.leaves[value]
         if value in tape.producers:

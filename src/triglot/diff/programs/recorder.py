@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import called_program, ends_of_scan, evaluate
+from ...core.tracing.jaxprs import aval_of, called_program, ends_of_scan, evaluate
 from ...core.types import PyTree
 from ..host import on_host
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
@@ -79,9 +79,11 @@ def record(
 @dataclass
 class _Recorder:
     tape: Tape
-    callers: tuple[Any, ...] = ()
+    callers: tuple[jex.JaxprEqn, ...] = ()
 
-    def inline(self, closed: Any, operands: Sequence[Value], caller: Any = None) -> list[Value]:
+    def inline(
+        self, closed: jex.ClosedJaxpr, operands: Sequence[Value], caller: Any = None
+    ) -> list[Value]:
         """Record the equations of a jaxpr."""
         jaxpr, constants = closed.jaxpr, map(self.constant, closed.consts)
         known = dict(zip(jaxpr.constvars, constants, strict=True))
@@ -95,7 +97,7 @@ class _Recorder:
     def constant(self, array: Any) -> Value:
         return self.tape.add(widen(array) if self.tape.is_wide else on_host(array))
 
-    def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
+    def rule(self, equation: jex.JaxprEqn, operands: list[Value]) -> list[Value]:
         name = equation.primitive.name
         if (called := called_program(equation)) is not None:
             return self.inline(called, operands, equation)
@@ -111,7 +113,7 @@ class _Recorder:
             operands = [self.keeping(operands), *operands[1:]]
         return self.step(equation, operands)
 
-    def step(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    def step(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
         """Evaluate and record one equation."""
         tape, name = self.tape, equation.primitive.name
         arrays = tape.bind(equation, [value.array for value in operands])
@@ -141,7 +143,7 @@ class _Recorder:
         self.tape.origins[mask.index] = operands[0].index
         return mask
 
-    def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    def unroll(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
         """Record a scan, one iteration after the other.
 
         Of a long loop in an update the first iterations are recorded; the others repeat the last.
@@ -171,7 +173,7 @@ class _Recorder:
         columns = zip(*(rows[i] for i in recorded), strict=True)
         return [*carry, *(self.call(stacked, *column) for column in columns)]
 
-    def iterate(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    def iterate(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
         """Record the iterations of a while loop; what is left of a long one is one equation."""
         params = equation.params
         first = params["cond_nconsts"]
@@ -191,18 +193,18 @@ class _Recorder:
         return self.inline(closed, operands)[0]
 
 
-def num_equations(closed: Any) -> int:
+def num_equations(jaxpr: jex.Jaxpr | jex.ClosedJaxpr) -> int:
     """Count the equations that recording a jaxpr adds, about."""
     count = 0
-    for equation in getattr(closed, "jaxpr", closed).eqns:
-        inner = [num_equations(jaxpr) for jaxpr in jex.jaxprs_in_params(equation.params)]
+    for equation in jaxpr.eqns if isinstance(jaxpr, jex.Jaxpr) else jaxpr.jaxpr.eqns:
+        inner = [num_equations(called) for called in jex.jaxprs_in_params(equation.params)]
         repeated = equation.params["length"] if equation.primitive.name == "scan" else 1
         count += 1 + repeated * max(inner, default=0)
     return count
 
 
-def _keeps_values(equation: Any) -> bool:
+def _keeps_values(equation: jex.JaxprEqn) -> bool:
     if equation.primitive.name != "convert_element_type":
         return True
     to_integer = jnp.issubdtype(equation.params["new_dtype"], jnp.integer)
-    return not to_integer or jnp.issubdtype(equation.invars[0].aval.dtype, jnp.integer)
+    return not to_integer or jnp.issubdtype(aval_of(equation.invars[0]).dtype, jnp.integer)

@@ -33,7 +33,7 @@ def record_both(
     Args:
       one, other: networks with a codec.
       inputs: a batch for both.
-      train, key: passed to both networks.
+      train, key: the mode and the key of both networks.
       wide: evaluate in float64.
       exact: evaluate all examples at exactly these parameters and inputs. Otherwise 3 examples, and
         arrays that hold one number get others: at a bias of 0 or a scale of 1 a difference may have
@@ -81,9 +81,9 @@ def _share(
         array = _generic(named[0][sides[0].names[name]], index)
         whole = array.astype(np.float64)
         for side, params, values in zip(sides, named, shared, strict=True):
-            own = params[side.names[name]]
-            params[side.names[name]] = np.asarray(array.reshape(own.shape), own.dtype)
-            values[side.names[name]] = whole.reshape(own.shape)
+            initial = params[side.names[name]]
+            params[side.names[name]] = np.asarray(array.reshape(initial.shape), initial.dtype)
+            values[side.names[name]] = whole.reshape(initial.shape)
 
 
 def _small(array: Any) -> Any:

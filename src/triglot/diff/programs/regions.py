@@ -22,7 +22,7 @@ class Region:
 
     Attributes:
       view: the program.
-      values: computed ones, in order.
+      values: the computed values, in order.
       boundary: values with a counterpart, from which they are computed.
       leaves: parameters, state or inputs without a counterpart.
       ancestors: the values of the region on which a value depends, itself included.
@@ -57,7 +57,7 @@ class RegionPart:
     """The part of a region that computes one result.
 
     Attributes:
-      region: of the program.
+      region: the region of the program.
       values: what is computed in the part, in order, and leaves without a counterpart.
       end: its result; None if none was found that ends a part of the other program, too.
     """
@@ -92,8 +92,8 @@ class RegionPart:
     @property
     def inputs(self) -> list[int]:
         """The values with a counterpart from which it is computed."""
-        found = {source for value in self.values for source in self.region.sources(value)}
-        return sorted(found & self.region.boundary)
+        sources = {source for value in self.values for source in self.region.sources(value)}
+        return sorted(sources & self.region.boundary)
 
     @property
     def first(self) -> int | None:
@@ -125,13 +125,13 @@ def consumers(tape: Tape, value: int) -> list[int]:
 def differing(one: View, other: View, tolerance: float) -> list[int]:
     """Return the positions of the outputs that differ."""
     pairs = zip(one.tape.outputs, other.tape.outputs, strict=False)
-    found = []
+    indices = []
     for index, (first, second) in enumerate(pairs):
         pair = one.arrays[first], other.arrays[second]
         a, b = (np.asarray(array).astype(np.float64, copy=False) for array in pair)
         if not close(a, b, tolerance):
-            found.append(index)
-    return found
+            indices.append(index)
+    return indices
 
 
 def _name(tape: Tape, value: int) -> str:
@@ -141,7 +141,7 @@ def _name(tape: Tape, value: int) -> str:
 
 def region(view: View, other: View, results: Sequence[int]) -> Region:
     """Walk back from results that differ, over the values that the other program lacks."""
-    tape, found = view.tape, Region(view)
+    tape, reached_region = view.tape, Region(view)
     start = [tape.roots[value] for value in results]
     reached: set[int] = set()
 
@@ -164,19 +164,19 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
             continue
         reached.add(value)
         if value not in tape.producers:
-            found.leaves.add(value)
+            reached_region.leaves.add(value)
             continue
-        for source in found.sources(value):
+        for source in reached_region.sources(value):
             if has_counterpart(source):
-                found.boundary.add(source)
+                reached_region.boundary.add(source)
             else:
                 pending.append(source)
-    found.boundary.update(value for value in start if has_counterpart(value))
-    found.values = sorted(reached - found.leaves)
-    found.ancestors.update((leaf, frozenset({leaf})) for leaf in found.leaves)
-    for value in found.values:
-        own = {value}
-        for source in found.sources(value):
-            own |= found.ancestors.get(source, frozenset())
-        found.ancestors[value] = frozenset(own)
-    return found
+    reached_region.boundary.update(value for value in start if has_counterpart(value))
+    reached_region.values = sorted(reached - reached_region.leaves)
+    reached_region.ancestors.update((leaf, frozenset({leaf})) for leaf in reached_region.leaves)
+    for value in reached_region.values:
+        ancestors = {value}
+        for source in reached_region.sources(value):
+            ancestors |= reached_region.ancestors.get(source, frozenset())
+        reached_region.ancestors[value] = frozenset(ancestors)
+    return reached_region

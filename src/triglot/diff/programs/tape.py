@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import context_of
 from .wide import bind_native, bind_wide
@@ -40,15 +41,15 @@ class Step:
     """One evaluated equation.
 
     Attributes:
-      equation: has the primitive, its parameters and its context.
+      equation: the equation, with its primitive, parameters and context.
       operands, results: indices of values.
       callers: the equations of the calls that hold it, outermost first.
     """
 
-    equation: Any
+    equation: jex.JaxprEqn
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    callers: tuple[Any, ...] = ()
+    callers: tuple[jex.JaxprEqn, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,12 +61,12 @@ class Tape:
     """The evaluated equations of a program, and all values.
 
     Attributes:
-      steps: in order.
+      steps: the evaluated equations, in order.
       arrays: the values by index: leaves, constants and results.
       depends: bit mask of each value's dependencies.
       roots: for each value, the one that it rearranges; itself if it is computed.
       producers: the step that computes a value; leaves and constants have none.
-      leaves: shown names of parameters, state and inputs by value.
+      leaves: the names of parameters, state and inputs in reports, by value.
       origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
@@ -95,12 +96,12 @@ class Tape:
     @cached_property
     def readers(self) -> dict[int, list[int]]:
         """The steps, other than rearrangements, that read a value or a rearrangement of it."""
-        found: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
         for index, step in enumerate(self.steps):
             if not self.is_layout(step):
                 for root in {self.roots[value] for value in step.operands}:
-                    found.setdefault(root, []).append(index)
-        return found
+                    readers.setdefault(root, []).append(index)
+        return readers
 
     @cached_property
     def live(self) -> frozenset[int]:
@@ -115,14 +116,14 @@ class Tape:
 
     def needed(self, values: Iterable[int], known: Collection[int] = ()) -> list[int]:
         """Return the steps that compute some values, of known ones if there are any, in order."""
-        wanted, found = set(values), []
+        wanted, steps = set(values), []
         for index in range(len(self.steps))[::-1]:
             if wanted.intersection(self.steps[index].results):
                 wanted.update(value for value in self.steps[index].operands if value not in known)
-                found.append(index)
-        return found[::-1]
+                steps.append(index)
+        return steps[::-1]
 
-    def bind(self, equation: Any, arrays: Sequence[Any]) -> list[Any]:
+    def bind(self, equation: jex.JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
         """Evaluate one equation."""
         return (bind_wide if self.is_wide else bind_native)(equation, arrays)
 
@@ -152,11 +153,11 @@ class Tape:
           operands: arrays in place of operands, by step and position.
           arrays: the values to start from; the recorded ones by default.
           steps: the steps to evaluate, in order; all by default.
-          computed: gets what the steps give where a value is replaced.
+          computed: a dictionary that gets the steps' results where a value is replaced.
           kept: values that stay what they are in `arrays`, whatever they are computed from.
           anew: the steps of `operands` that are evaluated even if nothing that they read changes;
             all by default.
-          until: called with each value that changes and its array; the first true answer ends the
+          until: a function of each value that changes and its array; the first true answer ends the
             evaluation.
 
         Returns:
@@ -173,12 +174,12 @@ class Tape:
                 step = self.steps[index]
                 if index not in replaced and changed.isdisjoint(step.operands):
                     continue
-                given = [
+                arguments = [
                     operands.get((index, position), now[value])
                     for position, value in enumerate(step.operands)
                 ]
                 with context_of(step.equation):
-                    results = self.bind(step.equation, given)
+                    results = self.bind(step.equation, arguments)
                 for value, array in zip(step.results, results, strict=True):
                     if value in kept:
                         continue

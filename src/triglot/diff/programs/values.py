@@ -160,7 +160,8 @@ def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
     others: dict[tuple[int, ...], np.ndarray] = {}
     for moved in moves:
         others.setdefault(moved.shape, moved)
-    yield from (moved.reshape(shape) for own, moved in others.items() if own != tuple(shape))
+    others.pop(tuple(shape), None)
+    yield from (moved.reshape(shape) for moved in others.values())
     for axes in itertools.permutations(range(len(shape))):
         split = array.reshape([shape[axis] for axis in axes])
         moved = split.transpose(np.argsort(axes))
@@ -174,10 +175,10 @@ def in_place_of(core: Core, whole: np.ndarray, array: np.ndarray) -> Iterator[np
         if whole.dtype == array.dtype:
             yield from layouts(whole, array.shape)
         return
-    own = Core.of(array)
-    shape = [array.shape[axis] for axis in own.axes]
-    if core.array.size == own.array.size:
-        full = [array.shape[axis] if axis in own.axes else 1 for axis in range(array.ndim)]
+    target = Core.of(array)
+    shape = [array.shape[axis] for axis in target.axes]
+    if core.array.size == target.array.size:
+        full = [array.shape[axis] if axis in target.axes else 1 for axis in range(array.ndim)]
         for arranged in layouts(core.array, shape):
             yield np.broadcast_to(arranged.reshape(full), array.shape)
     elif whole.size == array.size:
@@ -255,12 +256,12 @@ class View:
         groups: dict[int, list[int]] = {}
         for value in self.compared():
             groups.setdefault(self.core(value).array.size, []).append(value)
-        found = {}
+        by_size = {}
         for size, values in groups.items():
             cores = [self.core(value) for value in values]
             lows, highs, scales = (
                 np.array([getattr(core, name) for core in cores])
                 for name in ("low", "high", "scale")
             )
-            found[size] = values, lows, highs, scales
-        return found
+            by_size[size] = values, lows, highs, scales
+        return by_size

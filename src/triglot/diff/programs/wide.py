@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import bind
+from ...core.tracing.jaxprs import aval_of, bind
 from .. import host
 
 DTYPES = ("new_dtype", "dtype", "preferred_element_type")
@@ -37,14 +37,14 @@ def widen(array: Any) -> Any:
     return known.astype(np.float64)
 
 
-def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
+def bind_native(equation: jex.JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation as it was traced."""
-    typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
-    found = host.evaluate(equation.primitive.name, typed, equation.params, exact=True)
-    return [host.on_host(array) for array in bind(equation, typed)] if found is None else [found]
+    typed = _in_traced_types(equation, arrays)
+    result = host.evaluate(equation.primitive.name, typed, equation.params, exact=True)
+    return [host.on_host(array) for array in bind(equation, typed)] if result is None else [result]
 
 
-def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
+def bind_wide(equation: jex.JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation in float64; call it under `jax.enable_x64(True)`.
 
     An equation that holds another program (a loop, a custom reduction) or reads the bits of a
@@ -54,10 +54,10 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if name == "reduce_precision":
         return list(arrays)
     if name in BITS or any(True for _ in jex.jaxprs_in_params(equation.params)):
-        own = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
-        return [widen(array) for array in bind(equation, own)]
+        operands = _in_traced_types(equation, arrays)
+        return [widen(array) for array in bind(equation, operands)]
     arrays = [
-        array if is_floating(atom.aval.dtype) else _typed(array, atom.aval.dtype)
+        array if is_floating(aval_of(atom).dtype) else _typed(array, aval_of(atom).dtype)
         for array, atom in zip(arrays, equation.invars, strict=True)
     ]
     changed: dict[str, Any] = {
@@ -68,12 +68,20 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if name in ("dot_general", "conv_general_dilated"):
         changed["precision"] = None
     params = {**equation.params, **changed}
-    found = host.evaluate(name, arrays, params, exact=False)
-    if found is not None:
-        return [found]
+    result = host.evaluate(name, arrays, params, exact=False)
+    if result is not None:
+        return [result]
     if changed:
         equation = equation.replace(params=params)
     return [widen(array) for array in bind(equation, arrays)]
+
+
+def _in_traced_types(equation: jex.JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
+    """Convert operands to the dtypes with which an equation was traced."""
+    return [
+        _typed(array, aval_of(atom).dtype)
+        for array, atom in zip(arrays, equation.invars, strict=True)
+    ]
 
 
 def _typed(array: Any, dtype: Any) -> Any:

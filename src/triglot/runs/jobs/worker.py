@@ -21,7 +21,6 @@ from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError
 from ...shared.machine.cores import one_core
-from ...shared.machine.deferred import UNUSED_AT_START, defer
 from ...shared.machine.interrupt import SIGNALS
 from .job import Outcome, RunningJob, Task, append_to, call
 
@@ -40,8 +39,6 @@ def main() -> NoReturn:
     os.dup2(2, 1)
     given = json.loads(sys.stdin.readline())
     has_one_core, task = given["one_core"], Task(**given["task"])
-    if has_one_core:
-        defer(UNUSED_AT_START)  # with all cores, a job may measure what an import costs
     job, ending = RunningJob(append_to(task.events)), threading.Lock()
     job.wait = lambda: print(WAITING, file=outcomes, flush=True)
 

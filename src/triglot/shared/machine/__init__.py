@@ -1,1 +1,1 @@
-"""This machine: files, cores, memory, signals, installed versions, deferred imports."""
+"""This machine: files, cores, memory, signals, installed versions."""

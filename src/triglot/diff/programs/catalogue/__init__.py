@@ -31,15 +31,15 @@ from . import (
 from .features import Finding
 
 
-def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a part that reads a parameter without a counterpart, such as a bias."""
-    for part, label in zip(found.parts, labels, strict=True):
+    for part, label in zip(divergence.parts, labels, strict=True):
         for value in part.values:
             if value in part.region.leaves and part.tape.depends[value] == PARAMS:
                 name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
                 shown = part.tape.leaves[value]
                 evidence = f"{shown} of {label} has no equal parameter in the other network"
-                return Finding(name, evidence, found)
+                return Finding(name, evidence, divergence)
     return None
 
 
@@ -96,9 +96,9 @@ class Named:
     """The causes of a divergence.
 
     Attributes:
-      causes: at least one.
+      causes: the causes, at least one.
       divergence: that they explain; may be larger than the one that was found.
-      places: of both programs.
+      places: the places in both programs.
       only: what only one program computes: its index, and the operations; None if both compute
         something.
     """
@@ -123,33 +123,37 @@ class Named:
         return Cause("operation_order", where, evidence)
 
 
-def name_causes(found: Divergence, labels: tuple[str, str]) -> Named:
+def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
     """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
-    finding = _explained(found, labels) or Finding("unknown", _unexplained(found), found)
+    finding = _explained(divergence, labels) or Finding(
+        "unknown", _unexplained(divergence), divergence
+    )
     parts = finding.divergence.parts
     if finding.at is None:
         shown = _place(parts[0]), _place(parts[1])
     else:
         at = [places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)]
         shown = places.shown(at[0]), places.shown(at[1])
-    place = "; ".join(f"{label}: {own}" for label, own in zip(labels, shown, strict=True))
+    place = "; ".join(
+        f"{label}: {operation}" for label, operation in zip(labels, shown, strict=True)
+    )
     named = [(finding.name, finding.evidence), *finding.more]
     causes = tuple(Cause(name, place, evidence) for name, evidence in named)
     return Named(causes, finding.divergence, shown, moves.computed_by_one(parts))
 
 
-def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Explain the smallest parts, or others that end elsewhere.
 
     The smallest parts are not always those of one cause: where an earlier difference is below the
     tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
     does.
     """
-    if (finding := _first_finding(ENTRIES, found, labels)) is not None:
+    if (finding := _first_finding(ENTRIES, divergence, labels)) is not None:
         return finding
-    others = list(itertools.islice(found.search.parts(far=False), 1, 1 + MAX_OTHERS))
-    likely = [part for part in others if not _ends_inside(part, found)]
-    for entries, parts in ((ENTRIES, others), (WEAK, [found, *likely])):
+    others = list(itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_OTHERS))
+    likely = [part for part in others if not _ends_inside(part, divergence)]
+    for entries, parts in ((ENTRIES, others), (WEAK, [divergence, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding
@@ -161,14 +165,14 @@ def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
 
     What agrees there agrees by chance, as a square in one program and that of a norm in the other.
     """
-    for own, inner in zip(part.parts, smallest.parts, strict=True):
-        if own.end is None or own.end in inner.values:
+    for outer, inner in zip(part.parts, smallest.parts, strict=True):
+        if outer.end is None or outer.end in inner.values:
             continue
         reached = {
             value
-            for step in consumers(own.tape, own.end)
-            for value in own.tape.steps[step].results
-            if value in own.region.ancestors
+            for step in consumers(outer.tape, outer.end)
+            for value in outer.tape.steps[step].results
+            if value in outer.region.ancestors
         }
         if reached and reached.issubset(inner.values):
             return True
@@ -176,9 +180,9 @@ def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
 
 
 def _first_finding(
-    entries: Sequence[Entry], found: Divergence, labels: tuple[str, str]
+    entries: Sequence[Entry], divergence: Divergence, labels: tuple[str, str]
 ) -> Finding | None:
-    return next(filter(None, (entry(found, labels) for entry in entries)), None)
+    return next(filter(None, (entry(divergence, labels) for entry in entries)), None)
 
 
 def _place(part: RegionPart) -> str:
@@ -188,14 +192,14 @@ def _place(part: RegionPart) -> str:
     return places.shown(operation)
 
 
-def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
+def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> bool:
     """Return whether a divergence contains the first operations of one that has its causes.
 
     They are left in the second program where the first one's result does not fit in their place, as
     a convolution's of another size, or where something else reads them too.
     """
     for earlier in explained:
-        pairs = list(zip(earlier.parts, found.parts, strict=True))
+        pairs = list(zip(earlier.parts, divergence.parts, strict=True))
         first, again = pairs[0]
         if first.steps and first.values == again.values and first.end == again.end:
             return True
@@ -207,13 +211,13 @@ def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
     return False
 
 
-def _unexplained(found: Divergence) -> str:
-    largest, relative = found.size()
+def _unexplained(divergence: Divergence) -> str:
+    largest, relative = divergence.size()
     names = []
-    for part in found.parts:
+    for part in divergence.parts:
         steps = [part.tape.steps[index].name for index in part.steps]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
-    pair = found.results()
+    pair = divergence.results()
     if pair is not None and Core.of(pair[0]).same(Core.of(pair[1])):
         return f"the same numbers in another order, which differ by up to {largest:.3g}"
     return (

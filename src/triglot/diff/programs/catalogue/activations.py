@@ -41,34 +41,34 @@ NAMED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two functions of the same values, at least one of them a known activation."""
-    one, other = (part.view for part in found.parts)
-    for first, second in _common_inputs(found):
-        for a, b in _result_pairs(found, first, second):
+    one, other = (part.view for part in divergence.parts)
+    for first, second in _common_inputs(divergence):
+        for a, b in _result_pairs(divergence, first, second):
             named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
-            if "none" in named and (clipped := _clipped(found, (first, second), labels)):
+            if "none" in named and (clipped := _clipped(divergence, (first, second), labels)):
                 return clipped
             if None in named or set(named) == {"none"} or named[0] == named[1]:
                 continue
             evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
-            whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+            whole = divergence.search.next_agree(a, b) or divergence.search.later_agree(a, b)
             if whole is not None:
                 evidence += "; with the first one's results in both, what follows is equal"
                 return Finding("activation", evidence, whole)
             if (
                 "none" not in named
-                and b in found.search.other.ancestors
-                and (whole := found.search.forced(a, b, first, second))
+                and b in divergence.search.other.ancestors
+                and (whole := divergence.search.forced(a, b, first, second))
             ):
                 # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, whole)
     return None
 
 
-def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def logarithm(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find results of which one is the logarithm of the other, as of a softmax."""
-    pair = found.results()
+    pair = divergence.results()
     if pair is None or not all(np.all(np.isfinite(array)) for array in pair):
         return None
     if "c" in (array.dtype.kind for array in pair):
@@ -81,7 +81,7 @@ def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     else:
         return None
     evidence = f"probabilities in {sides[0]}, their logarithms in {sides[1]}"
-    return Finding("activation", evidence, found)
+    return Finding("activation", evidence, divergence)
 
 
 def is_exponential(y: np.ndarray, x: np.ndarray) -> bool:
@@ -91,40 +91,42 @@ def is_exponential(y: np.ndarray, x: np.ndarray) -> bool:
     return bool(np.all(y >= 0) and np.all(np.isfinite(values)) and close(y, values))
 
 
-def _clipped(found: Divergence, values: tuple[int, int], labels: tuple[str, str]) -> Finding | None:
+def _clipped(
+    divergence: Divergence, values: tuple[int, int], labels: tuple[str, str]
+) -> Finding | None:
     """Find two bounds of one value, of which one is never reached here."""
     bounds = []
-    for part, value in zip(found.parts, values, strict=True):
+    for part, value in zip(divergence.parts, values, strict=True):
         tape = part.tape
         near = [*consumers(tape, value), *filter(None, [tape.producers.get(value)])]
         near += [i for step in near for v in tape.steps[step].operands
                  if (i := tape.producers.get(tape.roots[v])) is not None]  # fmt: skip
-        found_here = {
+        bounds_here = {
             (tape.steps[step].name, constant.value)
             for step in near
             if tape.steps[step].name in BOUNDS
             for constant in features.constants(tape, step)
         }
-        bounds.append(found_here)
+        bounds.append(bounds_here)
     kinds = [dict(each) for each in bounds]
     for name in kinds[0].keys() & kinds[1].keys():
         if kinds[0][name] != kinds[1][name]:
             numbers = [f"{each[name]:.6g}" for each in kinds]
             evidence = f"{name} with {numbers[0]} in {labels[0]}, with {numbers[1]} in {labels[1]}"
-            return Finding("clip_range", evidence, found)
+            return Finding("clip_range", evidence, divergence)
     return None
 
 
 def identify(view: View, argument: int, result: int) -> str | None:
     """Name the function that maps one value to another; `none` for the identity."""
-    given = [np.asarray(view.arrays[value]) for value in (argument, result)]
-    if "c" in (array.dtype.kind for array in given):
+    pair = [np.asarray(view.arrays[value]) for value in (argument, result)]
+    if "c" in (array.dtype.kind for array in pair):
         return None
-    x, y = (array.astype(np.float64) for array in given)
+    x, y = (array.astype(np.float64) for array in pair)
     for arranged in layouts(x, y.shape):
-        found = name_function(arranged.ravel(), y.ravel())
-        if found is not None:
-            return found
+        name = name_function(arranged.ravel(), y.ravel())
+        if name is not None:
+            return name
     return None
 
 
@@ -160,16 +162,16 @@ def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
     return None
 
 
-def _common_inputs(found: Divergence) -> list[tuple[int, int]]:
+def _common_inputs(divergence: Divergence) -> list[tuple[int, int]]:
     """List the values that both programs have and that either part reads."""
-    one, other = (part.view for part in found.parts)
+    one, other = (part.view for part in divergence.parts)
     ours, theirs = (
         [value for value in (*part.inputs, part.end) if value in part.region.boundary]
-        for part in found.parts
+        for part in divergence.parts
     )
     ours, theirs = (
         [argument for value in values for argument in (*_arguments(part.tape, value)[::-1], value)]
-        for part, values in zip(found.parts, (ours, theirs), strict=True)
+        for part, values in zip(divergence.parts, (ours, theirs), strict=True)
     )
     pairs = [(a, b) for a in ours for b in other.find_all(one.core(a))]
     pairs += [(a, b) for b in theirs for a in one.find_all(other.core(b))]
@@ -178,7 +180,7 @@ def _common_inputs(found: Divergence) -> list[tuple[int, int]]:
 
 def _arguments(tape: Tape, value: int) -> list[int]:
     """Return the values of which another is an elementwise function, the nearest first."""
-    found: list[int] = []
+    arguments: list[int] = []
     sources = {value}
     for _ in range(MAX_STEPS_BACK):
         latest = max(sources)  # the others may be computed of what it is computed of
@@ -189,18 +191,18 @@ def _arguments(tape: Tape, value: int) -> list[int]:
         sources |= {tape.roots[operand] for operand in tape.steps[index].operands
                     if features.scalar(tape, operand) is None}  # fmt: skip
         if len(sources) == 1:
-            found.extend(sources)
+            arguments.extend(sources)
         elif not sources:
             break
-    return found
+    return arguments
 
 
-def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
-    one, other = found.search.one, found.search.other
-    ends = [part.end for part in found.parts]
+def _result_pairs(divergence: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
+    one, other = divergence.search.one, divergence.search.other
+    ends = [part.end for part in divergence.parts]
     for a in _exits(one, first, ends[0]):
         for b in _exits(other, second, ends[1]):
-            if (a in one.ancestors or b in other.ancestors) and found.search.fits(a, b):
+            if (a in one.ancestors or b in other.ancestors) and divergence.search.fits(a, b):
                 yield a, b
 
 
@@ -215,9 +217,9 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
         if step.name not in ELEMENTWISE:
             continue
         roots = [tape.roots[value] for value in step.operands]
-        own = [root for root in roots if root in computed]
+        inside = [root for root in roots if root in computed]
         rest = [value for value in step.operands if tape.roots[value] not in computed]
-        if own and all(features.scalar(tape, value) is not None for value in rest):
+        if inside and all(features.scalar(tape, value) is not None for value in rest):
             computed.update(step.results)
     outputs = {tape.roots[value] for value in tape.outputs}
     exits = [

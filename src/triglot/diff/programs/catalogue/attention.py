@@ -12,50 +12,50 @@ from .features import PRODUCTS, Finding
 MASKED = -1e4  # a logit below is masked
 
 
-def attention_scale(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def attention_scale(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find logits of attention that differ by a factor."""
-    factor = features.ratio(found)
-    if factor is None or not all(map(_is_attention, found.parts)):
+    factor = features.ratio(divergence)
+    if factor is None or not all(map(_is_attention, divergence.parts)):
         return None
-    scales = [_scale(part) for part in found.parts]
+    scales = [_scale(part) for part in divergence.parts]
     evidence = (
         f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
         f"(factor {factor:.4g}); with the first one's in both, what follows is equal"
     )
-    return Finding("attention_scale", evidence, found)
+    return Finding("attention_scale", evidence, divergence)
 
 
-def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def attention_mask(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find logits of a softmax that differ only where one program masks them."""
-    pair = found.results()
-    if pair is None or not all(map(_feeds_softmax, found.parts)):
+    pair = divergence.results()
+    if pair is None or not all(map(_feeds_softmax, divergence.parts)):
         return None
     masked = [array <= MASKED for array in pair]
-    seen = ~(masked[0] | masked[1])
-    if np.array_equal(masked[0], masked[1]) or not np.any(seen):
+    visible = ~(masked[0] | masked[1])
+    if np.array_equal(masked[0], masked[1]) or not np.any(visible):
         return None
-    one, other = (array[seen].astype(np.float64) for array in pair)
+    one, other = (array[visible].astype(np.float64) for array in pair)
     evidence = (
         f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
         f"{np.sum(masked[1])} in {labels[1]}"
     )
-    if (moved := _moved_mask(found, masked, labels)) is not None:
+    if (moved := _moved_mask(divergence, masked, labels)) is not None:
         return moved
-    if close(one, other, found.search.tolerance):
-        return Finding("attention_mask", f"{evidence}; the others are equal", found)
+    if close(one, other, divergence.search.tolerance):
+        return Finding("attention_mask", f"{evidence}; the others are equal", divergence)
     factor = float(np.sum(one * other) / np.sum(other * other))
-    if not close(one, factor * other, found.search.tolerance):
+    if not close(one, factor * other, divergence.search.tolerance):
         return None
     scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
-    return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
+    return Finding("attention_mask", evidence, divergence, (("attention_scale", scale),))
 
 
 def _moved_mask(
-    found: Divergence, masked: list[np.ndarray], labels: tuple[str, str]
+    divergence: Divergence, masked: list[np.ndarray], labels: tuple[str, str]
 ) -> Finding | None:
     """Find the mask that one program has before a softmax, and the other behind another one."""
     early = 0 if np.any(masked[0]) else 1
-    end, later = found.parts[early].end, found.parts[1 - early].region
+    end, later = divergence.parts[early].end, divergence.parts[1 - early].region
     if end is None or np.any(masked[1 - early]):
         return None
     for value in later.values:
@@ -67,7 +67,7 @@ def _moved_mask(
         if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
             continue  # the mask of another layer
         ends = (end, value) if early == 0 else (value, end)
-        agreeing = found.search.next_agree(*ends) or found.search.later_agree(*ends)
+        agreeing = divergence.search.next_agree(*ends) or divergence.search.later_agree(*ends)
         if agreeing is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
@@ -78,10 +78,10 @@ def _moved_mask(
     return None
 
 
-def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def attention_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find products of two inputs that sum over heads of another size."""
     products = []
-    for part in found.parts:
+    for part in divergence.parts:
         tape = part.tape
         steps = (tape.steps[index] for index in part.steps)
         first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
@@ -93,7 +93,7 @@ def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | Non
     if products[0] == products[1]:
         return None
     evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
-    return Finding("attention_heads", evidence, found)
+    return Finding("attention_heads", evidence, divergence)
 
 
 def _is_product_of_inputs(tape: Tape, step: Step) -> bool:

@@ -15,14 +15,14 @@ from . import features
 from .features import GATES, Finding
 
 
-def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def gru_variant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reset gate that is applied before the recurrent product in one program only."""
     for early, late in ((0, 1), (1, 0)):
-        product = _gate_then_product(found.parts[early].region)
-        gated = _product_then_gate(found.parts[late].region)
+        product = _gate_then_product(divergence.parts[early].region)
+        gated = _product_then_gate(divergence.parts[late].region)
         if product is None or gated is None:
             continue
-        for whole in _ending_at(found, early, product, gated[0]):
+        for whole in _ending_at(divergence, early, product, gated[0]):
             if _moved_gate_agrees(whole, late, *gated):
                 evidence = (
                     f"the reset gate comes before the recurrent product in {labels[early]}, after "
@@ -32,18 +32,18 @@ def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def update_gate(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an update gate that keeps the old state in one program, the new one in the other."""
-    part = found.parts[1]
+    part = divergence.parts[1]
     for value in part.inputs:
         if features.comes_from(part.tape, value, GATES, 3) is None or not _in_cell(part):
             continue
-        if found.agrees({value: 1 - part.view.arrays[value]}):
+        if divergence.agrees({value: 1 - part.view.arrays[value]}):
             evidence = (
                 f"the update gate z of {labels[0]} is 1 - z in {labels[1]}; with 1 - z there, the "
                 "results are equal"
             )
-            return Finding("gru_variant", evidence, found)
+            return Finding("gru_variant", evidence, divergence)
     return None
 
 
@@ -62,54 +62,56 @@ def _in_cell(part: RegionPart) -> bool:
     return False
 
 
-def forget_bias(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def forget_bias(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a constant added to a gate whose result is multiplied with the cell's state."""
-    number = features.offset(found)
-    if number is None or not all(map(_is_gate, found.parts)):
+    number = features.offset(divergence)
+    if number is None or not all(map(_is_gate, divergence.parts)):
         return None
     evidence = (
         f"the forget gate of {labels[0]} adds {number:.4g} to that of {labels[1]}; with it in "
         "both, what follows is equal"
     )
-    return Finding("lstm_forget_bias", evidence, found)
+    return Finding("lstm_forget_bias", evidence, divergence)
 
 
-def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def gate_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find the permutation of a cell's gates after which the programs agree."""
-    other = found.search.other
+    other = divergence.search.other
     view, tape = other.view, other.tape
-    for gates in _splits(tape, found.parts[1].values):
-        own, *others = itertools.permutations(range(len(gates)))
+    for gates in _splits(tape, divergence.parts[1].values):
+        identity, *others = itertools.permutations(range(len(gates)))
         agreeing: list[tuple[int, tuple[int, ...], dict[int, Any]]] = []
         for order in others:
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
-            if found.substitute is not None and not found.agrees(values):
+            if divergence.substitute is not None and not divergence.agrees(values):
                 continue
             now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
-            outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
-            left = len(region(found.search.one.view, now, outputs).values)
-            if left < len(found.search.one.values) // 2:
+            outputs = [divergence.search.one.tape.outputs[slot] for slot in divergence.search.slots]
+            left = len(region(divergence.search.one.view, now, outputs).values)
+            if left < len(divergence.search.one.values) // 2:
                 agreeing.append((left, order, values))
         if agreeing:
             _, order, values = min(agreeing, key=lambda each: each[0])
             name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
             evidence = (
                 f"another order of the gates: {labels[1]} has at positions {order} what "
-                f"{labels[0]} has at {own}; in one order, the results agree"
+                f"{labels[0]} has at {identity}; in one order, the results agree"
             )
-            return Finding(name, evidence, replace(found, values=values, operands={}))
+            return Finding(name, evidence, replace(divergence, values=values, operands={}))
     return None
 
 
-def _ending_at(found: Divergence, early: int, product: int, gated: int) -> Iterator[Divergence]:
+def _ending_at(
+    divergence: Divergence, early: int, product: int, gated: int
+) -> Iterator[Divergence]:
     """Yield divergences that end soon after the early gate's product and the late gate."""
     soon = []
     for side, index in ((early, product), (1 - early, gated)):
-        region = found.parts[side].region
+        region = divergence.parts[side].region
         start = region.tape.steps[index].results[0]
         soon.append([v for v in region.values if start in region.ancestors[v]][:4])
     for a, b in itertools.product(*(soon if early == 0 else soon[::-1])):
-        if found.search.fits(a, b) and (longer := found.search.next_agree(a, b)):
+        if divergence.search.fits(a, b) and (longer := divergence.search.next_agree(a, b)):
             yield longer
 
 
@@ -150,9 +152,11 @@ def _gate_operand(tape: Tape, index: int) -> int | None:
     return None
 
 
-def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, dot: int) -> bool:
+def _moved_gate_agrees(
+    divergence: Divergence, side: int, step: int, position: int, dot: int
+) -> bool:
     """Multiply the product's operand with the gate, and not its result; compare both ends."""
-    part, early = found.parts[side], found.parts[1 - side]
+    part, early = divergence.parts[side], divergence.parts[1 - side]
     view, tape = part.view, part.tape
     if part.end is None or early.end is None:
         return False
@@ -194,12 +198,12 @@ def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
             groups[index] = list(step.results)
         elif step.name in ("slice", "dynamic_slice"):
             groups.setdefault(-1 - tape.roots[step.operands[0]], []).extend(step.results)
-    found = []
+    splits = []
     for pieces in groups.values():
         sizes = {np.shape(tape.arrays[piece]) for piece in pieces}
         if len(pieces) in (3, 4) and len(sizes) == 1:
             near = (tape.steps[index] for index in features.onward(tape, pieces, 4))
             reached = {*pieces, *(result for step in near for result in step.results)}
             if not reached.isdisjoint(part):
-                found.append(pieces)
-    return found
+                splits.append(pieces)
+    return splits

@@ -16,16 +16,16 @@ from .features import GATES, MAX_STEPS, Finding
 MAX_VALUES = 6  # that a part reads, exchanged two by two
 
 
-def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two values that a part reads in each other's place, confirmed by exchanging them."""
-    part = found.parts[1]
+    part = divergence.parts[1]
     view, tape = part.view, part.tape
     inputs = [value for value in part.inputs if value in tape.producers][:MAX_VALUES]
     for a, b in itertools.combinations(inputs, 2):
         arrays = view.arrays[a], view.arrays[b]
         if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
             continue
-        if not found.agrees({a: arrays[1], b: arrays[0]}) and not found.agrees(
+        if not divergence.agrees({a: arrays[1], b: arrays[0]}) and not divergence.agrees(
             {}, _in_part(part, {a: b, b: a})
         ):  # everywhere, or in this part only
             continue
@@ -40,7 +40,7 @@ def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             f"two values stand in each other's place in {labels[1]}; exchanged, the results are "
             "equal" + (": the reset gate is applied to the other product" if is_cell else "")
         )
-        return Finding(name, evidence, found)
+        return Finding(name, evidence, divergence)
     return None
 
 
@@ -65,20 +65,20 @@ def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
     )
 
 
-def other_axes(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def other_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand with two of its axes exchanged, which have equal sizes."""
-    one, other = (part.view for part in found.parts)
-    for first, second in features.pairs(found):
+    one, other = (part.view for part in divergence.parts)
+    for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
         for position, value in enumerate(right.operands):
             whole = np.asarray(other.arrays[value])
             if other.tape.is_constant(value) or other.tape.roots[value] in other.tape.leaves:
                 continue
             core = other.core(value)
-            if not any(one.core(own).same(core, one.tolerance) for own in left.operands):
+            if not any(one.core(operand).same(core, one.tolerance) for operand in left.operands):
                 continue
             for axes in _exchanges(whole.shape):
-                if found.agrees({}, {(second, position): np.swapaxes(whole, *axes)}):
+                if divergence.agrees({}, {(second, position): np.swapaxes(whole, *axes)}):
                     evidence = (
                         f"{right.name} of {labels[1]} reads the values of {labels[0]} with axes "
                         f"{axes[0]} and {axes[1]} of {whole.shape} exchanged; exchanged back, the "
@@ -86,7 +86,7 @@ def other_axes(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                     )
                     depends = other.tape.depends[value] & INPUTS
                     name = "flatten_order" if depends else "position_embedding"
-                    return Finding(name, evidence, found)
+                    return Finding(name, evidence, divergence)
     return None
 
 
@@ -96,20 +96,20 @@ def _exchanges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
             yield first, second
 
 
-def other_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def other_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find features that are cut into heads in another order, confirmed by the first one's order.
 
     Such as queries, keys and values of all heads one after another, or of each head together.
     """
-    part = found.parts[1]
+    part = divergence.parts[1]
     view, tape = part.view, part.tape
     for value in part.inputs:
         whole = np.asarray(view.arrays[value])
         if not tape.depends[value] & INPUTS or whole.ndim < 2:
             continue
         sizes = set(_cuts(tape, value))
-        for own in found.search.one.view.find_all(view.core(value)):
-            sizes |= set(_cuts(found.search.one.tape, own))
+        for source in divergence.search.one.view.find_all(view.core(value)):
+            sizes |= set(_cuts(divergence.search.one.tape, source))
         for factors in sorted(each for each in sizes if np.prod(each) == whole.shape[-1]):
             for order in itertools.permutations(range(len(factors))):
                 if order == tuple(range(len(factors))):
@@ -118,13 +118,13 @@ def other_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 lead = tuple(range(whole.ndim - 1))
                 moved = split.transpose(*lead, *(whole.ndim - 1 + axis for axis in order))
                 array = moved.reshape(whole.shape)
-                if not close(array, whole) and found.agrees({value: array}):
+                if not close(array, whole) and divergence.agrees({value: array}):
                     evidence = (
                         f"{whole.shape[-1]} features are cut into {' x '.join(map(str, factors))} "
                         f"in another order in {labels[1]}; in that of {labels[0]}, the results are "
                         "equal"
                     )
-                    return Finding("attention_heads", evidence, found)
+                    return Finding("attention_heads", evidence, divergence)
     return None
 
 

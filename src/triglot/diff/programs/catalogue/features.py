@@ -57,17 +57,17 @@ def scalar(tape: Tape, value: int) -> float | None:
 
 def constants(tape: Tape, index: int) -> list[Constant]:
     """Return the scalar constants that a step reads."""
-    found = []
+    numbers = []
     for position, value in enumerate(tape.steps[index].operands):
         number = scalar(tape, value)
         if number is not None:
-            found.append(Constant(index, position, number))
-    return found
+            numbers.append(Constant(index, position, number))
+    return numbers
 
 
-def pairs(found: Divergence) -> Iterator[tuple[int, int]]:
+def pairs(divergence: Divergence) -> Iterator[tuple[int, int]]:
     """Yield steps of both parts with the same operation."""
-    one, other = found.parts
+    one, other = divergence.parts
     for first in one.steps[:MAX_STEPS]:
         for second in other.steps[:MAX_STEPS]:
             names = one.tape.steps[first].name, other.tape.steps[second].name
@@ -75,13 +75,13 @@ def pairs(found: Divergence) -> Iterator[tuple[int, int]]:
                 yield first, second
 
 
-def read_equal(found: Divergence, first: int, second: int) -> bool:
+def read_equal(divergence: Divergence, first: int, second: int) -> bool:
     """Return whether a step of each part has an equal first operand."""
     cores = [
         part.view.core(part.tape.steps[step].operands[0])
-        for part, step in zip(found.parts, (first, second), strict=True)
+        for part, step in zip(divergence.parts, (first, second), strict=True)
     ]
-    return cores[0].same(cores[1], found.search.tolerance)
+    return cores[0].same(cores[1], divergence.search.tolerance)
 
 
 def whole_of(tape: Tape, value: int) -> int | None:
@@ -115,8 +115,8 @@ def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
 
 def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
     """Return the first step of such a name that reads a value, or what is computed of it."""
-    found = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
-    return next(found, None)
+    matches = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
+    return next(matches, None)
 
 
 def onward(
@@ -125,10 +125,10 @@ def onward(
     """Yield the steps that read some values, then those that read their results, and so on.
 
     Args:
-      tape: of the program.
-      values: to start from.
+      tape: the recorded program.
+      values: the values to start from.
       depth: how often results are followed.
-      names: of the steps that are followed; None for all.
+      names: the names of the steps that are followed; None for all.
     """
     level = {tape.roots[value] for value in values}
     for _ in range(depth):
@@ -150,9 +150,9 @@ def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -
     return None
 
 
-def ratio(found: Divergence) -> float | None:
+def ratio(divergence: Divergence) -> float | None:
     """Return by what number the first result is the second one multiplied; None if by none."""
-    pair = _finite_results(found)
+    pair = _finite_results(divergence)
     if pair is None or not np.any(pair[1]):
         return None
     one, other = pair
@@ -160,9 +160,9 @@ def ratio(found: Divergence) -> float | None:
     return factor if close(one, factor * other) else None
 
 
-def offset(found: Divergence) -> float | None:
+def offset(divergence: Divergence) -> float | None:
     """Return the number by which the first result exceeds the second; None if it varies."""
-    pair = _finite_results(found)
+    pair = _finite_results(divergence)
     if pair is None:
         return None
     one, other = pair
@@ -170,8 +170,8 @@ def offset(found: Divergence) -> float | None:
     return number if close(one, other + number) else None
 
 
-def _finite_results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
-    pair = found.results()
+def _finite_results(divergence: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
+    pair = divergence.results()
     if pair is None or not np.all(np.isfinite(pair)) or "c" in (a.dtype.kind for a in pair):
         return None
     return pair[0].astype(np.float64), pair[1].astype(np.float64)

@@ -12,10 +12,10 @@ from .features import ARITHMETIC, Finding
 MAX_OTHERS = 5  # operations of a part that has another operation
 
 
-def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum that is normalized in one program, of which the other normalizes one operand."""
     for early, late in ((0, 1), (1, 0)):
-        part, bare = found.parts[early], found.parts[late].region
+        part, bare = divergence.parts[early], divergence.parts[late].region
         if not part.steps or part.tape.steps[part.steps[0]].name != "add":
             continue
         total = part.tape.steps[part.steps[0]].results[0]
@@ -33,7 +33,7 @@ def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 branch = next(bare.view.find_all(added[1]), None)
                 if branch is None or not features.is_norm_of(bare.tape, moved, branch):
                     continue
-                whole = _normalized(found, early, total, end)
+                whole = _normalized(divergence, early, total, end)
                 if whole is not None:
                     evidence = (
                         f"the sum is normalized in {labels[early]}, one of its operands before the "
@@ -49,9 +49,9 @@ def _is_averaged(tape: Tape, value: int) -> bool:
     return any(tape.steps[index].name == "reduce_sum" for index in near)
 
 
-def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergence | None:
+def _normalized(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
     """End a divergence at a sum that is normalized, and at what the other program has for that."""
-    search = found.search
+    search = divergence.search
     region = (search.one, search.other)[side]
     for value in region.values[::-1]:
         if total in region.ancestors[value] and features.is_norm_of(region.tape, value, total):
@@ -61,10 +61,10 @@ def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergenc
     return None
 
 
-def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def moved_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that one program has before a sum or product, the other behind it."""
     for early, late in ((0, 1), (1, 0)):
-        part, bare = found.parts[early], found.parts[late]
+        part, bare = divergence.parts[early], divergence.parts[late]
         names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
         if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
             continue
@@ -80,9 +80,11 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
                     if part.end not in regions[0].ancestors[value] or value == part.end:
                         continue
                     a, b = (value, moved) if early == 0 else (moved, value)
-                    if not found.search.fits(a, b):
+                    if not divergence.search.fits(a, b):
                         continue
-                    whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+                    whole = divergence.search.next_agree(a, b) or divergence.search.later_agree(
+                        a, b
+                    )
                     if whole is None:
                         continue
                     counts = [_sequence(each).count(names[-1]) for each in whole.parts]
@@ -96,51 +98,51 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
     return None
 
 
-def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def operation_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find parts with the same operations in another order."""
-    sequences = [_sequence(part) for part in found.parts]
+    sequences = [_sequence(part) for part in divergence.parts]
     if Counter(sequences[0]) != Counter(sequences[1]) or sequences[0] == sequences[1]:
         return None
-    if len(set(sequences[0])) < 2 or found.substitute is None:
+    if len(set(sequences[0])) < 2 or divergence.substitute is None:
         return None
     shown = [" ".join(sequence[:12]) for sequence in sequences]
     evidence = (
         f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in "
         f"{labels[1]}"
     )
-    return Finding("operation_order", evidence, found)
+    return Finding("operation_order", evidence, divergence)
 
 
-def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say which operation one part has in place of the other's."""
-    only = _only(found)
-    longest = max(len(_sequence(part)) for part in found.parts)
-    if not all(only) or found.substitute is None or longest > MAX_OTHERS:
+    only = _only(divergence)
+    longest = max(len(_sequence(part)) for part in divergence.parts)
+    if not all(only) or divergence.substitute is None or longest > MAX_OTHERS:
         return None
     shown = [" ".join(names.elements()) for names in only]
     evidence = (
         f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; with the first one's result in "
         "both, what follows is equal"
     )
-    return Finding("operation_differs", evidence, found)
+    return Finding("operation_differs", evidence, divergence)
 
 
-def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def missing_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say what only one of two parts computes."""
-    only = _only(found)
+    only = _only(divergence)
     for index, more in enumerate(only):
-        if more and not only[1 - index] and found.substitute is not None:
+        if more and not only[1 - index] and divergence.substitute is not None:
             names = " ".join(more.elements())
             evidence = (
                 f"{labels[index]} computes {names} in addition to what {labels[1 - index]} does"
             )
-            return Finding("operation_missing", evidence, found)
+            return Finding("operation_missing", evidence, divergence)
     return None
 
 
-def _only(found: Divergence) -> list[Counter[str]]:
+def _only(divergence: Divergence) -> list[Counter[str]]:
     """Count the operations that each part has in addition to those of the other."""
-    one, other = (Counter(_sequence(part)) for part in found.parts)
+    one, other = (Counter(_sequence(part)) for part in divergence.parts)
     return [one - other, other - one]
 
 

@@ -42,10 +42,10 @@ class Root:
     @classmethod
     def of(cls, region: Region, value: int, epsilon: float, outside: bool) -> "Root":
         """Describe a root of a program."""
-        own = np.asarray(region.view.arrays[value], np.float64)
+        root = np.asarray(region.view.arrays[value], np.float64)
         if region.tape.steps[region.tape.producers[value]].name == "rsqrt":
-            own = 1 / own
-        core = Core.of(own + epsilon if outside else own)
+            root = 1 / root
+        core = Core.of(root + epsilon if outside else root)
         distinct = np.unique(np.round(core.numbers / max(core.scale, 1e-30), DIGITS)).size
         return cls(value, epsilon, outside, core, distinct)
 
@@ -62,10 +62,10 @@ class Norm:
     Attributes:
       centred: whether the mean is subtracted first.
       summed: whether squares are summed (an L2 norm), not averaged.
-      shape: in which the array is averaged; one axis may be split in groups.
+      shape: the shape in which the array is averaged; one axis may be split in groups.
       axes: over which it is averaged.
       groups: into which an axis is split; 1 if none is.
-      root: has the epsilon.
+      root: the root, which has the epsilon.
     """
 
     centred: bool
@@ -103,8 +103,8 @@ class Norm:
 
     def numerator(self, x: np.ndarray) -> np.ndarray:
         """Return the array in the norm's shape, without its mean where that is subtracted."""
-        own = x.reshape(self.shape)
-        return own - np.mean(own, self.axes, keepdims=True) if self.centred else own
+        reshaped = x.reshape(self.shape)
+        return reshaped - np.mean(reshaped, self.axes, keepdims=True) if self.centred else reshaped
 
     def normalized(self, x: np.ndarray) -> np.ndarray:
         """Normalize an array."""
@@ -142,13 +142,13 @@ class Sums:
         return np.maximum(squares if norm.summed else squares / norm.count, 0.0)
 
 
-def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def norm_form(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find norms of one array that differ in more than the size of epsilon: in kind, axes or place.
 
     Confirmed by evaluating the first one's formula in the second program: the two results, which
     may hold a common scale, must have the ratio of the two formulas.
     """
-    search = found.search
+    search = divergence.search
     return search.once((norm_form, labels), lambda: _norm_form(search, labels))
 
 
@@ -185,10 +185,10 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
             if x.size != result.size or not search.fits(a, b):
                 continue
             for array in search.substitutes(a, b):
-                own = np.asarray(array), result
+                outcomes = np.asarray(array), result
                 for pair in pairs:
-                    if _are_results(own, x, pair, search.tolerance):
-                        whole = search.made(a, b, array, [], arrays)
+                    if _are_results(outcomes, x, pair, search.tolerance):
+                        whole = search.divergence_at(a, b, array, [], arrays)
                         return _finding(whole, pair, labels)
     return None
 
@@ -208,7 +208,7 @@ def _differences(one: Norm, other: Norm) -> list[str]:
     return [cause for cause, first, second in parts if first != second]
 
 
-def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
+def _finding(divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
     one, other = norms
     name = _differences(one, other)[0]
     confirmed = "with the first one's formula in both, the results are equal"
@@ -218,7 +218,7 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
         for norm, label in zip(norms, labels, strict=True)
     )
     if name == "norm_epsilon":
-        return Finding(name, f"{epsilons}; {confirmed}", found)
+        return Finding(name, f"{epsilons}; {confirmed}", divergence)
     evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
     if name == "norm_axis":
         axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
@@ -228,7 +228,7 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
             f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
         )
     same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
-    return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
+    return Finding(name, evidence, divergence, () if same else (("norm_epsilon", epsilons),))
 
 
 def _sources(region: Region, value: int) -> set[int]:
@@ -242,7 +242,7 @@ def _roots(region: Region) -> list[Root]:
 
     A root behind many other values is that of a later norm, whose input differs.
     """
-    tape, found = region.tape, []
+    tape, roots = region.tape, []
     for value in region.values:
         step = tape.steps[tape.producers[value]]
         if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
@@ -251,14 +251,14 @@ def _roots(region: Region) -> list[Root]:
         inside = [tape.producers[source]] if source in tape.producers else []
         places = [(index, False) for index in inside]
         places += [(index, True) for index in consumers(tape, value) if step.name == "sqrt"]
-        own = [
+        sums = [
             Root.of(region, value, constant.value, outside)
             for index, outside in places
             if tape.steps[index].name == "add"
             for constant in features.constants(tape, index)
         ]
-        found += own or [Root.of(region, value, 0.0, False)]
-    return found
+        roots += sums or [Root.of(region, value, 0.0, False)]
+    return roots
 
 
 def _normalized(region: Region, root: int) -> list[int]:
@@ -270,19 +270,19 @@ def _normalized(region: Region, root: int) -> list[int]:
 
 def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
     """List the norms of an array `[B, ...]` whose divisors a program has, root by root."""
-    found: dict[Root, list[Norm]] = {root: [] for root in roots}
+    by_root: dict[Root, list[Norm]] = {root: [] for root in roots}
     sums = Sums(x)
     for shape, groups, axes in _averages(x.shape):
         count = x.size // math.prod(shape[axis] for axis in axes)
-        fitting = [root for root in found if root.fits(count)]
+        fitting = [root for root in by_root if root.fits(count)]
         for centred, summed in KINDS if fitting else ():
             norms = [Norm(centred, summed, shape, axes, groups, root) for root in fitting]
             average = sums.average(norms[0])  # the same for all roots
             for norm in norms:
                 divisor = Core.of(norm.divisor(average))
                 if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
-                    found[norm.root].append(norm)
-    return [norm for root in roots for norm in found[root]]
+                    by_root[norm.root].append(norm)
+    return [norm for root in roots for norm in by_root[root]]
 
 
 def _are_repeated(one: Core, other: Core, size: int, tolerance: float) -> bool:
@@ -314,40 +314,40 @@ def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tu
                     yield grouped, groups, tuple(sorted((*axes, split + 1)))
 
 
-def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def norm_epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two epsilons, confirmed by the first one's in both programs."""
-    one, other = map(_epsilon, found.parts)
-    if found.substitute is None or not (one or other):
+    one, other = map(_epsilon, divergence.parts)
+    if divergence.substitute is None or not (one or other):
         return None
     numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
     shown = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
     if other is None:
-        offset = features.offset(found)
+        offset = features.offset(divergence)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
     else:
-        tape = found.parts[1].tape
+        tape = divergence.parts[1].tape
         operand = tape.steps[other.step].operands[other.position]
         changed = np.full(np.shape(tape.arrays[operand]), numbers[0])
-        confirmed = found.agrees({}, {(other.step, other.position): changed})
+        confirmed = divergence.agrees({}, {(other.step, other.position): changed})
     if confirmed:
         evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
-        return Finding("norm_epsilon", evidence, _at(found, one, other))
-    places = [_place(part, each) for part, each in zip(found.parts, (one, other), strict=True)]
+        return Finding("norm_epsilon", evidence, _at(divergence, one, other))
+    places = [_place(part, each) for part, each in zip(divergence.parts, (one, other), strict=True)]
     if one and other and places[0] != places[1]:
         evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
-        return Finding("norm_epsilon", evidence, found)
+        return Finding("norm_epsilon", evidence, divergence)
     return None
 
 
-def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
+def _at(divergence: Divergence, *epsilons: Constant | None) -> Divergence:
     """Let the parts begin with the epsilons."""
     one, other = (
         part
         if part.values or epsilon is None
         else replace(part, values=[part.tape.steps[epsilon.step].results[0]])
-        for part, epsilon in zip(found.parts, epsilons, strict=True)
+        for part, epsilon in zip(divergence.parts, epsilons, strict=True)
     )
-    return replace(found, parts=(one, other))
+    return replace(divergence, parts=(one, other))
 
 
 def _epsilon(part: RegionPart) -> Constant | None:

@@ -13,10 +13,10 @@ from .features import Finding
 MAX_JOINS = 8  # of each program that are looked at
 
 
-def concatenation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def concatenation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find arrays that are joined in another order, confirmed by joining them as the first does."""
-    one, other = (part.view for part in found.parts)
-    ends = [part.tape.producers.get(part.end or 0, 0) for part in found.parts]
+    one, other = (part.view for part in divergence.parts)
+    ends = [part.tape.producers.get(part.end or 0, 0) for part in divergence.parts]
     for first in _joins(one.tape, ends[0]):
         for second in _joins(other.tape, ends[1]):
             joined, order = (
@@ -26,13 +26,15 @@ def concatenation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if not order:
                 continue
             array = _rejoined(other, second, order)
-            if close(array, np.asarray(other.arrays[joined])) or not found.agrees({joined: array}):
+            if close(array, np.asarray(other.arrays[joined])) or not divergence.agrees(
+                {joined: array}
+            ):
                 continue
             evidence = (
                 f"{labels[1]} joins at positions {tuple(order)} what {labels[0]} joins at "
                 f"{tuple(sorted(order))}; in one order, the results are equal"
             )
-            whole = replace(found, values={joined: array}, operands={})
+            whole = replace(divergence, values={joined: array}, operands={})
             at = one.tape.steps[first].results[0], joined
             return Finding("concatenation", evidence, whole, at=at)
     return None
@@ -54,7 +56,7 @@ def _other_order(one: View, first: int, other: View, second: int) -> list[int]:
     if len(ours) != len(theirs):
         return []
     places = [
-        index for own in ours for index, core in enumerate(theirs) if core.same(own, one.tolerance)
+        index for our in ours for index, core in enumerate(theirs) if core.same(our, one.tolerance)
     ]
     return places if len(places) == len(ours) and places != sorted(places) else []
 
@@ -66,10 +68,10 @@ def _rejoined(view: View, index: int, places: list[int]) -> np.ndarray:
     return np.concatenate(arrays, step.equation.params["dimension"])
 
 
-def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand that holds the same numbers in another order, confirmed by exchanging it."""
-    one, other = (part.view for part in found.parts)
-    for first, second in itertools.product(*(part.steps for part in found.parts)):
+    one, other = (part.view for part in divergence.parts)
+    for first, second in itertools.product(*(part.steps for part in divergence.parts)):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if left.name != right.name:
             continue
@@ -84,7 +86,7 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             ):
                 continue
             for array in layouts(mine, theirs.shape):
-                if found.agrees({}, {(second, position): array}):
+                if divergence.agrees({}, {(second, position): array}):
                     orders = _orders(np.asarray(one.arrays[one.tape.roots[a]]), mine, theirs)
                     evidence = (
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
@@ -96,8 +98,8 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                             "other, as keys and values for groups of heads; in one order, the "
                             "results are equal"
                         )
-                        return Finding("attention_heads", evidence, found)
-                    return Finding("flatten_order", evidence, found)
+                        return Finding("attention_heads", evidence, divergence)
+                    return Finding("flatten_order", evidence, divergence)
     return None
 
 

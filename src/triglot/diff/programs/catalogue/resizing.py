@@ -13,19 +13,19 @@ COPIES = {"broadcast_in_dim", "concatenate", "gather", "slice", "dynamic_slice",
 AVERAGES = {"dot_general", "mul", "add", "sub", "conv_general_dilated"}
 
 
-def resizing(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def resizing(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an input without parameters that both programs enlarge in another way."""
-    pair = found.results()
+    pair = divergence.results()
     if pair is None:
         return None
-    kinds = [_kind(part, pair[0].size) for part in found.parts]
+    kinds = [_kind(part, pair[0].size) for part in divergence.parts]
     if None in kinds:
         return None
     if kinds[0] == kinds[1] == WEIGHTED:
         evidence = "the weights by which neighbouring pixels are averaged differ"
-        return Finding("bilinear_resize", evidence, found)
+        return Finding("bilinear_resize", evidence, divergence)
     evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}"
-    return Finding("upsampling", evidence, found)
+    return Finding("upsampling", evidence, divergence)
 
 
 def _kind(part: RegionPart, size: int) -> str | None:

@@ -13,25 +13,25 @@ MAX_STEPS_BACK = 24  # from rotated numbers to the frequencies
 HALVES, NEIGHBOURS = "the two halves", "neighbours"
 
 
-def rotary_convention(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def rotary_convention(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find rotations of the same numbers by the same angles, in halves or in neighbours.
 
     Confirmed by the sums of squares of the rotated pairs, which a rotation keeps.
     """
-    if found.substitute is None or not all(map(_rotates, found.parts)):
+    if divergence.substitute is None or not all(map(_rotates, divergence.parts)):
         return None
-    kept = [_conventions(part) for part in found.parts]
+    kept = [_conventions(part) for part in divergence.parts]
     if len(kept[0]) != 1 or len(kept[1]) != 1:
         return None
     (one,), (other,) = kept
     follows = "; with the first one's result in both, what follows is equal"
     if one != other:
         evidence = f"rotates {one} together in {labels[0]}, {other} in {labels[1]}{follows}"
-        return Finding("rotary_convention", evidence, found)
-    first, second = (_frequencies(part.tape, part.end or 0) for part in found.parts)
+        return Finding("rotary_convention", evidence, divergence)
+    first, second = (_frequencies(part.tape, part.end or 0) for part in divergence.parts)
     at = None if first is None or second is None else (first, second)
     evidence = f"rotates {one} together in both, by other angles{follows}"
-    return Finding("rotary_convention", evidence, found, at=at)
+    return Finding("rotary_convention", evidence, divergence, at=at)
 
 
 def _rotates(part: RegionPart) -> bool:
@@ -66,7 +66,7 @@ def _frequencies(tape: Tape, value: int) -> int | None:
 
 def _conventions(part: RegionPart) -> set[str]:
     """Return how a part rotates what it reads; both where it is unclear."""
-    found: set[str] = set()
+    conventions: set[str] = set()
     wholes = {features.whole_of(part.tape, value) for value in part.inputs} - {None}
     for value in (*part.inputs, *filter(None, wholes)):
         if part.tape.is_constant(value):
@@ -80,8 +80,8 @@ def _conventions(part: RegionPart) -> set[str]:
                     array = array.reshape(*array.shape[:-2], -1)
                 for arranged in layouts(source, array.shape):
                     kept = _kept(array, arranged)
-                    found |= set(kept) if len(kept) == 1 else set()
-    return found
+                    conventions |= set(kept) if len(kept) == 1 else set()
+    return conventions
 
 
 def _real(array: np.ndarray) -> list[np.ndarray]:

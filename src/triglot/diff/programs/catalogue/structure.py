@@ -23,62 +23,64 @@ ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 
 
-def constant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two numbers in the same operation, confirmed by the first one's in both."""
-    for first, second in features.pairs(found):
+    for first, second in features.pairs(divergence):
         ours, theirs = (
             {c.position: c.value for c in features.constants(part.tape, step)}
-            for part, step in zip(found.parts, (first, second), strict=True)
+            for part, step in zip(divergence.parts, (first, second), strict=True)
         )
-        tape = found.parts[1].tape
+        tape = divergence.parts[1].tape
         for position in ours.keys() & theirs.keys():
             if ours[position] == theirs[position]:
                 continue
             operand = tape.steps[second].operands[position]
             changed = np.full(np.shape(tape.arrays[operand]), ours[position])
-            if found.agrees({}, {(second, position): changed}):
+            if divergence.agrees({}, {(second, position): changed}):
                 name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
                 evidence = (
                     f"{tape.steps[second].name} with {ours[position]:.6g} in {labels[0]}, with "
                     f"{theirs[position]:.6g} in {labels[1]}; with the first one's in both, the "
                     "results are equal"
                 )
-                return Finding(name, evidence, found)
+                return Finding(name, evidence, divergence)
     return None
 
 
-def factor(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find results that differ by a factor, where a part multiplies with a number."""
-    number = features.ratio(found)
-    if number is None or not any(_scales(part) for part in found.parts):
+    number = features.ratio(divergence)
+    if number is None or not any(_scales(part) for part in divergence.parts):
         return None
     logits = all(
         part.end is not None and features.feeds_softmax(part.tape, part.end, 8)
-        for part in found.parts
+        for part in divergence.parts
     )
     evidence = (
         f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}; with the first "
         "one's in both, what follows is equal"
     )
-    return Finding("attention_scale" if logits else "constant", evidence, found)
+    return Finding("attention_scale" if logits else "constant", evidence, divergence)
 
 
-def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reduction of equal values over other axes, or of another kind."""
-    one, other = found.parts
-    if (readout := _readout(found, labels)) is not None:
+    one, other = divergence.parts
+    if (readout := _readout(divergence, labels)) is not None:
         return readout
     for first in _named(one, REDUCTIONS):
         for second in _named(other, REDUCTIONS):
             left, right = one.tape.steps[first], other.tape.steps[second]
-            if not features.read_equal(found, first, second):
+            if not features.read_equal(divergence, first, second):
                 continue
-            shapes = [np.shape(part.tape.arrays[step.operands[0]])
-                      for part, step in zip(found.parts, (left, right), strict=True)]  # fmt: skip
-            if left.name != right.name and found.substitute is not None:
+            shapes = [
+                np.shape(part.tape.arrays[step.operands[0]])
+                for part, step in zip(divergence.parts, (left, right), strict=True)
+            ]
+            if left.name != right.name and divergence.substitute is not None:
                 kinds = [REDUCTIONS[step.name] for step in (left, right)]
                 evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
-                return Finding("pooling", evidence, found)
+                return Finding("pooling", evidence, divergence)
             counts = [
                 _reduced(step, shape) for step, shape in zip((left, right), shapes, strict=True)
             ]
@@ -87,55 +89,55 @@ def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             softmax = all(
                 features.leads_to(part.tape, step.results[0], ("exp",), 3) is not None
                 or features.comes_from(part.tape, step.operands[0], ("exp",), 3) is not None
-                for part, step in zip(found.parts, (left, right), strict=True)
+                for part, step in zip(divergence.parts, (left, right), strict=True)
             )
             shown = [
                 f"axes {_axes(step)} of {shape} ({count} values)"
                 for step, shape, count in zip((left, right), shapes, counts, strict=True)
             ]
             evidence = f"reduces over {shown[0]} in {labels[0]}, over {shown[1]} in {labels[1]}"
-            return Finding("softmax_axis" if softmax else "reduction_axis", evidence, found)
+            return Finding("softmax_axis" if softmax else "reduction_axis", evidence, divergence)
     return None
 
 
-def _readout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an average of equal values in one program, one of them in the other."""
     for side in (0, 1):
-        part, bare = found.parts[side], found.parts[1 - side]
+        part, bare = divergence.parts[side], divergence.parts[1 - side]
         for first in _named(part, ("reduce_max", "reduce_sum")):
             for second in _named(bare, ROWS):
                 steps = (first, second) if side == 0 else (second, first)
-                if not features.read_equal(found, *steps):
+                if not features.read_equal(divergence, *steps):
                     continue
                 is_mean = part.tape.steps[first].name == "reduce_sum"
                 evidence = (
                     f"the {'average' if is_mean else 'maximum'} of all positions in "
                     f"{labels[side]}, some of them in {labels[1 - side]}"
                 )
-                return Finding("pooling", evidence, found)
+                return Finding("pooling", evidence, divergence)
     return None
 
 
-def transform(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find Fourier transforms of equal values over other axes."""
-    one, other = found.parts
-    for first, second in features.pairs(found):
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if left.name != "fft":
             continue
         sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
-        if sizes[0] != sizes[1] and features.read_equal(found, first, second):
+        if sizes[0] != sizes[1] and features.read_equal(divergence, first, second):
             evidence = (
                 f"transforms axes of sizes {sizes[0]} in {labels[0]}, {sizes[1]} in {labels[1]}"
             )
-            return Finding("reduction_axis", evidence, found)
+            return Finding("reduction_axis", evidence, divergence)
     return None
 
 
-def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
-    one, other = found.parts
-    for first, second in features.pairs(found):
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
         ours = [one.view.core(value) for value in left.operands]
         theirs = [other.view.core(value) for value in right.operands]
@@ -146,18 +148,18 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         ]
         if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
             continue
-        number = _computed(found, first, missing[0], second, odd[0], labels)
+        number = _computed(divergence, first, missing[0], second, odd[0], labels)
         if number is not None:
             return number
         meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
-        if meant is None or not found.parts[1].tape.depends[meant]:
+        if meant is None or not divergence.parts[1].tape.depends[meant]:
             continue
         if ours[missing[0]].array.size == 1 < np.size(other.view.arrays[meant]):
             continue  # such as zeros, which several statistics and biases start with
         position, read = odd[0], right.operands[odd[0]]
         whole = np.asarray(other.view.arrays[meant])
         for array in layouts(whole, np.shape(other.view.arrays[read])):
-            if found.agrees({}, {(second, position): array}):
+            if divergence.agrees({}, {(second, position): array}):
                 verb = {"add": "adds", "mul": "multiplies with", "sub": "subtracts"}
                 evidence = (
                     f"{labels[1]} {verb.get(right.name, f'computes {right.name} of')} "
@@ -165,46 +167,50 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                     f"{_produced(other.tape, meant)}; with that in both, the results are equal"
                 )
                 name = _source_name(other.tape, right, read, meant)
-                return Finding(name, evidence, found)
+                return Finding(name, evidence, divergence)
     return None
 
 
-def summed(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum of as many terms, of which one program has others that both compute."""
-    terms = [_terms(part) for part in found.parts]
-    if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2 or found.substitute is None:
+    terms = [_terms(part) for part in divergence.parts]
+    if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2 or divergence.substitute is None:
         return None
-    shared = [{*own} <= part.region.boundary for own, part in zip(terms, found.parts, strict=True)]
+    shared = [
+        {*side} <= part.region.boundary for side, part in zip(terms, divergence.parts, strict=True)
+    ]
     if shared[0] == shared[1]:
         return None
-    shown = [_produced(part.tape, own[0]) for own, part in zip(terms, found.parts, strict=True)]
+    shown = [
+        _produced(part.tape, side[0]) for side, part in zip(terms, divergence.parts, strict=True)
+    ]
     evidence = (
         f"{labels[1]} sums {len(terms[1])} values such as {shown[1]} where {labels[0]} has "
         f"{shown[0]}; with the first one's sum in both, what follows is equal"
     )
-    return Finding("residual_source", evidence, found)
+    return Finding("residual_source", evidence, divergence)
 
 
 def _terms(part: RegionPart) -> list[int]:
     """List what a part's result is the sum of; a bias belongs to its term."""
-    tape, found = part.tape, list[int]()
+    tape, terms = part.tape, list[int]()
     pending = [] if part.end is None else [tape.roots[part.end]]
     while pending:
         value = pending.pop(0)
         step = tape.steps[tape.producers[value]] if value in part.values else None
         if step is None or step.name != "add":
-            found.append(value)
+            terms.append(value)
             continue
         data = [tape.roots[each] for each in step.operands if tape.depends[each] & INPUTS]
         if len(data) == len(step.operands) or any(map(tape.is_constant, step.operands)):
             pending.extend(data)
         else:
-            found.append(value)
-    return found
+            terms.append(value)
+    return terms
 
 
 def _computed(
-    found: Divergence,
+    divergence: Divergence,
     first: int,
     ours: int,
     second: int,
@@ -212,24 +218,28 @@ def _computed(
     labels: tuple[str, str],
 ) -> Finding | None:
     """Find a number in one program in place of what the other computes."""
-    tapes = [part.tape for part in found.parts]
+    tapes = [part.tape for part in divergence.parts]
     values = tapes[0].steps[first].operands[ours], tapes[1].steps[second].operands[theirs]
     numbers = [features.scalar(tape, value) for tape, value in zip(tapes, values, strict=True)]
     if (numbers[0] is None) == (numbers[1] is None):
         return None
-    arrays = [np.asarray(part.view.arrays[v]) for part, v in zip(found.parts, values, strict=True)]
+    arrays = [
+        np.asarray(part.view.arrays[v]) for part, v in zip(divergence.parts, values, strict=True)
+    ]
     whole = arrays[1].shape or np.shape(tapes[1].arrays[tapes[1].steps[second].results[0]])
     try:
         array = np.broadcast_to(arrays[0], whole)
     except ValueError:  # another layout
         return None
-    if not found.agrees({}, {(second, theirs): array}):
+    if not divergence.agrees({}, {(second, theirs): array}):
         return None
     shown = [f"{number:.6g}" if number is not None else _produced(tape, value)
              for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
     name = tapes[0].steps[first].name
     evidence = f"{name} with {shown[0]} in {labels[0]}, with {shown[1]} in {labels[1]}"
-    return Finding("operand_source", f"{evidence}; with that in both, the results are equal", found)
+    return Finding(
+        "operand_source", f"{evidence}; with that in both, the results are equal", divergence
+    )
 
 
 def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
@@ -243,59 +253,61 @@ def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
     return "operation_order" if is_norm else "operand_source"
 
 
-def position_embedding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum with equal values of arrays that do not depend on the inputs, and differ."""
-    one, other = found.parts
-    for first, second in features.pairs(found):
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
-        if left.name in ROWS and (rows := _other_rows(found, left, right, labels)):
+        if left.name in ROWS and (rows := _other_rows(divergence, left, right, labels)):
             return rows
-        if left.name == "mul" and (mask := _other_mask(found, left, right, labels)):
+        if left.name == "mul" and (mask := _other_mask(divergence, left, right, labels)):
             return mask
         if left.name != "add":
             continue
         ours, theirs = (
             [value for value in step.operands if not part.tape.depends[value] & INPUTS]
-            for part, step in zip(found.parts, (left, right), strict=True)
+            for part, step in zip(divergence.parts, (left, right), strict=True)
         )
         if len(ours) != 1 or len(theirs) != 1 or np.size(one.view.arrays[ours[0]]) == 1:
             continue
         cores = one.view.core(ours[0]), other.view.core(theirs[0])
         if cores[0].array.ndim < 2 or cores[0].same(cores[1], one.view.tolerance):
             continue
-        read = [_produced(part.tape, value)
-                for part, value in zip(found.parts, (ours[0], theirs[0]), strict=True)]  # fmt: skip
+        read = [
+            _produced(part.tape, value)
+            for part, value in zip(divergence.parts, (ours[0], theirs[0]), strict=True)
+        ]
         evidence = (
             f"adds other numbers that do not depend on the inputs: {read[0]} in {labels[0]}, "
             f"{read[1]} in {labels[1]}"
         )
-        return Finding("position_embedding", evidence, found)
+        return Finding("position_embedding", evidence, divergence)
     return None
 
 
 def _other_rows(
-    found: Divergence, left: Step, right: Step, labels: tuple[str, str]
+    divergence: Divergence, left: Step, right: Step, labels: tuple[str, str]
 ) -> Finding | None:
     """Find other rows of one parameter that do not depend on the inputs."""
-    tapes = [part.tape for part in found.parts]
+    tapes = [part.tape for part in divergence.parts]
     values = [step.operands[0] for step in (left, right)]
     if any(tape.depends[step.results[0]] != PARAMS
            for tape, step in zip(tapes, (left, right), strict=True)):  # fmt: skip
         return None
-    one, other = (part.view for part in found.parts)
+    one, other = (part.view for part in divergence.parts)
     if not one.core(values[0]).same(other.core(values[1]), one.tolerance):
         return None
     read = [_produced(tape, value) for tape, value in zip(tapes, values, strict=True)]
     evidence = f"reads other rows of {read[0]} in {labels[0]} than of {read[1]} in {labels[1]}"
-    return Finding("position_embedding", evidence, found)
+    return Finding("position_embedding", evidence, divergence)
 
 
 def _other_mask(
-    found: Divergence, left: Step, right: Step, labels: tuple[str, str]
+    divergence: Divergence, left: Step, right: Step, labels: tuple[str, str]
 ) -> Finding | None:
     """Find a parameter that is multiplied with another constant array, such as a causal mask."""
     shown = []
-    for part, step in zip(found.parts, (left, right), strict=True):
+    for part, step in zip(divergence.parts, (left, right), strict=True):
         masks = [v for v in step.operands if part.tape.is_constant(v)]
         rest = [v for v in step.operands if part.tape.depends[v] == PARAMS]
         if len(masks) != 1 or len(rest) != 1 or np.size(part.view.arrays[masks[0]]) == 1:
@@ -305,30 +317,30 @@ def _other_mask(
             return None
         shown.append(f"{np.sum(array == 0)} of {array.size}")
     evidence = f"the mask of the kernel hides {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
-    return Finding("causal_mask_offset", evidence, found)
+    return Finding("causal_mask_offset", evidence, divergence)
 
 
-def operand_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation of the same values that stand in each other's place."""
-    one, other = found.parts
-    for first, second in features.pairs(found):
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
             continue
         ours = [one.view.core(value) for value in left.operands]
         theirs = [other.view.core(value) for value in right.operands]
         tolerance = one.view.tolerance
-        if not all(core.same(own, tolerance) for core, own in zip(ours, theirs[::-1], strict=True)):
+        if not all(core.same(our, tolerance) for core, our in zip(ours, theirs[::-1], strict=True)):
             continue
         arrays = [np.asarray(other.view.arrays[value]) for value in right.operands]
         if arrays[0].shape != arrays[1].shape or ours[0].same(ours[1], tolerance):
             continue
-        if found.agrees({}, {(second, 0): arrays[1], (second, 1): arrays[0]}):
+        if divergence.agrees({}, {(second, 0): arrays[1], (second, 1): arrays[0]}):
             evidence = (
                 f"{labels[1]} computes {right.name} with the operands of {labels[0]} in the other "
                 "order; exchanged, the results are equal"
             )
-            return Finding("operand_order", evidence, found)
+            return Finding("operand_order", evidence, divergence)
     return None
 
 

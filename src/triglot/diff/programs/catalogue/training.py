@@ -16,23 +16,23 @@ from . import features
 from .features import Finding
 
 
-def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that are stored or corrected in another way."""
-    read = [part.tape.depends[value] for part in found.parts for value in part.values]
+    read = [part.tape.depends[value] for part in divergence.parts for value in part.values]
     if not read or any(mask & ~STATE for mask in read):
         return None
-    largest, relative = found.size()
+    largest, relative = divergence.size()
     evidence = (
         f"the running statistics differ by up to {largest:.3g} (relative {relative:.3g}): another "
         f"momentum, bias correction or start in {labels[0]} than in {labels[1]}"
     )
-    return Finding("norm_momentum", evidence, found)
+    return Finding("norm_momentum", evidence, divergence)
 
 
-def starting_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that start with other numbers, confirmed by the first one's."""
-    one, other = found.parts
-    for first, second in features.pairs(found):
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
         ours = _read_statistics(one.tape, one.tape.steps[first])
         theirs = _read_statistics(other.tape, other.tape.steps[second])
         if len(ours) != 1 or len(theirs) != 1:
@@ -43,7 +43,7 @@ def starting_statistics(found: Divergence, labels: tuple[str, str]) -> Finding |
             continue
         array = np.asarray(one.view.arrays[start])
         for arranged in layouts(array, np.shape(other.view.arrays[read])):
-            if found.agrees({}, {(second, position): arranged}):
+            if divergence.agrees({}, {(second, position): arranged}):
                 shown = [f"{core.low:.6g}" if core.array.size == 1 else "numbers of its own"
                          for core in cores]  # fmt: skip
                 evidence = (
@@ -51,7 +51,7 @@ def starting_statistics(found: Divergence, labels: tuple[str, str]) -> Finding |
                     f"{labels[0]}, with {shown[1]} in {labels[1]}; with the first one's in both, "
                     "the results are equal"
                 )
-                return Finding("norm_statistics", evidence, found)
+                return Finding("norm_statistics", evidence, divergence)
     return None
 
 
@@ -64,12 +64,12 @@ def _read_statistics(tape: Tape, step: Step) -> list[tuple[int, int]]:
     ]
 
 
-def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def mixed_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a norm that uses a running average in training, in one program or with another share."""
-    if found.substitute is None:
+    if divergence.substitute is None:
         return None
     uses, shares = [], []
-    for part in found.parts:
+    for part in divergence.parts:
         depends = part.tape.depends
         uses.append(part.end is not None and bool(depends[part.end] & STATE))
         # The other program may have the running average too, and not normalize by it.
@@ -88,11 +88,11 @@ def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | No
         f"in training, normalizes by {shown[0]}, by {shown[1]}; with the first one's in both, what "
         "follows is equal"
     )
-    return Finding(name, evidence, found)
+    return Finding(name, evidence, divergence)
 
 
 def norm_momentum(
-    views: Sequence[View], own: Sequence[View], labels: tuple[str, str]
+    views: Sequence[View], originals: Sequence[View], labels: tuple[str, str]
 ) -> Cause | None:
     """Compare how running statistics are updated in a training step; None if in the same way.
 
@@ -100,8 +100,8 @@ def norm_momentum(
 
     Args:
       views: both programs, the second one with the first one's results wherever a cause was found.
-      own: both programs as they are.
-      labels: of both networks.
+      originals: both programs as they are.
+      labels: the labels of both networks.
     """
     one, other = views
     ours, theirs = _unmatched(one, other), _unmatched(other, one)
@@ -109,7 +109,7 @@ def norm_momentum(
         return None
     formulas = [
         sorted({_formula(*share) for value in values if (share := _share(view, value))})
-        for view, values in zip(own, (ours, theirs), strict=True)
+        for view, values in zip(originals, (ours, theirs), strict=True)
     ]
     if not all(formulas) or formulas[0] == formulas[1]:
         return None
@@ -141,12 +141,12 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], 
     theirs = sorted(_unmatched(other, one))
     for value in sorted(_unmatched(one, other)):  # in the order in which they are computed
         array, formula = one.arrays[value], _share(View(one.tape, one.tape.arrays), value)
-        for own in theirs if explained else ():
-            shape = np.shape(other.arrays[own])
-            same = _share(View(other.tape, other.tape.arrays), own) == formula
+        for their in theirs if explained else ():
+            shape = np.shape(other.arrays[their])
+            same = _share(View(other.tape, other.tape.arrays), their) == formula
             if same and np.size(array) == np.prod(shape):
-                states[1][slots[own]] = np.reshape(array, shape)
-                theirs.remove(own)
+                states[1][slots[their]] = np.reshape(array, shape)
+                theirs.remove(their)
                 break
     return states[0], states[1]
 
@@ -208,10 +208,10 @@ def _formula(old: float, batch: float) -> str:
     return f"{old:.4g} old + {batch:.4g} batch"
 
 
-def dropout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a factor between results that is the rate of a random mask nearby."""
-    factor = features.ratio(found)
-    kept = [_kept(part) for part in found.parts]
+    factor = features.ratio(divergence)
+    kept = [_kept(part) for part in divergence.parts]
     if kept == [None, None] or factor is None:
         return None
     for shares in _interpretations(kept):
@@ -224,7 +224,7 @@ def dropout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 f"{shown[0]}, {shown[1]}: kept elements differ by {factor:.4g}; with the "
                 "first one's in both, the results are equal"
             )
-            return Finding("dropout", evidence, found)
+            return Finding("dropout", evidence, divergence)
     return None
 
 
@@ -254,8 +254,8 @@ def _kept(part: RegionPart) -> float | None:
 def _threshold(tape: Tape, value: int) -> float | None:
     value = tape.origins.get(value, value)
     index = features.comes_from(tape, value, ("lt", "le", "gt", "ge"), 6)
-    found = features.constants(tape, index) if index is not None else []
-    return next((c.value for c in found if 0 < c.value < 1 and not _is_drawn(tape, c)), None)
+    numbers = features.constants(tape, index) if index is not None else []
+    return next((c.value for c in numbers if 0 < c.value < 1 and not _is_drawn(tape, c)), None)
 
 
 def _is_drawn(tape: Tape, constant: features.Constant) -> bool:

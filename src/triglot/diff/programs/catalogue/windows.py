@@ -24,10 +24,10 @@ class Window(NamedTuple):
     """What a convolution or a pooling cuts out, per spatial axis.
 
     Attributes:
-      step: of the tape.
-      positions: of the spatial axes among the parameters of the step's equation.
+      step: the index of the step in the tape.
+      positions: the positions of the spatial axes in the parameters of the step's equation.
       operand: the value that it reads, before any padding of its own.
-      shape: of the operand, per spatial axis.
+      shape: the operand's size along each spatial axis.
       size, strides, dilation: per spatial axis.
       padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
     """
@@ -57,16 +57,16 @@ class Window(NamedTuple):
         return tuple(map(tuple, pads)) == self.padding
 
 
-def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows that differ, confirmed by the first one's in the second program."""
-    one, other = map(_window, found.parts)
+    one, other = map(_window, divergence.parts)
     if one is None or other is None or one.size != other.size:
         return None
-    if (values := _padded_values(found, one, other)) is not None:
+    if (values := _padded_values(divergence, one, other)) is not None:
         evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
-        return Finding("padding", evidence, found)
+        return Finding("padding", evidence, divergence)
     differing = _differing(one, other)
-    result = _with_first(found, one, other) if differing else None
+    result = _with_first(divergence, one, other) if differing else None
     if result is None:
         return None
     (name, evidence), *more = (
@@ -77,23 +77,25 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         )
         for key in differing
     )
-    return Finding(name, evidence, _ending_there(found, one, other, result), tuple(more))
+    return Finding(name, evidence, _ending_there(divergence, one, other, result), tuple(more))
 
 
-def _ending_there(found: Divergence, one: Window, other: Window, result: np.ndarray) -> Divergence:
+def _ending_there(
+    divergence: Divergence, one: Window, other: Window, result: np.ndarray
+) -> Divergence:
     """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
     ends = []
-    for part, window in zip(found.parts, (one, other), strict=True):
+    for part, window in zip(divergence.parts, (one, other), strict=True):
         step = part.tape.steps[window.step]
         if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
-            return found
+            return divergence
         ends.append(step.results[0])
-    search, (a, b) = found.search, ends
+    search, (a, b) = divergence.search, ends
     arrays = search.substitutes(a, b) if search.fits(a, b) else iter(())
     array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
     if array is None:
-        return found
-    return search.made(a, b, array, [], search.other.view.arrays)
+        return divergence
+    return search.divergence_at(a, b, array, [], search.other.view.arrays)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
@@ -105,26 +107,26 @@ POOLED = {
 }
 
 
-def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows of one size of which another number is taken, or an average of fewer values."""
-    one, other = (_window(part) or _divided(part) for part in found.parts)
-    if one is None or other is None or one.size != other.size or found.substitute is None:
+    one, other = (_window(part) or _divided(part) for part in divergence.parts)
+    if one is None or other is None or one.size != other.size or divergence.substitute is None:
         return None
     names = [
-        part.tape.steps[w.step].name for part, w in zip(found.parts, (one, other), strict=True)
+        part.tape.steps[w.step].name for part, w in zip(divergence.parts, (one, other), strict=True)
     ]
     if not all(name in POOLED for name in names):
         return None
-    if not all(part.names <= {*POOLS, *AROUND} for part in found.parts):
+    if not all(part.names <= {*POOLS, *AROUND} for part in divergence.parts):
         return None
     kinds = [POOLED[name] for name in names]
     if kinds[0] != kinds[1]:
         evidence = f"{kinds[0]} of each window in {labels[0]}, {kinds[1]} in {labels[1]}"
-        return Finding("pooling", evidence, found)
+        return Finding("pooling", evidence, divergence)
     if kinds[0] != POOLED["reduce_window_sum"]:
         return None
     evidence = "averages of windows at the edges count other values: with or without the padding"
-    return Finding("pooling", evidence, found)
+    return Finding("pooling", evidence, divergence)
 
 
 def _differing(one: Window, other: Window) -> list[str]:
@@ -144,8 +146,8 @@ def other_sizes(
 
     Args:
       views: both programs.
-      names: of the second program's parameters, by those of the first.
-      labels: of both networks.
+      names: the names of the second program's parameters, by those of the first.
+      labels: the labels of both networks.
     """
     one, other = views
     theirs = [window for window in _windows(other.tape, range(len(other.tape.steps)))]
@@ -199,9 +201,11 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
             size = tuple(whole[axis] for axis in axes)
         else:
             continue
-        strides, dilation, own = ([params[key][i] for i in positions] for key in _keys(step))
+        strides, dilation, kernel_dilation = (
+            [params[key][i] for i in positions] for key in _keys(step)
+        )
         operand, before = _before_padding(tape, step.operands[0])
-        pads = zip((before[axis] for axis in axes), own, strict=True)
+        pads = zip((before[axis] for axis in axes), kernel_dilation, strict=True)
         yield Window(
             step=index,
             positions=tuple(positions),
@@ -220,12 +224,12 @@ def _keys(step: Step) -> tuple[str, str, str]:
     return "window_strides", dilation, "padding"
 
 
-def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
+def _padded_values(divergence: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
     """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
     if one.strides != other.strides or one.dilation != other.dilation:
         return None
     shown = []
-    for part, window in zip(found.parts, (one, other), strict=True):
+    for part, window in zip(divergence.parts, (one, other), strict=True):
         tape, root = part.tape, part.tape.roots[window.operand]
         step = tape.steps[tape.producers[root]] if root in tape.producers else None
         if root not in part.region.ancestors or step is None:
@@ -250,9 +254,9 @@ def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]
     ]
 
 
-def _with_first(found: Divergence, one: Window, other: Window) -> np.ndarray | None:
+def _with_first(divergence: Divergence, one: Window, other: Window) -> np.ndarray | None:
     """Evaluate the second window with the first one's numbers; None if the results differ."""
-    view, tape = found.parts[1].view, found.parts[1].tape
+    view, tape = divergence.parts[1].view, divergence.parts[1].tape
     step = tape.steps[other.step]
     params = dict(step.equation.params)
     for key, numbers in zip(_keys(step), (one.strides, one.dilation, one.padding), strict=True):
@@ -263,7 +267,7 @@ def _with_first(found: Divergence, one: Window, other: Window) -> np.ndarray | N
     arrays = [view.arrays[value] for value in (other.operand, *step.operands[1:])]
     with jax.enable_x64(True):
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
-    first = found.parts[0].view
+    first = divergence.parts[0].view
     wanted = first.core(first.tape.steps[one.step].results[0])
     return np.asarray(result) if Core.of(result).same(wanted, first.tolerance) else None
 

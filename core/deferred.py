@@ -1,38 +1,44 @@
-"""Load three slow modules when they are first used, not when a library imports them."""
+"""Modules that a library imports and rarely uses are loaded when they are first used."""
 
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ForwardRef
 
-# gymnax imports the first two, which draw some environments; rlax the third, and with it TensorFlow
-# Probability, for deprecated distributions. Together they take 1.4 of the 2.9 s of CPU in which an
-# agent and CartPole are made.
-UNUSED_AT_START = ("matplotlib.pyplot", "seaborn", "distrax")
 # What libraries read when they are imported, for annotations.
-_ANNOTATIONS = {"distrax": ("DistributionLike",)}
+_ANNOTATIONS = {
+    "distrax": ("DistributionLike",),
+    "matplotlib.pyplot": ("Axes", "Circle", "Figure", "Line2D", "Rectangle", "Text"),
+    "trimesh": ("Trimesh",),
+}
 # Special names that a module defines itself; Python asks for others, such as `__file__`, of any.
 _DEFINED_BY_MODULES = ("__all__", "__version__")
 _lock = threading.Lock()
 
 
-def defer(names: Sequence[str]) -> None:
-    """Let imports of these modules succeed at once, and load each when one of its names is used.
+@contextmanager
+def deferred(*names: str) -> Iterator[None]:
+    """Let a library import these modules at once; each is loaded when one of its names is used.
 
-    `importlib.util.LazyLoader` defers one import only: the second one loads the module. This is for
-    programs, such as the command line; a library must not decide it for its users.
+    A module that is imported already stays as it is, and outside of the `with` block, what has not
+    been imported is imported as usual. `importlib.util.LazyLoader` defers one import only: the
+    second one loads the module.
 
     Args:
-      names: of modules, such as `seaborn`; those that are imported already stay as they are.
+      names: of modules, such as `seaborn`.
     """
-    finders = [finder for finder in sys.meta_path if isinstance(finder, _Finder)]
-    if new := set(names).difference(sys.modules, *(finder.names for finder in finders)):
-        sys.meta_path.insert(0, _Finder(new))
+    finder = _Finder(set(names).difference(sys.modules))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        finder.forget_annotations()
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -40,6 +46,7 @@ class _Finder(MetaPathFinder, Loader):
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
+        self.modules: list[ModuleType] = []
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -56,6 +63,13 @@ class _Finder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         for name in _ANNOTATIONS.get(module.__name__, ()):
             setattr(module, name, ForwardRef(f"{module.__name__}.{name}"))
+        self.modules.append(module)
+
+    def forget_annotations(self) -> None:
+        """Remove what stood for classes, which whoever imports the module later asks for."""
+        for module in self.modules:
+            for name in _ANNOTATIONS.get(module.__name__, ()):
+                vars(module).pop(name)
 
 
 class _Deferred(ModuleType):
@@ -64,6 +78,12 @@ class _Deferred(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in _DEFINED_BY_MODULES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(self._load(), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._load())
+
+    def _load(self) -> ModuleType:
         with _lock:
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
@@ -75,4 +95,4 @@ class _Deferred(ModuleType):
         for child, value in dict(vars(self)).items():
             if isinstance(value, ModuleType):
                 vars(module).setdefault(child, value)
-        return getattr(module, name)
+        return module

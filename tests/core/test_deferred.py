@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.source import ROOT
-from triglot.shared.machine.deferred import defer
+from triglot.core.deferred import deferred
 
 
 @pytest.fixture(autouse=True)
@@ -25,26 +25,32 @@ def test_a_module_is_loaded_by_its_first_use(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = f"open({str(log)!r}, 'a').write('loaded ')\nanswer = 42\n"
     (tmp_path / "slow_to_load" / "__init__.py").write_text(code)
-    defer(["slow_to_load", "no_such_module"])
-    defer(["slow_to_load", "no_such_module"])
-    assert len([f for f in sys.meta_path if "slow_to_load" in getattr(f, "names", ())]) == 1
-    importlib.import_module("slow_to_load")
-    module = importlib.import_module("slow_to_load")
+    with deferred("slow_to_load", "no_such_module"), deferred("slow_to_load"):
+        importlib.import_module("slow_to_load")
+        module = importlib.import_module("slow_to_load")
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("no_such_module")
     assert not log.exists()
     assert module.answer == 42
     with pytest.raises(AttributeError, match="'slow_to_load' has no attribute 'question'"):
         _ = module.question
     assert importlib.import_module("slow_to_load").answer == 42
     assert log.read_text() == "loaded "
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("no_such_module")
+    assert "answer" in dir(module)
+
+
+def test_what_is_imported_later_is_loaded_at_once(tmp_path: Path) -> None:
+    (tmp_path / "loaded_as_usual.py").write_text("answer = 42\n")
+    with deferred("loaded_as_usual"):
+        pass
+    assert "answer" in vars(importlib.import_module("loaded_as_usual"))
 
 
 def test_a_second_thread_waits_until_the_module_is_loaded(tmp_path: Path) -> None:
     code = "import time\ntime.sleep(0.2)\nanswer = 42\n"
     (tmp_path / "slow_to_run.py").write_text(code)
-    defer(["slow_to_run"])
-    module = importlib.import_module("slow_to_run")
+    with deferred("slow_to_run"):
+        module = importlib.import_module("slow_to_run")
     with ThreadPoolExecutor(2) as threads:
         answers = [threads.submit(lambda: module.answer) for _ in range(2)]
     assert [answer.result() for answer in answers] == [42, 42]
@@ -57,8 +63,8 @@ def test_a_submodule_loads_its_package_first(tmp_path: Path) -> None:
     (package / "first.py").write_text("from circular import answer\n")
     (package / "second.py").write_text("from circular.first import answer\n")
     (package / "third.py").write_text("from circular.second import answer\n")
-    defer(["circular"])
-    module = importlib.import_module("circular")
+    with deferred("circular"):
+        module = importlib.import_module("circular")
     second = importlib.import_module("circular.second")
     assert second.answer == 42 == module.answer and module.second is second
     assert importlib.import_module("circular").second is second
@@ -75,9 +81,9 @@ def test_two_threads_that_need_a_package_do_not_wait_for_each_other(tmp_path: Pa
     # Python cannot stop a thread that waits for ever, so another process does this.
     program = """
 import threading, time
-from triglot.shared.machine.deferred import defer
-defer(["waiting"])
-import waiting
+from triglot.core.deferred import deferred
+with deferred("waiting"):
+    import waiting
 def load():
     waiting.answer
 def load_part():
@@ -94,10 +100,12 @@ print(waiting.answer, waiting.part.answer)
     assert done.stdout == "42 42\n", done.stderr
 
 
-def test_what_the_command_line_defers_is_found_by_all_ways_of_importing() -> None:
+def test_what_suites_defer_is_found_by_all_ways_of_importing() -> None:
     program = """
-from triglot.shared.machine.deferred import UNUSED_AT_START, defer
-defer(UNUSED_AT_START)
+import sys
+import triglot
+triglot.make_env("gymnax:CartPole-v1")
+assert type(sys.modules["seaborn"]).__name__ == "_Deferred"
 import matplotlib.pyplot, seaborn.objects
 assert matplotlib.pyplot.figure and seaborn.lineplot
 import seaborn
@@ -115,8 +123,8 @@ def test_a_module_that_fails_is_loaded_again_by_its_next_use(
     code = "import os\nassert os.path.exists('ready')\nanswer = 42\n"
     (tmp_path / "fails_at_first.py").write_text(code)
     monkeypatch.chdir(tmp_path)
-    defer(["fails_at_first"])
-    module = importlib.import_module("fails_at_first")
+    with deferred("fails_at_first"):
+        module = importlib.import_module("fails_at_first")
     with pytest.raises(AssertionError):
         _ = module.answer
     (tmp_path / "ready").touch()
@@ -129,27 +137,24 @@ def test_a_package_and_its_submodule_are_loaded_one_by_one(tmp_path: Path) -> No
     lines = "__version__ = '1'", "def __getattr__(name):", "    return name.upper()"
     (package / "__init__.py").write_text("\n".join(lines))
     (package / "part.py").write_text("answer = 42\n")
-    defer(["package_to_load", "package_to_load.part"])
-    part = importlib.import_module("package_to_load.part")
+    with deferred("package_to_load", "package_to_load.part"):
+        part = importlib.import_module("package_to_load.part")
     package = importlib.import_module("package_to_load")
     assert package.part is part
     assert package.__version__ == "1" and package.computed == "COMPUTED"
     assert part.answer == 42
 
 
-@pytest.mark.slow
 def test_a_training_starts_without_plots_and_statistics() -> None:
     program = """
 import json, sys
 from types import ModuleType
-from triglot.shared.machine.deferred import UNUSED_AT_START, defer
-defer(UNUSED_AT_START)
-import triglot.runs.train, triglot
+import triglot
 import jax, jax.numpy as jnp
 triglot.make_agent("ppo", triglot.make_env("gymnax:CartPole-v1"), backend="linen")
 jax.jit(jnp.linalg.qr).lower(jnp.zeros((2, 2)))
 slow = ("pandas", "scipy.stats", "tensorflow_probability", "matplotlib.figure", "orbax.checkpoint")
-slow = (*slow, *UNUSED_AT_START)
+slow = (*slow, "matplotlib.pyplot", "seaborn", "distrax")
 loaded = [name for name in slow if type(sys.modules.get(name)) is ModuleType]
 
 from triglot.core.rl.distributions import squashed_gaussian

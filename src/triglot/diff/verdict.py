@@ -1,0 +1,243 @@
+"""The verdict, the causes and the report, as decided from the results of all stages.
+
+`RULES` is the decision: a table that is read from top to bottom, of which the first line that
+applies gives the verdict. To add a rule, add a line, and a field of `Results` if a new stage
+measures what the rule reads.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from . import findings
+from .measures.distributions import Randomness
+from .measures.numbers import Measured, Measurement
+from .report import DIFFERENT, EQUIVALENT, IDENTICAL, UNFINISHED, Report
+from .search import Located, Operations
+from .stages import Gradients, Initializers, PairedParameters, Rounding
+from .types import Cause, Difference
+
+UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
+FUNCTION, DRAWS, WEIGHTS, NOTHING = "function", "draws", "weights", ""  # what differs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The results of the stages so far; None where a stage has not run or does not apply.
+
+    Attributes:
+      labels: labels of both networks.
+      parameters: the parameters and their pairs.
+      checkpoints: causes for trained weights that differ, if both networks have some.
+      dtypes: causes for dtypes of parameters and outputs that differ.
+      randomness: distributions of outputs that are random in training.
+      operations: both programs, compared operation by operation in float64.
+      measured: outputs, gradients and steps, measured in each arithmetic.
+      gradients: what differs in the gradients alone.
+      precision: cause for a precision that only one program states.
+      located: where the networks differ first, and why.
+      rounding: where two equivalent networks round differently.
+      initializers: what both initializers draw.
+      notes: what the level leaves out.
+    """
+
+    labels: tuple[str, str]
+    parameters: PairedParameters | None = None
+    checkpoints: tuple[Cause, ...] = ()
+    dtypes: tuple[Cause, ...] = ()
+    randomness: Randomness | None = None
+    operations: Operations | None = None
+    measured: Measured | None = None
+    gradients: Gradients | None = None
+    precision: Cause | None = None
+    located: Located | None = None
+    rounding: Rounding | None = None
+    initializers: Initializers | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """What was measured; empty if nothing has been measured yet."""
+        return [] if self.measured is None else self.measured.measurements
+
+    @property
+    def operations_differ(self) -> bool:
+        """Whether outputs differ in float64, operation by operation."""
+        return self.operations is not None and bool(self.operations.differing_modes)
+
+    @property
+    def draws_differ(self) -> bool:
+        """Whether outputs in training are random, and the same keys give different ones."""
+        return self.randomness is not None and not self.randomness.identical
+
+
+class Rule(NamedTuple):
+    """A line of the decision.
+
+    Attributes:
+      verdict: the verdict, if the rule applies.
+      differs_in: what differs: the function of the weights, random draws, or the weights.
+      reason: why the rule gives the verdict.
+      applies: whether the rule applies to results.
+    """
+
+    verdict: str
+    differs_in: str
+    reason: str
+    applies: Callable[[Results], bool]
+
+
+RULES = (
+    Rule(
+        DIFFERENT, FUNCTION,
+        "operation by operation in float64, outputs differ by more than rounding",
+        lambda results: results.operations_differ,
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
+        "outputs, gradients or steps differ by more than rounding, as measured",
+        lambda results: not all(each.agrees for each in results.measurements),
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
+        "outputs that are random in training have different distributions over keys",
+        lambda results: results.randomness is not None and not results.randomness.same,
+    ),
+    Rule(
+        DIFFERENT, DRAWS,
+        "the programs apply dropout differently",
+        lambda results: results.draws_differ and bool(_dropout(results)),
+    ),
+    Rule(
+        DIFFERENT, WEIGHTS,
+        "the checkpoints hold different weights",
+        lambda results: bool(results.checkpoints),
+    ),
+    Rule(
+        UNFINISHED, NOTHING,
+        "nothing has been measured yet",
+        lambda results: results.measured is None,
+    ),
+    Rule(
+        EQUIVALENT, NOTHING,
+        "random outputs have equal distributions, and the same keys give different ones",
+        lambda results: results.draws_differ,
+    ),
+    Rule(
+        IDENTICAL, NOTHING,
+        "all bits are equal in native arithmetic",
+        lambda results: all(each.native.identical for each in results.measurements),
+    ),
+    Rule(
+        EQUIVALENT, NOTHING,
+        "all differences are rounding",
+        lambda results: True,
+    ),
+)  # fmt: skip
+
+
+def decide(results: Results) -> Rule:
+    """Return the first rule that applies to the results."""
+    return next(rule for rule in RULES if rule.applies(results))
+
+
+def report_of(results: Results) -> Report:
+    """Make the report of the results so far."""
+    rule = decide(results)
+    report = Report(
+        labels=results.labels,
+        verdict=rule.verdict,
+        first_difference=_first_difference(results, rule),
+        causes=tuple(_causes(results, rule)),
+        measurements=tuple(results.measurements),
+        notes=tuple(dict.fromkeys(_notes(results))),
+    )
+    if (parameters := results.parameters) is not None:
+        report = replace(report, pairing=parameters.pairing, num_params=parameters.num_params)
+    if (operations := results.operations) is not None:
+        report = replace(report, pairing=operations.pairing, parts=operations.sections)
+    if (rounding := results.rounding) is not None:
+        report = replace(report, first_rounding=rounding.first)
+    if (drawn := results.initializers) is not None:
+        report = replace(report, initializers=drawn.rows, num_keys=drawn.num_keys)
+    return report
+
+
+def _first_difference(results: Results, rule: Rule) -> Difference | None:
+    """Return the first operation that differs, else the first quantity that was measured."""
+    if rule.differs_in not in (FUNCTION, DRAWS):
+        return None
+    first = None if results.located is None else results.located.first_difference
+    if rule.differs_in == DRAWS:
+        return first
+    backward = None if results.gradients is None else results.gradients.first_difference
+    return first or backward or findings.first_measured(results.measurements)
+
+
+def _dropout(results: Results) -> list[Cause]:
+    """Return the causes by which two programs apply dropout differently."""
+    causes = () if results.located is None else results.located.causes
+    return [cause for cause in causes if cause.name == "dropout"]
+
+
+def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
+    """Yield all causes: of checkpoints, of the function, and of initializers."""
+    yield from results.checkpoints
+    causes = _of_stages(results)
+    if rule.differs_in == FUNCTION:
+        causes = _of_function(results, causes)
+    elif rule.differs_in == DRAWS:
+        causes = findings.merged(causes, _dropout(results))
+    yield from causes
+    if results.precision is not None and all(cause.name != "precision" for cause in causes):
+        yield results.precision
+    if results.initializers is not None:
+        yield from results.initializers.causes
+
+
+def _of_stages(results: Results) -> list[Cause]:
+    """List the causes that each stage names by itself, in the order of the stages."""
+    causes: list[Cause] = []
+    if results.parameters is not None:
+        causes += results.parameters.causes
+    causes += results.dtypes
+    if results.gradients is not None:
+        causes += results.gradients.causes
+    if results.operations is not None:
+        causes += results.operations.transposed
+    if results.randomness is not None and not results.operations_differ:
+        causes += results.randomness.causes
+    return causes
+
+
+def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
+    """Add what the traced programs and the dtypes show; say so if nothing explains a difference."""
+    located, operations = results.located, results.operations
+    if located is not None and operations is not None:
+        if located.resized:  # the layers that follow have other sizes, and are not other layers
+            causes = [cause for cause in causes if cause.name != "architecture"]
+        unpaired = () if operations.pairing.is_complete else UNPAIRED  # named with their meaning
+        shown = [cause for cause in located.causes if cause.name not in unpaired]
+        causes = findings.merged(causes, shown)
+    if results.measured is not None:
+        computed = findings.computation_causes(results.measured.dtypes, results.labels)
+        causes = findings.merged(causes, computed)
+    causes = findings.without_reordered(causes)
+    if not causes and results.measured is not None:
+        causes = [findings.unexplained(results.measurements)]
+    return causes
+
+
+def _notes(results: Results) -> Iterator[str]:
+    """Yield what was not measured or located, and why, in the order of the stages."""
+    if results.operations is not None:
+        yield from results.operations.explanations.notes
+    for stage in (results.measured, results.gradients):
+        if stage is not None:
+            yield from stage.notes
+    if results.randomness is not None:
+        yield results.randomness.note
+    for stage in (results.rounding, results.initializers):
+        if stage is not None:
+            yield from stage.notes
+    yield from results.notes
