@@ -186,7 +186,7 @@ def _export(arguments: list[str], started: float) -> int:
     options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..export.export import export
+        from ..export.written import export
 
     return export(options, run_options)
 

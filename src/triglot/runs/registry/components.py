@@ -8,7 +8,7 @@ from ...core import plugins
 from ...core.errors import TriglotError, check_known, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
 from .environments import SUITES, suites
-from .loading import adapter_of, is_path, load
+from .loading import adapter_of, advise_file, is_path, load
 
 KINDS = ("algorithm", "environment", "network")
 
