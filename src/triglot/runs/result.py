@@ -17,9 +17,10 @@ from ..core.host_environment import HostEnvironment
 from ..core.hyper import check_count
 from ..core.loop.episode import Episodes
 from ..core.loop.state import RunnerState
+from ..core.network import Variables
 from ..core.types import as_key
 from ..shared.machine.files import check_free, make_folder
-from .load import read_run
+from .load import read_run, variables_of
 from .policy import Policy, policy_of
 from .population import chosen_seed_index
 from .python import plan_of
@@ -111,6 +112,18 @@ class TrainResult:
         """
         _check_seed(seed_index, self.num_seeds)
         return jax.tree.map(lambda leaf: leaf[seed_index], self.agent_states)
+
+    def variables(self, seed_index: int = 0) -> Variables:
+        """Select the network's variables of one seed, for `start_from` and `translate`.
+
+        Args:
+          seed_index: which one, counted from 0.
+
+        Raises:
+          TriglotError: if there is no such seed, or the agent's state holds no learner.
+        """
+        _check_seed(seed_index, self.num_seeds)
+        return variables_of(self, seed_index)
 
     def policy(
         self, seed_index: int | None = None, *, sampled: bool = False, seed: int = 0
