@@ -100,7 +100,9 @@ def _explain(
         if isinstance(inside, int):
             variable = equation.invars[inside]
             continue
-        nan = [atom for atom, value in zip(equation.invars, operands, strict=True) if _is_nan(value)]
+        nan = [
+            atom for atom, value in zip(equation.invars, operands, strict=True) if _is_nan(value)
+        ]
         if not nan:
             return _source(equation, operands, known[variable])
         # The one that was made first: the others may follow from it.

@@ -39,8 +39,8 @@ from .runs.training import train
 __version__: str
 
 __all__ = [
-    "make_env", "make_agent", "preset", "train", "TrainResult", "evaluate", "Experiment", "Population", "Trainer",
-    "load_run", "load_policy", "curves",
+    "make_env", "make_agent", "preset", "train", "TrainResult", "evaluate", "Experiment",
+    "Population", "Trainer", "load_run", "load_policy", "curves",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",

@@ -14,9 +14,9 @@ from tests.export.small_runs import KINDS, seed_of, small_run
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.core.specs import sample
-from triglot.runs.policy import Policy
 from triglot.runs.acting import Acting
 from triglot.runs.load import Run
+from triglot.runs.policy import Policy
 from triglot.runs.registry.agents import make_agent
 
 pytestmark = pytest.mark.packaging

@@ -86,9 +86,7 @@ def read_run(
     """
     check_path("folder", folder)
     path, parts = Path(folder), {"agent": agent, "env": env}
-    plan = prepare(
-        options_of_run(path, trust=trust, **parts), folder=path, training=False, **parts
-    )
+    plan = prepare(options_of_run(path, trust=trust, **parts), folder=path, training=False, **parts)
     progress = restore(plan, previous=previous, kind=checkpoint)
     if progress.warning:
         warnings.warn(f"{folder}: {progress.warning}", stacklevel=3)

@@ -61,9 +61,7 @@ class NanFinder:
         before = jax.tree.map(lambda leaf: leaf[seed], self._before)
         trainer, agent = self._experiment.trainer, self._experiment.agent
         if isinstance(trainer, Trainer):
-            return find_nan_source(
-                lambda state: trainer.update(state)[0].agent, before, of=_params
-            )
+            return find_nan_source(lambda state: trainer.update(state)[0].agent, before, of=_params)
         program = self._program
         if not isinstance(program, HostProgram) or program.learned_from is None:
             return None

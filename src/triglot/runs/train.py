@@ -162,9 +162,7 @@ def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float)
     return finished.exit_code
 
 
-def record(
-    plan: Plan, progress: Progress, observe: Observe, *, started: float
-) -> "Finished":
+def record(plan: Plan, progress: Progress, observe: Observe, *, started: float) -> "Finished":
     """Train in Python what `triglot train` trains, with the same files; nothing is printed.
 
     Args:
@@ -178,9 +176,7 @@ def record(
         remember(plan.out, plan.options)
         with _journal(plan, config, progress.num_updates) as journal:
             journal.num_updates = progress.num_updates
-            return run(
-                plan, journal, Stopwatch(started), progress, observe=observe, report=_ignore
-            )
+            return run(plan, journal, Stopwatch(started), progress, observe=observe, report=_ignore)
 
 
 def save(plan: Plan, state: RunnerState, metrics: Mapping[str, np.ndarray]) -> None:
@@ -456,9 +452,7 @@ class _Loop:
         self._interrupt, self._observe = interrupt, observe
         self.stopped = False
 
-    def train(
-        self, chunks: Iterator[Chunk], state: RunnerState
-    ) -> tuple[RunnerState, str | None]:
+    def train(self, chunks: Iterator[Chunk], state: RunnerState) -> tuple[RunnerState, str | None]:
         """Return the last states, and a description of the divergence or None."""
         plan, journal, evaluator = self._plan, self._journal, self._evaluator
         options, experiment = plan.options, plan.experiment

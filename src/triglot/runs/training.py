@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from ..core.agent import Agent
 from ..core.environment import Environment
 from ..core.errors import TriglotError, check_path
-from ..core.experiment import Experiment, updates_of
+from ..core.experiment import Experiment
 from ..core.host_environment import HostEnvironment
 from ..core.hyper import as_hyperparams
 from ..core.loop.callbacks import Callback, asks_to_stop, check_callback
@@ -30,8 +30,8 @@ from ..shared.machine.files import check_free, make_folder
 from ..shared.machine.interrupt import Signalled
 from .plan import check_memory
 from .python import plan_of
-from .resume.restoring import Progress
 from .result import Diverged, TrainResult
+from .resume.restoring import Progress
 from .train import record
 
 
@@ -115,8 +115,8 @@ def train(
         check_free(Path(out))
         if not stop_if_diverged:
             raise TriglotError(
-                "a training that writes a folder ends where it diverges: leave out or "
-                "stop_if_diverged out."
+                "a training that writes a folder ends where it diverges, so it takes "
+                "stop_if_diverged=True only: leave stop_if_diverged or out away."
             )
     earlier = continue_from if isinstance(continue_from, TrainResult) else None
     state: Any = continue_from if earlier is None else earlier.runner_state

@@ -37,7 +37,13 @@ _ENVS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def remember_agent(
-    agent: Any, algorithm: Any, *, backend: str, arithmetic: str | None, networks: Any, optimizer: Any
+    agent: Any,
+    algorithm: Any,
+    *,
+    backend: str,
+    arithmetic: str | None,
+    networks: Any,
+    optimizer: Any,
 ) -> None:
     """Record the arguments with which `make_agent` built an agent."""
     unnamed = []

@@ -65,7 +65,7 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
         if RATE in read_config(folder).get(PYTHON, {}).get("hyper", {}):
             raise TriglotError(
                 f"the seeds of {folder} have learning rates of their own: leave --learning-rate "
-                "out, or continue it in Python with triglot.train(..., continue_from=run, hyper=...)."
+                "out, or continue it in Python: triglot.train(..., continue_from=run, hyper=...)."
             )
         hyper = replace_options(options.hyper, {RATE: change.learning_rate})
         options = replace(options, hyper=hyper)

@@ -162,7 +162,9 @@ def options_of_run(
     named = from_overrides(TrainOptions, chosen)
     parts = {"agent": agent, "env": env}
     _check_named(folder, config.get(PYTHON, {}), [n for n, one in parts.items() if one is not None])
-    imported = named if agent is None else replace(named, algorithm="ppo", network=(), optimizer=None)
+    imported = (
+        named if agent is None else replace(named, algorithm="ppo", network=(), optimizer=None)
+    )
     imported = imported if env is None else replace(imported, env="probe:two-step")
     require_trust(folder, imported, trust=trust, how=how)
     algorithm = find_algorithm(named.algorithm) if agent is None else agent

@@ -16,6 +16,7 @@ from ...core.options import has_options, option_values
 from ...core.rl.schedules import Schedule
 from ..registry.origins import name_of_env, origin_of_agent
 
+
 def facts_of(experiment: Experiment, after: int = 0) -> dict[str, Any]:
     """Describe what the options of the command line cannot say of an experiment.
 
@@ -71,7 +72,9 @@ def arrays_of(hyper: Any) -> dict[str, Any]:
 def functions_of(hyper: Any) -> list[str]:
     """Name the hyperparameters that follow a function, which no text describes."""
     values = option_values(hyper) if has_options(hyper) else {}
-    return [n for n, one in values.items() if isinstance(one, Schedule) and one.function is not None]
+    return [
+        n for n, one in values.items() if isinstance(one, Schedule) and one.function is not None
+    ]
 
 
 def _number(value: Any) -> Any:
