@@ -81,7 +81,8 @@ def continued(
     if max(ends, done) < num_updates and reads_learning_rate(agent):
         raise TriglotError(
             f"{agent.name}'s learning rate, {rate}, is 0 after {ends:,.0f} updates, and "
-            f"continuing ends after {num_updates:,}, the last of which would learn nothing: give another, such as "
+            f"continuing ends after {num_updates:,}, the last of which would learn nothing: give "
+            "another, such as "
             "hyper={'learning_rate': 'linear(1e-4, 0)'}, which falls to 0 at the new end, or "
             "hyper={'learning_rate': 1e-4}."
         )

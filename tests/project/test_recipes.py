@@ -1,4 +1,4 @@
-"""The page of recipes in Python runs cell by cell, in an empty folder; the notebook has its cells."""
+"""The recipes in Python run cell by cell, in an empty folder; the notebook has the same cells."""
 
 import re
 import sys

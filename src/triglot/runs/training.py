@@ -113,6 +113,8 @@ def train(
     if out is not None:
         check_path("out", out)
         check_free(Path(out))
+        if jax.process_count() > 1:
+            raise TriglotError("out is written by one process: leave it out of a distributed one.")
         if not stop_if_diverged:
             raise TriglotError(
                 "a training that writes a folder ends where it diverges, so it takes "

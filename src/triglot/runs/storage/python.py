@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...core.errors import TriglotError
 from ...core.experiment import Experiment
 from ...core.options import has_options, option_values
 from ...core.rl.schedules import Schedule
@@ -23,7 +24,16 @@ def facts_of(experiment: Experiment, after: int = 0) -> dict[str, Any]:
     Args:
       experiment: the training.
       after: updates that an earlier training has done, whose metrics are not in this folder.
+
+    Raises:
+      TriglotError: if a hyperparameter follows a function, which no text describes.
     """
+    for name, value in option_values_of(experiment.hyperparams).items():
+        if isinstance(value, Schedule) and value.function is not None:
+            raise TriglotError(
+                f"{name} follows a function, which a run folder cannot hold: give a schedule as "
+                "text, such as 'cosine(1e-3, 1e-5)', or write no folder."
+            )
     facts: dict[str, Any] = {}
     if seed_of(experiment.key) is None:
         facts["key"] = np.asarray(jax.random.key_data(experiment.key)).tolist()
@@ -32,7 +42,6 @@ def facts_of(experiment: Experiment, after: int = 0) -> dict[str, Any]:
         facts["hyper"] = {name: np.asarray(array).tolist() for name, array in arrays.items()}
     unnamed = [*origin_of_agent(experiment.agent).unnamed]
     unnamed += [] if name_of_env(experiment.env) else ["env"]
-    unnamed += [f"schedule of {name}" for name in functions_of(experiment.hyperparams)]
     if unnamed:
         facts["unnamed"] = unnamed
     if after:
@@ -65,17 +74,14 @@ def hyper_of(facts: Mapping[str, Any]) -> dict[str, jax.Array]:
 
 def arrays_of(hyper: Any) -> dict[str, Any]:
     """Select the hyperparameters that are arrays `[S]`."""
-    values = option_values(hyper) if has_options(hyper) else {}
-    return {name: value for name, value in values.items() if np.ndim(_number(value))}
+    values = option_values_of(hyper)
+    return {
+        name: value
+        for name, value in values.items()
+        if not isinstance(value, Schedule) and np.ndim(value)
+    }
 
 
-def functions_of(hyper: Any) -> list[str]:
-    """Name the hyperparameters that follow a function, which no text describes."""
-    values = option_values(hyper) if has_options(hyper) else {}
-    return [
-        n for n, one in values.items() if isinstance(one, Schedule) and one.function is not None
-    ]
-
-
-def _number(value: Any) -> Any:
-    return 0 if isinstance(value, Schedule) else value
+def option_values_of(hyper: Any) -> dict[str, Any]:
+    """List hyperparameters by name; none of an agent without any."""
+    return option_values(hyper) if has_options(hyper) else {}
