@@ -83,7 +83,7 @@ def test_a_gymnasium_environment_is_sent_to_make_env(line: Any) -> None:
     for given in (line.Line, line.Line()):
         with pytest.raises(TriglotError, match=r"give triglot.make_env\("):
             triglot.make_agent("ppo", given)
-    with pytest.raises(TriglotError, match="cannot be copied.*give its class"):
+    with pytest.raises(TriglotError, match=r"cannot be copied.*give its class"):
         env = line.Line()
         env.file = (each for each in ())  # a generator
         triglot.make_env(env)
@@ -117,7 +117,7 @@ def test_the_name_of_a_file_is_answered_with_the_object_in_it(
     )
     env = triglot.make_env("probe:two-step")
     for name in ("my_agent", "my_agent.py"):
-        with pytest.raises(TriglotError, match="the file my_agent.py.*my_agent:MyAgent"):
+        with pytest.raises(TriglotError, match=r"the file my_agent.py.*my_agent:MyAgent"):
             triglot.make_agent(name, env)
     with pytest.raises(TriglotError, match="my_agent:Helper or my_agent:MyAgent"):
         triglot.make_env("my_agent")
