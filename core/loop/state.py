@@ -1,6 +1,5 @@
 """The runner state, and the random keys of each update."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -97,7 +96,6 @@ def scheduled(
     return replace(state, agent=agent), values
 
 
-@functools.lru_cache(maxsize=64)
 def reads_learning_rate(agent: Any) -> bool:
     """Return whether an agent's optimizer may read its learning rate."""
     optimizer, hyper = (getattr(agent, name, None) for name in ("optimizer", "hyper"))
