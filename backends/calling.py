@@ -121,7 +121,7 @@ def lifted(
 ) -> Network:
     """Build the network of a module, which is recurrent if it has an `initial_carry`."""
 
-    def carry(variables: Any, num_envs: int) -> PyTree:
+    def carry(variables: PyTree, num_envs: int) -> PyTree:
         return initial_carry(num_envs) if initial_carry else ()
 
     own: Any = {"recurrent": initial_carry is not None, "initial_carry": carry, **rest}

@@ -4,7 +4,7 @@ Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,7 +77,8 @@ class EnvPool(HostAdapted):
     """
 
     time_limit: int
-    milliseconds = 60  # of a frame: about an Atari game's, whose frames are skipped by 4
+    # Of a frame: about an Atari game's, whose frames are skipped by 4.
+    milliseconds: ClassVar[int] = 60
 
     def open(self, num_envs: int) -> "EnvPoolVector":
         """Prepare `num_envs` environments, which `reset` starts."""

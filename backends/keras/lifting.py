@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
+from ...core.types import PyTree
 from .. import calling
 from ..layers.describe import describe
 from ..libraries import Library, find
@@ -63,7 +64,7 @@ def from_keras(
         names = calling.parameters(module.call)
         takes_one = _takes_one(names)
 
-        def arguments(inputs: Any) -> tuple[Any, ...]:
+        def arguments(inputs: PyTree) -> tuple[Any, ...]:
             return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
 
         given = example[0] if len(example) == 1 else example
@@ -93,8 +94,8 @@ def from_keras(
         )
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         values = {**variables.params, **variables.state}
         held = [(each.variable, values[each.name]) for each in (*trained, *kept)]
         own = jax.random.key(0) if key is None else key

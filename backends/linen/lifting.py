@@ -6,6 +6,7 @@ import jax
 
 from ...core.errors import TriglotError, require
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from .. import calling, functional
 from ..layers.describe import Words
 from ..naming import normalize_separators
@@ -46,13 +47,13 @@ def from_linen(
         )
     shown = name or calling.display_name(module)
 
-    def init(key: jax.Array, *inputs: Any, **modes: bool) -> tuple[Any, Any]:
+    def init(key: jax.Array, *inputs: PyTree, **modes: bool) -> tuple[PyTree, PyTree]:
         state = dict(module.init(key, *inputs, **modes))
         return state.pop("params", {}), state
 
     def apply(
-        variables: Variables, key: jax.Array | None, *inputs: Any, **modes: bool
-    ) -> tuple[Any, Any]:
+        variables: Variables, key: jax.Array | None, *inputs: PyTree, **modes: bool
+    ) -> tuple[PyTree, PyTree]:
         collections = {"params": variables.params, **variables.state}
         # A single key is Linen's fallback for every stream.
         if not variables.state:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, require, user_error_context
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import codec_of, constructor
@@ -47,14 +48,29 @@ def from_nnx(
     def split(module: Any) -> tuple[Any, Any, Any, Any]:
         return nnx.split(module, is_trainable, nnx.RngState, ...)
 
+    structure: list[Any] = []
+
+    def build() -> tuple[Any, ...]:
+        built = construct(jax.random.key(0))
+        if not isinstance(built, nnx.Module):
+            structure.append(type(built))
+            return ()
+        graphdef, *parts = split(built)
+        structure.append(graphdef)
+        return tuple(parts)
+
     with user_error_context(f"the NNX constructor {shown!r} failed when given nnx.Rngs"):
-        abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
-    if not isinstance(abstract, nnx.Module):
+        parts = jax.eval_shape(build)
+    if not parts:
         raise TriglotError(
             f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
-            f"returned a {type(abstract).__name__}."
+            f"returned a {structure[0].__name__}."
         )
-    graphdef, params, streams, state = split(abstract)
+    params, streams, state = parts
+    # Not that of an abstract module, in which arrays outside of variables, such as the scales of
+    # `nnx.WeightNorm`, count as constants.
+    (graphdef,) = structure
+    abstract = nnx.merge(graphdef, params, streams, state)
     names = parameters(abstract)
 
     def init(key: jax.Array) -> Variables:
@@ -73,8 +89,8 @@ def from_nnx(
         return treedef.unflatten(filled)
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         # Without a copy the merged module shares its Variables with the arguments, and an eager
         # call would change them.
         module = nnx.merge(graphdef, variables.params, seeded(key), variables.state, copy=True)

@@ -12,6 +12,7 @@ import torch
 from ...core import specs
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Network, Variables
+from ...core.types import Params, PyTree
 from .. import calling
 from .modules import Skeleton, move_channels
 
@@ -72,7 +73,7 @@ def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
 
 def _with_pytorch(
     skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """Compute the outputs, and the gradients of their weighted sum, with PyTorch."""
     module = copy.deepcopy(skeleton.module).eval()
     with torch.enable_grad():
@@ -94,7 +95,7 @@ def _with_pytorch(
 
 def _in_training(
     skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
-) -> tuple[Any, Any] | None:
+) -> tuple[PyTree, PyTree] | None:
     """Compute the outputs and the state after a call in training; None if they are random."""
     results = []
     for seed in range(2):
@@ -120,8 +121,8 @@ def _call(module: Any, given: tuple[Any, ...], recurrent: bool, channels_first: 
     return module(*tensors, **modes)
 
 
-def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any, Any]:
-    def loss(params: Any) -> tuple[jax.Array, Any]:
+def _with_jax(network: Network, variables: Variables, inputs: PyTree) -> tuple[PyTree, PyTree]:
+    def loss(params: Params) -> tuple[jax.Array, Any]:
         outputs, _ = network.apply(Variables(params=params, state=variables.state), inputs)
         floats = [
             each for each in jax.tree.leaves(outputs) if jnp.issubdtype(each.dtype, jnp.floating)

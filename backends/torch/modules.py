@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from torch.nn.utils.weight_norm import WeightNorm
 
 from ...core.errors import TriglotError
 from .running import Tensor
@@ -37,7 +38,7 @@ class Skeleton:
           TriglotError: if its tensors are not float32 or integers in the CPU's memory.
         """
         try:
-            self.module = copy.deepcopy(module)
+            self.module = copy.deepcopy(module, _normalized_weights(module))
         except Exception as error:
             raise TriglotError(
                 f"{shown} cannot be copied ({error}): make its tensors in __init__, by operations "
@@ -109,6 +110,21 @@ class Skeleton:
                 for held, old in ((owner._parameters, params), (owner._buffers, buffers)):
                     held.clear()
                     held.update(old)
+
+
+def _normalized_weights(module: Any) -> dict[int, Any]:
+    """Copy the weights that `torch.nn.utils.weight_norm` computes before each call.
+
+    They have a gradient, so that `deepcopy` refuses them.
+    """
+    hooks = [
+        (owner, hook)
+        for owner in module.modules()
+        for hook in owner._forward_pre_hooks.values()
+        if isinstance(hook, WeightNorm)
+    ]
+    weights = [getattr(owner, hook.name) for owner, hook in hooks]
+    return {id(weight): weight.detach().clone() for weight in weights}
 
 
 def arrays_of(module: Any) -> dict[str, Any]:

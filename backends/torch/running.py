@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
 
 from ...core.errors import TriglotError
+from ...core.types import PyTree
 from . import operations
 from .importing import load_torchax
 
@@ -46,6 +48,10 @@ class JaxEnvironment(torchax.tensor.Environment):
         for function in (torch.ops.aten.add, torch.ops.aten.sub):
             for overload in (function.Tensor, function.Scalar):
                 self._ops[overload] = _without_factor(self._ops[overload])
+        convolution = torch.ops.aten.convolution
+        for overload in (convolution, convolution.default):
+            if overload in self._ops:
+                self._ops[overload] = _with_groups(self._ops[overload])
         for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
             self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
         for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
@@ -129,6 +135,23 @@ def _without_factor(operator: Any) -> Any:
     return replace(operator, func=compute)
 
 
+def _with_groups(operator: Any) -> Any:
+    """Order the inputs and outputs of a transposed convolution's groups as torchax reads them.
+
+    It reads the kernel `[groups * in, out, ...]` as `[in, groups * out, ...]`, which is right with
+    one input a group only.
+    """
+
+    def compute(x: Any, kernel: Any, bias: Any, *settings: Any) -> Any:
+        is_transposed, groups = settings[3], settings[5]
+        if is_transposed and groups != 1:
+            parts = kernel.reshape(groups, -1, *kernel.shape[1:])
+            kernel = jnp.moveaxis(parts, 0, 1).reshape(kernel.shape)
+        return operator.func(x, kernel, bias, *settings)
+
+    return replace(operator, func=compute)
+
+
 class One:
     """Leaves what it is multiplied with as it is."""
 
@@ -199,7 +222,7 @@ def explained(shown: str) -> Iterator[None]:
         ) from None
 
 
-def to_arrays(tree: Any, shown: str) -> Any:
+def to_arrays(tree: PyTree, shown: str) -> Any:
     """Convert the tensors of a module's outputs to JAX arrays.
 
     Raises:
@@ -210,7 +233,7 @@ def to_arrays(tree: Any, shown: str) -> Any:
         if isinstance(leaf, Tensor | View):
             return leaf.jax()
         if isinstance(leaf, torch.Tensor):
-            return jax.numpy.asarray(leaf.detach().numpy())
+            return jnp.asarray(leaf.detach().numpy())
         raise TriglotError(
             f"{shown} returned a {type(leaf).__name__}: return tensors, or dictionaries and tuples "
             "of them."

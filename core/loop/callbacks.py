@@ -12,7 +12,7 @@ from jax.custom_batching import custom_vmap
 from ..errors import TriglotError, kind_of
 
 OnStage: TypeAlias = Callable[[str], None]
-Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], bool | None]
+Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], bool | np.bool_ | None]
 
 
 def check_callback(name: str, callback: Any) -> None:

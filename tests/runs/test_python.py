@@ -106,8 +106,8 @@ def test_it_continues_from_a_folder_as_from_memory(
 def test_an_agent_that_is_changed_changes_the_training(
     result: triglot.TrainResult, env: Any
 ) -> None:
-    other = triglot.make_agent("ppo", env, config=SMALL, hyper={"learning_rate": 1e-3})
-    other = replace(other, network=result.agent.network)
+    trained: Any = result.agent
+    other: Any = replace(trained, hyper=replace(trained.hyper, learning_rate=1e-3))
     longer = triglot.train(other, env, total_steps=16, continue_from=result)
     np.testing.assert_allclose(longer.metrics["learning_rate"], 1e-3, rtol=1e-6)
 

@@ -14,7 +14,7 @@ from ..runs import options as training
 from ..runs.rating.options import RateOptions
 from ..runs.registry.arg import Arg, Count, Name
 from ..runs.registry.options import MachineOptions
-from ..sweep.options import SweepOptions
+from ..sweep.options import SweepCommandOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ OPTIONS: dict[str, type] = {
     "curves": training.CurvesOptions,
     "rate": RateOptions,
     "compare": CompareOptions,
-    "sweep": SweepOptions,
+    "sweep": SweepCommandOptions,
     "diff": DiffOptions,
     "translate": TranslateOptions,
     "check": CheckOptions,

@@ -180,9 +180,9 @@ def run_jobs(
         if one.is_lost:
             raise TriglotError(f"the initial weights could not be computed. {one.message}")
     return [
-        Failure(job, found.phase or "import and build", found.message)
+        Failure(job, outcome.phase or "import and build", outcome.message)
         for job in left
-        if (found := outcomes[job.name]).is_lost
+        if (outcome := outcomes[job.name]).is_lost
     ]
 
 

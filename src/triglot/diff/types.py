@@ -126,7 +126,7 @@ class Cause:
     """A likely cause of a difference.
 
     Attributes:
-      name: an entry of the catalogue, such as `norm_epsilon`; docs/guide/port.md lists all.
+      name: an entry of the catalogue, such as `norm_epsilon`; docs/reference/causes.md lists all.
       where: the place in both modules.
       evidence: the numbers that support it.
       parameters: canonical names of those that it is about, of each network.

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..backends.libraries import Library
 from ..backends.naming import normalize_separators, words_of
 from ..backends.source import SAFETENSORS, Style
 from ..backends.translate import translate
+from ..core.agent import Agent
+from ..core.families.extension import Extended
 from ..core.loop.frozen import num_masked
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
@@ -25,7 +28,8 @@ from .sources import camel, network_source
 
 MODEL = "model.py"
 # What is largest at the greedy action, by the built-in algorithm: one head, or its mean over atoms.
-# AlphaZero and MuZero search for it, and IQN draws what its networks read.
+# AlphaZero and MuZero search for it, and IQN draws what its networks read. Files of an algorithm
+# that is not listed say that they have no `act`, and why.
 LARGEST = {
     "logits": "ppo a2c reinforce impala vmpo sac redq mpo openai_es",
     "q": "dqn pqn r2d2 q_learning monte_carlo dyna_q",
@@ -129,8 +133,7 @@ def model_files(run: Trained, seed_index: int, library: Library, title: str) -> 
             f"[B, {cells[0].size}]; zeros where an episode starts."
         )
     acting = _act(run, seed_index, specs, MEAN in weights)
-    if acting:
-        usage.append("`act(obs, ...)` chooses the greedy actions.")
+    usage.append("`act(obs, ...)` chooses the greedy actions." if acting else without_act(run))
     head = HEAD.format(
         title=title,
         distribution=library.distribution,
@@ -149,6 +152,23 @@ def model_files(run: Trained, seed_index: int, library: Library, title: str) -> 
     if "softmax(" in more and "softmax(" in style.acts.values():
         more = f"\n{SOFTMAX}{more}"
     return {style.file: _written(weights, style), MODEL: f"{text}{more}".encode()}
+
+
+def without_act(run: Trained) -> str:
+    """Say that `model.py` has no `act`; empty if it has one."""
+    if _largest(run.agent) is not None:
+        return ""
+    name = re.sub(r"[^\w+]", "?", run.agent.name)  # it goes into Python source
+    return (
+        f"There is no `act`: which outputs make up the greedy action of {name} is not known. "
+        "`triglot export --format stablehlo` writes the whole policy."
+    )
+
+
+def _largest(agent: Agent) -> str | None:
+    """Look up what is largest at an agent's greedy action; None for one that is not listed."""
+    kind = type(agent.agent if isinstance(agent, Extended) else agent)  # extensions do not act
+    return GREEDY.get(f"{kind.__module__}:{kind.__qualname__}")
 
 
 def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
@@ -201,7 +221,7 @@ def _native_weights(
 def _act(run: Trained, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     """Write the function of the greedy action; empty for a custom algorithm."""
     agent: Any = run.agent
-    kind = GREEDY.get(f"{type(agent).__module__}:{type(agent).__qualname__}")
+    kind = _largest(agent)
     if kind is None:
         return ""
     action_spec = agent.action_spec

@@ -11,7 +11,8 @@ from ..runs.population import chosen_seed_index
 from ..shared.machine.files import check_free, write_files
 from ..shared.machine.version import versions
 from ..shared.terminal.progress import phase
-from .models import model_files
+from ..shared.terminal.wrapping import wrapped
+from .models import model_files, without_act
 from .onnx import check_installed, onnx_files
 from .options import ExportOptions
 from .stablehlo import stablehlo_files
@@ -49,6 +50,8 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         files = files_of(run, run_options, options.format, index)
     write_files(options.out, files)
     print(f"{title}\nin {options.out}: {', '.join(sorted(files))}")
+    if options.format in libraries.formats() and (note := without_act(run)):
+        print(wrapped(note))
     return 0
 
 

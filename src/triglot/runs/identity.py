@@ -19,6 +19,8 @@ from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import join_parts, part_of
+from ..core.records import JSON
+from ..core.types import AnyAgentState, PyTree
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -54,14 +56,14 @@ def fingerprint(array: jax.Array) -> jax.Array:
     return jnp.sum(words * factor, dtype=jnp.uint32)
 
 
-def fingerprints(encode: Callable[[Any], Mapping[str, jax.Array]]) -> Monitor:
+def fingerprints(encode: Callable[[PyTree], Mapping[str, jax.Array]]) -> Monitor:
     """Build the monitor that fingerprints the parameters an agent learns.
 
     Args:
       encode: names the parameters, in canonical layout.
     """
 
-    def monitor(agent_state: Any) -> dict[str, jax.Array]:
+    def monitor(agent_state: AnyAgentState) -> dict[str, jax.Array]:
         named = encode(learned(agent_state).params)
         return {f"{PREFIX}{name}": fingerprint(named[name]) for name in sorted(named)}
 
@@ -84,8 +86,8 @@ def shapes_of(network: Network) -> Shapes:
       TriglotError: if it has no codec.
     """
     codec = codec_of(network)
-    made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
-    return {name: array.shape for name, array in made.items()}
+    shapes = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    return {name: array.shape for name, array in shapes.items()}
 
 
 def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
@@ -108,7 +110,7 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
             )
 
 
-def learned(agent_state: Any) -> Variables:
+def learned(agent_state: AnyAgentState) -> Variables:
     """Find the variables that an agent's learners train, structured as those of its network.
 
     Those of an `AgentState` are its `learner`'s: others in it, such as one of multipliers, train no
@@ -139,7 +141,7 @@ def learned(agent_state: Any) -> Variables:
     return join_parts({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
 
 
-def _is_learner(node: Any) -> bool:
+def _is_learner(node: object) -> bool:
     return isinstance(node, LearnerState)
 
 
@@ -224,7 +226,7 @@ def _metrics_differing(one: Trace, other: Trace) -> dict[str, np.ndarray]:
     return {name: differing(one.metrics[name], other.metrics[name]) for name in names}
 
 
-def _first(marks: Mapping[str, np.ndarray], kind: str) -> dict[str, Any] | None:
+def _first(marks: Mapping[str, np.ndarray], kind: str) -> JSON | None:
     anywhere = np.stack(list(marks.values()))  # [leaf, S, U]
     if not anywhere.any():
         return None
@@ -238,7 +240,7 @@ def _first(marks: Mapping[str, np.ndarray], kind: str) -> dict[str, Any] | None:
     }
 
 
-def _earliest(places: Mapping[str, dict[str, Any] | None]) -> dict[str, Any] | None:
+def _earliest(places: Mapping[str, JSON | None]) -> JSON | None:
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
         return None

@@ -17,6 +17,7 @@ from ..core.host_environment import HostEnvironment
 from ..core.loop.state import RunnerState
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
+from ..core.types import AnyAgentState
 from .identity import codec_of, learned
 from .plan import Plan, prepare
 from .resume.restoring import restore
@@ -63,7 +64,7 @@ class Run:
 
     agent: Agent
     env: Environment | HostEnvironment
-    agent_states: Any
+    agent_states: AnyAgentState
     num_updates: int
 
 
@@ -124,7 +125,7 @@ def named_weights(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(named[name]) for name in sorted(named)}
 
 
-def stats_of(agent_states: Any) -> RunningStats | None:
+def stats_of(agent_states: AnyAgentState) -> RunningStats | None:
     """Find the statistics by which an agent normalizes observations; None without."""
     leaves = jax.tree_util.tree_leaves_with_path(agent_states, is_leaf=_is_stats)
     named = [(getattr(path[-1], "name", ""), node) for path, node in leaves if _is_stats(node)]
@@ -140,7 +141,7 @@ def statistics_of(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(array[seed_index]) for name, array in arrays.items()}
 
 
-def _is_stats(node: Any) -> bool:
+def _is_stats(node: object) -> bool:
     return isinstance(node, RunningStats)
 
 

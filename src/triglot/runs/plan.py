@@ -6,18 +6,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from ..core.agent import Agent
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.experiment import Experiment
+from ..core.host_environment import AnyEnvironment
 from ..core.hyper import check_count
 from ..core.loop.population import Population
 from ..core.options import has_options, option_fields, replace_options
+from ..core.records import JSON
 from ..shared.machine import memory, version
-from ..shared.machine.files import check_free, make_folder, make_new_folder
+from ..shared.machine.files import check_free, creating, make_new_folder
 from .devices import most_devices
 from .effects import check_effects
 from .monitoring.schedule import check_schedule, describe_schedule
@@ -53,19 +55,19 @@ class Plan:
     python: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> Agent:
         """The agent."""
         return self.experiment.agent
 
     @property
-    def env(self) -> Any:
+    def env(self) -> AnyEnvironment:
         """The single environment, of either kind."""
         return self.experiment.env
 
     @property
     def population(self) -> Population | None:
         """How the seeds learn from each other; None for independent ones."""
-        return getattr(self.experiment.trainer, "population", None)
+        return self.experiment.population
 
     @property
     def title(self) -> str:
@@ -74,7 +76,7 @@ class Plan:
         networks = " ".join(options.network) or options.backend
         return f"{options.algorithm} on {options.env}, {networks}"
 
-    def in_env(self, env: Any) -> "Plan":
+    def in_env(self, env: AnyEnvironment) -> "Plan":
         """Put the agent into another environment, with the same observations and actions."""
         return replace(self, experiment=self.experiment.in_env(env))
 
@@ -105,7 +107,7 @@ class Plan:
             lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)
 
-    def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
+    def write_config(self, arguments: Sequence[str]) -> JSON:
         """Write `config.json` and return its contents."""
         facts = {
             "num_updates": self.experiment.num_updates,
@@ -193,7 +195,8 @@ def prepare(
     if out is None:
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
     elif folder is None:
-        make_folder(out)
+        with creating(out):  # what another program wrote meanwhile is noticed under the run's lock
+            out.mkdir(parents=True, exist_ok=True)
     return replace(plan, out=out)
 
 
@@ -322,7 +325,7 @@ def population_of(options: TrainOptions) -> Population | None:
     )
 
 
-def agent_of(options: TrainOptions, env: Any) -> Agent:
+def agent_of(options: TrainOptions, env: AnyEnvironment) -> Agent:
     """Build the agent of a training.
 
     Raises:
@@ -351,11 +354,11 @@ def with_defaults(options: TrainOptions) -> TrainOptions:
     Args:
       options: with a complete `Config` and `Hyperparams`.
     """
-    given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
-    declared = [one for each in given.values() if has_options(each) for one in option_fields(each)]
-    if not any("by_environment" in one.metadata for one in declared):
+    complete = [part for part in (options.config, options.hyper) if has_options(part)]
+    declared = [field for part in complete for field in option_fields(part)]
+    if not any("by_environment" in field.metadata for field in declared):
         return options
-    agent: Any = agent_of(options, make_env(options.env))
+    agent = agent_of(options, make_env(options.env))
     return replace(options, config=agent.config, hyper=agent.hyper)
 
 
@@ -365,7 +368,16 @@ def _has_custom_components(options: TrainOptions) -> bool:
     return not built_in or bool(options.network)
 
 
-def check_minimums(options: Any, **minimums: int) -> None:
+class Seeded(Protocol):
+    """Options with a random seed."""
+
+    @property
+    def seed(self) -> int:
+        """The random seed."""
+        ...
+
+
+def check_minimums(options: Seeded, **minimums: int) -> None:
     """Reject invalid seeds, and counts below the given minimum of each option or above 2^31 - 1.
 
     Raises:

@@ -13,6 +13,7 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
+from ..core.types import Obs
 from .acting import Acting
 from .load import Trained, run_of
 from .population import chosen_seed_index
@@ -60,7 +61,7 @@ class Policy:
 
         self._act = jax.jit(act, static_argnums=0)
 
-    def __call__(self, obs: Any, action_mask: Any = None) -> Any:
+    def __call__(self, obs: Obs, action_mask: Any = None) -> Any:
         """Choose an action for one observation, or one for each of a batch.
 
         Args:
@@ -186,7 +187,7 @@ def policy_of(run: Trained, seed_index: int, *, sampled: bool = False, seed: int
     return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
 
 
-def _batch(spec: Spec, obs: Any) -> int | None:
+def _batch(spec: Spec, obs: Obs) -> int | None:
     """Return the size of a batch of observations; None for a single one.
 
     Raises:
@@ -213,7 +214,7 @@ def _batch(spec: Spec, obs: Any) -> int | None:
     )
 
 
-def _converted(spec: Spec, obs: Any) -> Any:
+def _converted(spec: Spec, obs: Obs) -> Any:
     """Convert observations, one or `[N, ...]`, to their dtype.
 
     Raises:

@@ -69,7 +69,7 @@ class TrainResult:
         """`S`, independent seeds."""
         return self.experiment.num_seeds
 
-    @cached_property
+    @property
     def num_updates(self) -> int:
         """Updates per seed after which `runner_state` is, those of earlier calls included."""
         return updates_of(self.runner_state)

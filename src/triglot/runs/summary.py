@@ -4,11 +4,11 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.loop.episode import Episodes
+from ..core.records import JSON
 from ..shared.machine.files import visible_files
 from ..shared.machine.version import device, versions
 from ..shared.statistics import format_return, interval95, interval95_over_seeds
@@ -41,9 +41,7 @@ class Stopwatch:
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds
 
 
-def resume_notes(
-    plan: Plan, config: Mapping[str, Any], done: int, lost: Sequence[int]
-) -> Iterator[str]:
+def resume_notes(plan: Plan, config: JSON, done: int, lost: Sequence[int]) -> Iterator[str]:
     """Describe what is not as in the interrupted run.
 
     Args:
@@ -70,7 +68,7 @@ def resume_notes(
         yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
 
 
-def version_notes(config: Mapping[str, Any]) -> Iterator[str]:
+def version_notes(config: JSON) -> Iterator[str]:
     """Say which versions, or which device, are not those that a run began with."""
     differing = list(_differences(config))
     if differing:
@@ -80,7 +78,7 @@ def version_notes(config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _differences(config: Mapping[str, Any]) -> Iterator[str]:
+def _differences(config: JSON) -> Iterator[str]:
     before = config.get("versions")
     for name, now in versions().items():
         was = before.get(name) if isinstance(before, Mapping) else None
@@ -107,7 +105,7 @@ def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
 
 
 def describe_summary(
-    summary: Mapping[str, Any], out: Path, returns: Sequence[float], *, explained: bool = False
+    summary: JSON, out: Path, returns: Sequence[float], *, explained: bool = False
 ) -> str:
     """Format `summary.json` for the terminal.
 
@@ -148,7 +146,7 @@ def next_commands(out: Path) -> str:
     return NEXT.format(run=shlex.quote(str(out)))
 
 
-def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, Any]:
+def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> JSON:
     """Compute the statistics of `[S, E]` episodes; lengths are in steps.
 
     The interval is Student's t interval of the mean over seeds, or over episodes if there is one
@@ -184,7 +182,7 @@ def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, 
     }
 
 
-def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
+def describe_evaluation(evaluation: JSON, policy: str = "greedy") -> list[str]:
     """Format the results of `evaluation` as lines."""
     bounds, per_seed = evaluation["return_interval95"], evaluation["return_per_seed"]
     num_seeds, count = len(per_seed), evaluation["episodes_per_seed"]

@@ -20,6 +20,7 @@ from ..core.loop.chunks import Chunk
 from ..core.loop.divergence import absurd_parameters
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program
+from ..core.records import JSON
 from ..shared.machine.files import check_free, write_json
 from ..shared.machine.interrupt import Interrupt
 from ..shared.statistics import format_return
@@ -101,7 +102,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
     watch.lap("import")
     _check_acting(plan)
     with locked(plan.out):
-        check_free(plan.out)  # another program may have used it since
+        check_free(plan.out)  # another program may have used it since `prepare` looked
         config = plan.write_config(arguments)
         remember(plan.out, options)
         lines = [*announcement(options), plan.announcement()]
@@ -226,7 +227,7 @@ def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
     if start is None:
         return Progress(None, 0)
     print(wrapped(start.describe(plan.agent)), flush=True)
-    state = start.initial(plan)
+    state = start.initial(plan.experiment)
     _checkpoint(plan, journal, state)
     return Progress(state, 0)
 
@@ -242,7 +243,7 @@ def _check_acting(plan: Plan) -> None:
 
 
 @contextmanager
-def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
+def _journal(plan: Plan, config: JSON, done: int) -> Iterator[Journal]:
     """Open the journal and the logs; if they cannot be written, say how to resume."""
     try:
         started = logs.start(plan.options.log, plan.out, config, plan.experiment.num_updates, done)

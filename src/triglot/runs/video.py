@@ -86,7 +86,7 @@ def render_video(
 def _require_mp4() -> None:
     """Check that the library which writes MP4 is installed."""
     try:
-        import imageio_ffmpeg  # noqa: F401
+        import imageio_ffmpeg  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise MissingExtra(
             "MP4 files are written by imageio-ffmpeg, which is not installed: run `pip install "
@@ -96,7 +96,7 @@ def _require_mp4() -> None:
 
 def _as_mp4(gif: Path) -> Path:
     """Convert a GIF, frame by frame; MP4 needs even sizes."""
-    import imageio_ffmpeg
+    import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
     import numpy as np
     from PIL import Image, ImageSequence
 

@@ -101,7 +101,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a module": (lambda: agent(networks=Module()), "got a Module.*triglot.from_linen"),
     "the class of a module": (lambda: agent(networks=Module), "the class Module.*from_linen"),
-    "a name in place of a network": (lambda: agent(networks="linen"), "network 'linen' must .*form"),
+    "a name in place of a network": (lambda: agent(networks="linen"), "network 'linen' must have"),
     "a function that makes a network": (
         lambda: agent(networks=lambda obs, action: NETWORK),
         "networks must be .*got the function",

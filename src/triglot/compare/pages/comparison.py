@@ -123,15 +123,15 @@ def markdown(result: Result) -> str:
 
 def page(result: Result, drawn: Sequence[Chart]) -> str:
     """Build the page of a thinned result and its charts."""
-    found, envs = tables(result), environment_names(result)
+    all_tables, envs = tables(result), environment_names(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     return build(
         "compare",
         result,
         title=title(result),
         drawn=drawn,
-        tables=found,
-        files={"comparison.json": as_json(result), **as_files([*found, *series(result)])},
+        tables=all_tables,
+        files={"comparison.json": as_json(result), **as_files([*all_tables, *series(result)])},
         figures=list(map(figure_path, drawn)),
         cards=cards(result),
         findings=_findings(result),

@@ -58,8 +58,8 @@ def tables(result: Result) -> list[Table]:
 
 def environment_names(result: Result) -> list[str]:
     """List the environments in which the libraries were trained."""
-    found = result.get("environments")
-    return list(found or dict.fromkeys([result["env"], *(result.get("envs") or ())]))
+    by_env = result.get("environments")
+    return list(by_env or dict.fromkeys([result["env"], *(result.get("envs") or ())]))
 
 
 def summary_table(result: Result) -> Table:
@@ -113,10 +113,10 @@ def _speed(fact: tuple[str, str, str, float]) -> Column:
     return Column(header, text)
 
 
-def _differs(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _differs(identity: Mapping[str, Any] | None) -> str:
+    if identity is None:
         return numbers.MISSING
-    place = found["first_difference"]
+    place = identity["first_difference"]
     return "never" if place is None else f"from update {place['update']:,}"
 
 

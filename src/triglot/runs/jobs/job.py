@@ -4,17 +4,18 @@ import importlib
 import json
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ...core.errors import TriglotError
+from ...core.records import JSON
 from ...shared.machine.interrupt import Interrupt, Signalled
 
 REPORT_SECONDS = 0.3  # between reports of progress
 
-Event: TypeAlias = dict[str, Any]  # a phase and the share that is done, or a text to print
+Event: TypeAlias = JSON  # a phase and the share that is done, or a text to print
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Task:
     name: str
     label: str
     function: str
-    arguments: Mapping[str, Any]
+    arguments: JSON
     folder: str
     size: float = 1.0
 

@@ -70,7 +70,7 @@ POLICY_OF_RUN = "triglot.export.opponent:player_of_run"
 STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
 
 
-def make_env(env: Any, /, **options: Any) -> "Environment":
+def make_env(env: Any, /, **options: object) -> "Environment":
     """Make an environment by name, or from a class, a function or an object.
 
     Args:
@@ -126,7 +126,7 @@ def _with_wrapper_options(name: Any, options: dict[str, Any]) -> "Environment":
     return wrap(env, of_wrappers)
 
 
-def _wrappers_unknown_to(error: TriglotError, options: dict[str, Any]) -> list[str]:
+def _wrappers_unknown_to(error: TriglotError, options: dict[str, object]) -> list[str]:
     """List the options of wrappers that an environment was given, failed with and does not have."""
     given = [option for option in options if option in wrapper_options()]
     if isinstance(error, UnknownOption):
@@ -143,7 +143,7 @@ def _with_wrappers(error: TriglotError, name: Any) -> TriglotError:
     return UnknownOption(error.environment, error.option, [*error.known, *wrapper_options()])
 
 
-def _make(name: str, options: dict[str, Any]) -> "Environment":
+def _make(name: str, options: dict[str, object]) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
@@ -164,7 +164,7 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
     return load_env(name, options)
 
 
-def _function(option: str, value: Any, env: str) -> Any:
+def _function(option: str, value: object, env: str) -> Any:
     """Load what an option names, a function or the policy of a run; return other values."""
     if isinstance(value, str) and is_path(value):
         return load(option, value)
@@ -194,7 +194,7 @@ def _is_run(value: str | Path) -> bool:
     return not is_path(str(value)) and (Path(value) / "config.json").is_file()
 
 
-def _split_options(name: str) -> tuple[str, dict[str, Any]]:
+def _split_options(name: str) -> tuple[str, dict[str, object]]:
     """Split the options off a name.
 
     >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")

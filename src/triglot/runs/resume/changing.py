@@ -1,6 +1,5 @@
 """Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,9 @@ from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
 from ...core.options import replace_options
+from ...core.records import JSON
 from ...core.rl.schedules import Schedule
+from ...core.types import AnyAgentState
 from ...shared.machine.files import write_json
 from ...shared.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
@@ -123,9 +124,7 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
         )
 
 
-def record_change(
-    plan: Plan, change: ResumeOptions, before: Mapping[str, Any], done: int
-) -> dict[str, Any]:
+def record_change(plan: Plan, change: ResumeOptions, before: JSON, done: int) -> JSON:
     """Write the change to `config.json` and return its contents.
 
     Args:
@@ -152,7 +151,7 @@ def record_change(
     return content
 
 
-def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]) -> list[str]:
+def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str]:
     """Describe what changes, with what schedules do."""
     lines = []
     for one in _differences(plan, change, before):
@@ -182,9 +181,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
     return lines
 
 
-def _differences(
-    plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _differences(plan: Plan, change: ResumeOptions, before: JSON) -> list[JSON]:
     found = []
     for name in FIELDS:
         now = getattr(plan.options if name in FOLLOWING else change, name)
@@ -213,12 +210,12 @@ def _perturbed(options: TrainOptions) -> list[str]:
     return [one for text in options.perturb for one in text.split(",")]
 
 
-def changes(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def changes(config: JSON) -> list[JSON]:
     """List the changes of a run in their order: `num_updates`, `option`, `from`, `to`."""
     return list(config.get(CHANGES, ()))
 
 
-def writer_of(config: Mapping[str, Any], number: int) -> str:
+def writer_of(config: JSON, number: int) -> str:
     """Find the library on which the checkpoint after `number` updates was written."""
     later = (one for one in changes(config) if one["num_updates"] >= number)
     return next((one["from"] for one in later if one["option"] == "backend"), config["backend"])
@@ -242,7 +239,7 @@ class Translation:
         if source is None:
             return self.whole
 
-        def init(key: jax.Array) -> Any:
+        def init(key: jax.Array) -> AnyAgentState:
             hyper = first_numbers(self._plan.experiment.hyperparams)
             return source.init(key, source.num_envs, hyper)
 
@@ -260,12 +257,13 @@ class Translation:
         moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
         return replace(states, agent=moved, opponent=self._copied(target, moved))
 
-    def _copied(self, agent: Agent, agent_states: Any) -> Any:
+    def _copied(self, agent: Agent, agent_states: AnyAgentState) -> AnyAgentState:
         """Copy the policies `[S, ...]` that play the others in self-play; None without it."""
-        arrays = jax.vmap(lambda state: copied(agent, self._plan.env, state))(agent_states)
+        env: Any = self._plan.env  # of those stepped in Python, nothing is copied
+        arrays = jax.vmap(lambda state: copied(agent, env, state))(agent_states)
         return jax.tree.map(jnp.copy, arrays)  # the training donates both
 
-    def _source(self, number: int) -> Any:
+    def _source(self, number: int) -> Agent | None:
         """Build the agent of the library that wrote a checkpoint; None if it is the plan's.
 
         In canonical arithmetic all libraries have one form, so the other need not be installed.
@@ -291,9 +289,7 @@ def rescheduled(plan: Plan) -> set[str]:
     return names | {RATE} if hasattr(plan.experiment.hyperparams, RATE) else names
 
 
-def with_current_schedules(
-    plan: Plan, states: RunnerState, trained: Mapping[str, Any]
-) -> RunnerState:
+def with_current_schedules(plan: Plan, states: RunnerState, trained: JSON) -> RunnerState:
     """Set what `rescheduled` names, where a checkpoint was trained with another or an older value.
 
     Args:

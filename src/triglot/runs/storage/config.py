@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
 from ...core.options import option_fields
+from ...core.records import JSON, Values
 from ...shared.machine.files import (
     ANY,
     COUNT,
@@ -29,6 +30,9 @@ from ..registry.algorithms import find_algorithm
 from ..registry.overrides import fields_as_text, from_overrides
 from .old_numbers import with_schedules
 from .trust import CONFIG, require_trust
+
+if TYPE_CHECKING:
+    from ...core.agent import Agent, Algorithm
 
 SCHEMA = 1
 IN_PYTHON = "triglot.train(...)"  # in place of the command line
@@ -73,7 +77,7 @@ def write_config(
     folder: Path,
     options: TrainOptions,
     arguments: Sequence[str],
-    facts: Mapping[str, Any],
+    facts: JSON,
 ) -> dict[str, Any]:
     """Write the options of a run.
 
@@ -215,7 +219,7 @@ def _check_configuration(folder: Path, agent: Any, config: Any) -> None:
             )
 
 
-def without_spans(hyper: Mapping[str, Any], num_updates: int) -> dict[str, Any]:
+def without_spans(hyper: Values, num_updates: int) -> Values:
     """Leave out the span of each schedule that lasts the whole run.
 
     Args:
@@ -231,7 +235,7 @@ def without_spans(hyper: Mapping[str, Any], num_updates: int) -> dict[str, Any]:
     }
 
 
-def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
+def moved_to_hyper(config: JSON, algorithm: "Algorithm | Agent") -> Values:
     """Find what an older version stored as static configuration and is a hyperparameter now.
 
     Args:

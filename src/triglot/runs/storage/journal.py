@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ...core.errors import TriglotError, writing
+from ...core.records import JSON
 from ...shared.machine.files import COUNT, plain, replacing
 from ...shared.statistics.curves import finite_mean
 from .logs import Logs
@@ -193,7 +194,7 @@ def recent_mean(values: np.ndarray) -> float:
     return float(finite_mean(finite[-max(1, round(RECENT * len(finite))) :]))
 
 
-def last_metrics(folder: Path) -> dict[str, Any]:
+def last_metrics(folder: Path) -> JSON:
     """Read the last whole line of a run's metrics, without the lines before it.
 
     Args:
@@ -271,7 +272,7 @@ def _lines(path: Path, names: Sequence[str] | None = None) -> Iterator[_Line]:
         raise TriglotError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _shape(line: _Line) -> tuple[Any, ...]:
+def _shape(line: _Line) -> tuple[object, ...]:
     names_and_seeds = tuple((name, len(values)) for name, values in line.metrics.items())
     return (line.env_steps / line.update, *names_and_seeds)
 

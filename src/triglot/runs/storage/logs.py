@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.errors import check_known, missing_extra, require, user_error_context, writing
+from ...core.records import JSON, Values
 from ...shared.machine.files import TEXT, read_record, write_json
 from ...shared.statistics.curves import finite_mean
 
@@ -122,7 +123,7 @@ class TensorBoard:
 
     library = "tensorboardX"
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+    def __init__(self, folder: Path, config: JSON, start: int) -> None:
         self._library = require("tensorboardX", "tensorboard")
         self._folder = folder / "tensorboard"
         self._start = start
@@ -150,7 +151,7 @@ class TensorBoard:
             writer = self._writer("seed_0").file_writer
             writer.add_summary(proto.Summary(value=[value]), env_steps)
 
-    def _add_hyperparameters(self, config: Mapping[str, Any]) -> None:
+    def _add_hyperparameters(self, config: JSON) -> None:
         summary = importlib.import_module("tensorboardX.summary")
         metrics = dict.fromkeys(RETURNS if config["eval_every"] else RETURNS[:1], 0.0)
         with writing(self._folder):
@@ -186,7 +187,7 @@ class WeightsAndBiases:
 
     library = "wandb"
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+    def __init__(self, folder: Path, config: JSON, start: int) -> None:
         with user_error_context("Weights & Biases failed to start a run"):
             self._run = require("wandb", "wandb").init(
                 project=os.environ.get("WANDB_PROJECT", "triglot"),
@@ -245,7 +246,7 @@ def check(names: Iterable[str]) -> None:
 
 
 def start(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], num_updates: int, done: int
+    names: Iterable[str], folder: Path, config: JSON, num_updates: int, done: int
 ) -> Logs | None:
     """Start or continue the requested logs.
 
@@ -264,7 +265,7 @@ def start(
     return Logs(started, num_updates, steps_per_update) if started else None
 
 
-def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+def hyperparameters(config: JSON) -> Values:
     """Collect what was chosen for a run, as numbers, bools and texts; None is left out.
 
     Args:
