@@ -16,7 +16,7 @@ INSTALL = """\
 # In Colab, or wherever triglot is not installed: the address of its repository.
 repository = "{site}"
 if repository:
-    %pip install --quiet "triglot[haiku,equinox,keras,torch,gymnasium] @ git+{{repository}}\""""
+    %pip install --quiet "triglot[all,torch] @ git+{{repository}}\""""
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 

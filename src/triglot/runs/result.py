@@ -44,6 +44,14 @@ class TrainResult:
     folder: Path | None = None
     recorded: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        agent: Any = self.agent
+        where = "" if self.folder is None else f", folder={str(self.folder)!r}"
+        return (
+            f"TrainResult({agent.name} on {self.env.name}, {self.num_seeds:,} x "
+            f"{self.num_steps:,} steps, {self.num_updates:,} updates{where})"
+        )
+
     @property
     def agent(self) -> Agent:
         """The algorithm with its network."""
