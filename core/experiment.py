@@ -350,8 +350,7 @@ class Experiment:
         """
         check_continued(self.agent, self.shapes, state, self.num_seeds)
         hyper = {name: getattr(self._one_hyper, name) for name in changed}
-        name = self.agent.name
-        return continued(name, state, hyper, self.num_updates, self.steps_per_update)
+        return continued(self.agent, state, hyper, self.num_updates, self.steps_per_update)
 
     def whole(self, state: PyTree) -> PyTree:
         """Collect the arrays `[S, ...]` of all devices on the first one."""

@@ -25,7 +25,15 @@ from .population import Member, Population, end_chunk
 from .rollout import online_rollout, rollout
 from .self_play import check_self_play, copied, in_training, renewed
 from .sharding import Sharding, gathered, on_host
-from .state import RunnerState, Updated, UpdateKeys, first_state, scheduled, update_keys
+from .state import (
+    RunnerState,
+    Updated,
+    UpdateKeys,
+    first_state,
+    scheduled,
+    update_keys,
+    without_unread,
+)
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
@@ -139,7 +147,8 @@ class Trainer:
             hyper |= self.population.values(state)
             state = replace(state, member=state.member.add(stats))
         after = replace(state, num_updates=state.num_updates + 1)
-        return after, {**stats.metrics(), **hyper, **metrics, **extra}
+        shown = without_unread(self.agent, {**stats.metrics(), **hyper, **metrics})
+        return after, {**shown, **extra}
 
     def train_chunk(
         self, runner_state: RunnerState, num_updates: int | jax.Array | None = None

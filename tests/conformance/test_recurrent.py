@@ -24,8 +24,8 @@ from triglot.core.networks.architecture import (
 from triglot.core.networks.combinators import combine
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import train
 from triglot.envs import probes
+from triglot.runs.training import train
 
 HEADS = (("logits", policy_head(2)), ("value", value_head()))
 STEPS, ENVS, SIZE = 7, 3, 6

@@ -10,7 +10,7 @@ from ..compare.check import FAIL_ON
 from ..core.errors import check_known
 from ..core.options import OptionTable, option_fields
 from ..core.rl.optimizers import OPTIMIZERS
-from ..export.export import FORMATS
+from ..export.written import FORMATS
 from ..runs.jobs.choose import LOCAL, RAY, SEQUENTIAL
 from ..runs.registry.algorithms import ALGORITHMS, find_algorithm
 from ..runs.registry.arg import flag, marked, split_hint

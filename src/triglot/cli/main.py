@@ -186,7 +186,7 @@ def _export(arguments: list[str], started: float) -> int:
     options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..export.export import export
+        from ..export.written import export
 
     return export(options, run_options)
 
@@ -444,6 +444,8 @@ def _parse_with_algorithm(arguments: list[str]) -> AnyOptions:
         if line.file is not None:
             lacking = "env" if name else "algorithm"
             raise TriglotError(f"{line.file.path} has no {lacking}: add it, or give it first.")
+        if name and name not in algorithm_names():
+            find_algorithm(name)  # says what is wrong with it
         raise TriglotError(
             f"give an algorithm and an environment first: {command} ppo gymnax:CartPole-v1"
         )

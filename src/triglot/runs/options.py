@@ -76,7 +76,8 @@ class TrainOptions(SharedOptions, MachineOptions):
       selection: truncation, each of the worst copies one of the best, drawn at random; or rank, the
         worst copies the best, the second worst the second best.
       print_config: print all options as TOML, which --config reads, and do nothing else.
-      debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
+      debug: nans trains one update at a time, and names the update, the loss, the parameter and the
+        first operation of a NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower. acting compares first, with parameters
         unchanged, what the losses read with what the agent acted on.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.

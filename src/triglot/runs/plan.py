@@ -3,10 +3,10 @@
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 
@@ -16,7 +16,7 @@ from ..core.experiment import Experiment
 from ..core.host_environment import AnyEnvironment
 from ..core.hyper import check_count
 from ..core.loop.population import Population
-from ..core.options import has_options, option_fields
+from ..core.options import has_options, option_fields, replace_options
 from ..core.records import JSON
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, creating, make_new_folder
@@ -28,8 +28,10 @@ from .registry.agents import build_agent, describe_images
 from .registry.algorithms import ALGORITHMS
 from .registry.environments import SUITES, make_env, with_resolved_runs
 from .registry.loading import load_networks
+from .registry.origins import remember_agent
 from .storage import logs
-from .storage.config import write_config
+from .storage.config import PYTHON, read_config, write_config
+from .storage.python import arrays_of, hyper_of, key_of
 
 DEBUG = ("nans", "no-jit", "acting")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
@@ -44,11 +46,13 @@ class Plan:
       options: what was chosen.
       experiment: the agent in its environments, with seeds, hyperparameters and devices.
       out: the run directory.
+      python: what a training from Python has beyond its options, see `storage.python`.
     """
 
     options: TrainOptions
     experiment: Experiment
     out: Path
+    python: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def agent(self) -> Agent:
@@ -112,13 +116,20 @@ class Plan:
             "versions": version.versions(),
             "device": version.device(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            **({PYTHON: self.python} if self.python else {}),
         }
         return write_config(self.out, self.complete_options, arguments, facts)
 
     @property
     def complete_options(self) -> TrainOptions:
-        """The options with the whole configuration and all hyperparameters of the agent."""
+        """The options with the whole configuration and all hyperparameters of the agent.
+
+        `python` has the hyperparameters that differ between the seeds.
+        """
         hyper = self.experiment.hyperparams
+        if different := arrays_of(hyper):
+            own = self.experiment.complete(None)
+            hyper = replace_options(hyper, {name: getattr(own, name) for name in different})
         return replace(self.options, config=self.agent.config, hyper=hyper)
 
 
@@ -129,6 +140,8 @@ def prepare(
     training: bool = True,
     divide: bool | None = None,
     check: Callable[[Agent], None] | None = None,
+    agent: Agent | None = None,
+    env: Any = None,
 ) -> Plan:
     """Check all options, build the experiment, and make the folder.
 
@@ -138,6 +151,7 @@ def prepare(
       training: whether the plan will be trained, and not only its state be read.
       divide: whether to divide the seeds or environments among devices; None if it is trained.
       check: a further check of the agent, before the folder is made.
+      agent, env: in place of those that the options name.
 
     Raises:
       TriglotError: if an option is invalid, the components do not fit each other, or more memory
@@ -145,9 +159,10 @@ def prepare(
     """
     for mode in options.debug:
         check_known("debug mode", mode, DEBUG)
-    if options.profile and "no-jit" in options.debug:
+    if options.profile and {"no-jit", "nans"} & {*options.debug}:
         raise TriglotError(
-            "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
+            "--profile traces the training as it is, which --debug no-jit and nans slow down: "
+            "leave one out."
         )
     logs.check(options.log)
     options = with_members(options)
@@ -164,7 +179,10 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    experiment = build(options, effects=folder is None, divide=divide)
+    python = {} if folder is None else read_config(folder).get(PYTHON, {})
+    experiment = build(
+        options, effects=folder is None, divide=divide, python=python, agent=agent, env=env
+    )
     check_schedule(options, experiment.steps_per_update, experiment.num_updates)
     sharding = experiment.sharding
     if divide:
@@ -172,6 +190,27 @@ def prepare(
         options = replace(options, devices=devices, shard=shard)
     if check is not None:
         check(experiment.agent)
+    plan = Plan(options=options, experiment=experiment, out=out or Path(), python=python)
+    check_memory(plan, training=training)
+    if out is None:
+        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
+    elif folder is None:
+        with creating(out):  # what another program wrote meanwhile is noticed under the run's lock
+            out.mkdir(parents=True, exist_ok=True)
+    return replace(plan, out=out)
+
+
+def check_memory(plan: Plan, *, training: bool = True) -> None:
+    """Check that what a training needs is free.
+
+    Args:
+      plan: the training.
+      training: whether it will be trained, and not only its state be read.
+
+    Raises:
+      TriglotError: if more memory is needed than is free, or tracing fails.
+    """
+    options, experiment = plan.options, plan.experiment
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         if not training:
             needed = memory.of_state(experiment)
@@ -181,17 +220,19 @@ def prepare(
                 num_lines=experiment.num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
-    needed = memory.among_devices(needed, sharding, options.num_seeds)
+    needed = memory.among_devices(needed, experiment.sharding, options.num_seeds)
     memory.check(needed, num_seeds=options.num_seeds)
-    if out is None:
-        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
-    elif folder is None:
-        with creating(out):  # what another program wrote meanwhile is noticed under the run's lock
-            out.mkdir(parents=True, exist_ok=True)
-    return Plan(options=options, experiment=experiment, out=out)
 
 
-def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Experiment:
+def build(
+    options: TrainOptions,
+    *,
+    effects: bool = True,
+    divide: bool = True,
+    python: Mapping[str, Any] | None = None,
+    agent: Agent | None = None,
+    env: Any = None,
+) -> Experiment:
     """Build the agent and the experiment.
 
     Args:
@@ -199,13 +240,17 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
       effects: whether to refuse options that have no effect.
       divide: whether to divide the training among the devices of the options; without their
         number, among those of a CPU, as far as there are seeds.
+      python: of a training from Python, see `storage.python`.
+      agent, env: in place of those that the options name.
 
     Raises:
       TriglotError: if the components do not exist or do not fit each other, or the devices do not
         exist or do not divide the training.
     """
-    env = make_env(options.env)
-    agent = agent_of(options, env)
+    facts = {} if python is None else python
+    named = agent is None
+    env = make_env(options.env) if env is None else env
+    agent = agent_of(options, env) if agent is None else agent
     if effects:
         check_effects(options, agent, env, agent.config)
     devices = options.devices if divide and options.devices not in (None, 1) else None
@@ -218,7 +263,8 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     experiment = Experiment(
         agent,
         env,
-        key=jax.random.key(options.seed),
+        key=key_of(facts, options.seed),
+        hyper=_hyper(options, facts, named=named),
         total_steps=options.total_steps,
         num_seeds=options.num_seeds,
         devices=devices,
@@ -233,6 +279,14 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
             experiment.trainer.check()
     return experiment
+
+
+def _hyper(options: TrainOptions, facts: Mapping[str, Any], *, named: bool) -> Any:
+    """Return the hyperparameters that replace the agent's own; None if its own are the options'."""
+    different = hyper_of(facts)
+    if named or not has_options(options.hyper):
+        return different or None
+    return replace_options(options.hyper, different) if different else options.hyper
 
 
 def with_members(options: TrainOptions) -> TrainOptions:
@@ -277,16 +331,21 @@ def agent_of(options: TrainOptions, env: AnyEnvironment) -> Agent:
     Raises:
       TriglotError: as `make_agent`.
     """
-    return build_agent(
+    named: Any = {
+        "backend": options.backend,
+        "arithmetic": options.arithmetic,
+        "optimizer": options.optimizer,
+    }
+    agent = build_agent(
         options.algorithm,
         env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
         config=options.config,
         hyper=options.hyper,
         networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
+        **named,
     )
+    remember_agent(agent, options.algorithm, networks=options.network, **named)
+    return agent
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from ..core.agent import Agent
 from ..core.environment import Renderable
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
@@ -77,7 +78,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     with raising(), replacing(out) as unfinished, phase("playing"):
         record(
             unfinished,
-            plan,
+            plan.agent,
+            env,
             agent_state,
             keys,
             max_steps=options.max_steps,
@@ -90,7 +92,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
 
 def record(
     path: Path,
-    plan: Plan,
+    agent: Agent,
+    env: Any,
     agent_state: AnyAgentState,
     keys: jax.Array,
     *,
@@ -102,7 +105,8 @@ def record(
 
     Args:
       path: the file, whose suffix is that of the environment.
-      plan: of the run.
+      agent: the algorithm with its network.
+      env: the single environment.
       agent_state: of one seed.
       keys: one per episode.
       max_steps: of each episode.
@@ -112,7 +116,6 @@ def record(
     Raises:
       TriglotError: if the environment cannot be rendered.
     """
-    agent, env = plan.agent, plan.env
     if isinstance(env, HostRenderable):
 
         def frames() -> Iterator[np.ndarray]:
@@ -203,7 +206,8 @@ class Videos:
                     raise TriglotError(
                         f"{self._plan.env.name} is rendered as {suffix}, and logs take GIFs."
                     )
-                record(path, self._plan, agent_state, key[None], max_steps=VIDEO_STEPS)
+                played = self._plan.agent, self._plan.env, agent_state
+                record(path, *played, key[None], max_steps=VIDEO_STEPS)
             except TriglotError as error:
                 tqdm.write(wrapped(f"no videos are logged: {error}"))
                 self._logs = None

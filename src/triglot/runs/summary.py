@@ -104,8 +104,17 @@ def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
     return "" if np.isnan(recent) else f"return in training {format_return(recent)} ({RECENTLY})"
 
 
-def describe_summary(summary: JSON, out: Path, returns: Sequence[float]) -> str:
-    """Format `summary.json` for the terminal; `returns` as in `describe_recent`."""
+def describe_summary(
+    summary: JSON, out: Path, returns: Sequence[float], *, explained: bool = False
+) -> str:
+    """Format `summary.json` for the terminal.
+
+    Args:
+      summary: its contents.
+      out: the run directory.
+      returns: as in `describe_recent`.
+      explained: whether a divergence was looked into already.
+    """
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
@@ -117,9 +126,8 @@ def describe_summary(summary: JSON, out: Path, returns: Sequence[float]) -> str:
     if summary["diverged"]:
         saved = recorded_progress(out)
         kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
-        lines.append(
-            f"stopped: {summary['diverged']}. {kept}; `--debug nans` stops at the first NaN"
-        )
+        hint = "" if explained else "; `--debug nans` names the operation behind the first NaN"
+        lines.append(f"stopped: {summary['diverged']}. {kept}{hint}")
     if summary["warning"]:
         lines.append(f"warning: {summary['warning']}")
     if recent := describe_recent(returns):

@@ -4,7 +4,7 @@ import io
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from ..runs.options import TrainOptions
 from ..runs.plan import default_folder
 from ..runs.registry.algorithms import ALGORITHMS
 from ..shared.machine.interrupt import Signalled
+from ..shared.terminal.progress import on_terminals_only
 from . import run
 from .options import SweepCommandOptions, SweepOptions
 from .settings import algorithms_of, train_options
@@ -126,7 +127,10 @@ def sweep(
         hyper={} if hyper is None else hyper,
         **{**vars(options), "out": Path(out)},
     )
-    with nullcontext() if verbose else redirect_stdout(io.StringIO()):
+    with ExitStack() as quiet:
+        if not verbose:
+            quiet.enter_context(redirect_stdout(io.StringIO()))
+            quiet.enter_context(on_terminals_only())
         code, result = run.sweep(command)
     if result is None:
         raise Signalled(code - 128 if code > 128 else signal.SIGINT)

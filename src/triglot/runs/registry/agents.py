@@ -11,7 +11,8 @@ from ...core.options import are_options_of, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
-from .loading import load, require_liftable
+from .loading import load, load_networks, require_liftable
+from .origins import remember_agent
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def make_agent(
     arithmetic: str | None = None,
     config: "AnyConfig | Values | None" = None,
     hyper: "AnyHyperparams | Values | None" = None,
-    networks: "Network | Functions | Mapping[str, Network | Functions] | None" = None,
+    networks: "str | Network | Functions | Mapping[str, str | Network | Functions] | None" = None,
     optimizer: "str | OptimizerFn | None" = None,
     refuse_ineffective: bool = True,
 ) -> "Agent":
@@ -49,7 +50,9 @@ def make_agent(
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
       networks: custom networks instead of the zoo's: one for everything, or each by the name that
-        the algorithm gives it. Plain functions `(init, apply)` are lifted by `from_functions`.
+        the algorithm gives it. Plain functions `(init, apply)` are wrapped by `from_functions`. A
+        text is `package.module:object`, a network or a function of obs_spec and action_spec that
+        returns one; a run folder then finds it again by this name.
       optimizer: `hyper -> optax.GradientTransformation`, such as
         `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
         `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
@@ -71,7 +74,8 @@ def make_agent(
     check_env(env)
     check_text("backend", backend)
     check_text("arithmetic", arithmetic or "native")
-    given_config, given_hyper = config, hyper
+    given_config, given_hyper, given_networks = config, hyper, networks
+    networks = _loaded(networks, env)
     if not are_options_of(found.Config, config):
         config = from_overrides(found.Config, config)
     if not are_options_of(found.Hyperparams, hyper):
@@ -91,7 +95,8 @@ def make_agent(
             if networks is None:
                 network = build(backend, specs, arithmetic=arithmetic or "canonical")
             else:
-                network = _custom_networks(networks, specs, arithmetic or "native")
+                loaded: Any = networks
+                network = _custom_networks(loaded, specs, arithmetic or "native")
         else:
             require_liftable("networks", networks)
             lifted = lift_if_functions(networks, env.obs_spec)
@@ -124,6 +129,14 @@ def make_agent(
             optimizer=optimizer,
             custom="the network was given" if is_whole else None,
         )
+    remember_agent(
+        agent,
+        algorithm,
+        backend=backend,
+        arithmetic=arithmetic,
+        networks=given_networks,
+        optimizer=optimizer,
+    )
     return agent
 
 
@@ -161,6 +174,18 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     if ":" not in optimizer:
         check_known("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
+
+
+def _loaded(networks: Any, env: Any) -> Any:
+    """Load the networks that are named as `package.module:object`; return others as they are."""
+    if isinstance(networks, str):
+        return load_networks([networks], env)
+    if not isinstance(networks, Mapping):
+        return networks
+    return {
+        name: load_networks([one], env) if isinstance(one, str) else one
+        for name, one in networks.items()
+    }
 
 
 def _field_names(algorithm: object) -> set[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import plugins
 from ...core.errors import TriglotError, check_known, kind_of, user_error_context
-from .loading import load
+from .loading import advise_file, load
 
 if TYPE_CHECKING:
     from ...core.agent import Algorithm
@@ -99,6 +99,8 @@ def find_algorithm(name: str) -> "Algorithm":
     if added:
         return _extended(find_algorithm(name), added)
     if ":" not in name:
+        if name not in algorithm_names():
+            advise_file("algorithm", name)
         check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     check_algorithm(algorithm, f"algorithm {name!r}")

@@ -8,7 +8,7 @@ from ...core import plugins
 from ...core.errors import TriglotError, check_known, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
 from .environments import SUITES, suites
-from .loading import adapter_of, is_path, load
+from .loading import adapter_of, advise_file, is_path, load
 
 KINDS = ("algorithm", "environment", "network")
 
@@ -63,6 +63,7 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     if named:
         return Component(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
+        advise_file("component" if kind is None else kind, text)
         there = [name for one in wanted for name in names(one)]
         raise TriglotError(
             f"{unknown('component', text, there)} Give a custom one as package.module:object."

@@ -11,11 +11,12 @@ from ...core.agent import Agent, Algorithm
 from ...core.errors import TriglotError
 from ...core.host_environment import AnyEnvironment
 from ...core.hyper import first_numbers, for_environment
+from ...core.loop.state import reads_learning_rate
 from ...core.network import Network
 from ...core.networks.architecture import NetworkSpec
 from ...core.options import OptionTable, option_fields, option_values, replace_options
 from ...core.records import AnyOptions, Values
-from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
+from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn, is_read
 from ...core.specs import Box, Spec
 from ...core.types import AnyConfig, AnyHyperparams
 
@@ -53,6 +54,8 @@ def check_values(
             if one.name in SHARED:
                 continue
             why = why_not(one, algorithm, called, env, config, optimizer=optimizer, custom=custom)
+            if why is None and one.name == "learning_rate" and not reads_learning_rate(algorithm):
+                why = "the optimizer does not read it"
             if why is not None:
                 raise TriglotError(
                     f"{called}'s {one.name}={value!r} has no effect: {why}; leave it out."
@@ -97,7 +100,7 @@ def why_not(
         function = _optimizer(optimizer, algorithm)
         name = next((name for name, known in OPTIMIZERS.items() if known is function), None)
         hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
-        if name is not None and not _is_read_by_optimizer(OPTIMIZERS[name], hyper, one.name):
+        if name is not None and not is_read(OPTIMIZERS[name], hyper, one.name):
             return f"the optimizer {name} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
         return f"the actions of {env.name} are no Box of floats"
@@ -154,19 +157,6 @@ def _another(config: AnyConfig, name: str) -> Any:
     if value is None:  # a size for each layer, or one for all
         return (2,)
     return (*value, 2) if isinstance(value, tuple) else value + 1
-
-
-def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: AnyHyperparams, name: str) -> bool:
-    """Return whether a built-in optimizer reads a hyperparameter."""
-    read = set()
-
-    class Recorder:
-        def __getattr__(self, name: str) -> Any:
-            read.add(name)
-            return getattr(hyper, name)
-
-    optimizer(Recorder())
-    return name in read
 
 
 def _kind(spec: Spec) -> str:

@@ -3,6 +3,7 @@
 An exception in custom code becomes a one-line error with the file and line.
 """
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -11,6 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...backends import libraries
@@ -49,6 +51,7 @@ def load(kind: str, text: str) -> Any:
     if plugin is not None:
         return plugin.load()
     if not is_path(text):
+        advise_file(kind, text)
         there = ", ".join(plugins.names(kind))
         raise TriglotError(
             f"{kind} {shown(text)} must have the form package.module:object, such as "
@@ -75,6 +78,44 @@ def load(kind: str, text: str) -> Any:
         return probed(getattr(module, name))
 
 
+# The method that the classes of a kind have, by which a file is searched for them.
+METHODS = {"algorithm": "update", "environment": "step"}
+
+
+def advise_file(kind: str, text: str) -> None:
+    """Refuse the name of a file in the current folder, and say how an object in it is named.
+
+    The file is read, not imported.
+
+    Args:
+      kind: the kind of component, e.g. `"algorithm"`.
+      text: what was given in place of `module:object`.
+
+    Raises:
+      TriglotError: if there is such a file.
+    """
+    module = text.removesuffix(".py").strip(":")
+    path = Path(f"{module}.py")
+    if not module.isidentifier() or not path.is_file():
+        return
+    try:
+        nodes = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError, OSError):
+        nodes = []
+    objects = [n for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Assign)]
+    classes = [n for n in objects if isinstance(n, ast.ClassDef) and _defines(n, kind)]
+    names = [one.name for one in classes or objects if not isinstance(one, ast.Assign)]
+    names = [name for name in names if not name.startswith("_")]
+    ways = " or ".join(f"{module}:{name}" for name in names[:3]) or f"{module}:NAME"
+    raise TriglotError(f"{kind} {shown(text)} is the file {path}: name the object in it, {ways}.")
+
+
+def _defines(node: ast.ClassDef, kind: str) -> bool:
+    """Return whether a class has the method that marks its kind."""
+    methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    return METHODS.get(kind, "__call__") in methods
+
+
 def probed(loaded: Any) -> Any:
     """Return an object after looking up an attribute that it does not have.
 
@@ -91,12 +132,48 @@ def load_env(text: str, options: Values) -> "Environment":
     Raises:
       TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
     """
+    return env_of(load("environment", text), options, text)
+
+
+def env_of(given: Any, options: Mapping[str, Any], text: str = "") -> "Environment":
+    """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
+
+    Args:
+      given: the environment, or a class or function, which is called with `options`.
+      options: of the class or function.
+      text: its name, for messages; without one, that of its class.
+
+    Raises:
+      TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
+    """
     from ...core.arguments import check_env
 
-    with user_error_context(f"environment {text!r} failed when it was inspected"):
-        loaded = probed(call_env(text, load("environment", text), options))
-        check_env(loaded, f"environment {text!r}")
-    return loaded  # pyright: ignore[reportReturnType] (of either kind)
+    registered = getattr(getattr(given, "spec", None), "id", None)  # of one of Gymnasium
+    called = text or registered or getattr(given, "__name__", type(given).__name__)
+    with user_error_context(f"environment {called!r} failed when it was inspected"):
+        if isinstance(given, type) and _is_gymnasium(given):
+            return _adapted(called, given, options)
+        made = probed(call_env(called, given, options))
+        if not _is_gymnasium(type(made)):
+            check_env(made, f"environment {called!r}")
+            return made
+    if made is not given:
+        made.close()
+    from ...envs.gymnasium import Copies
+
+    return _adapted(called, Copies(made) if made is given else given, options)
+
+
+def _is_gymnasium(kind: type) -> bool:
+    """Return whether a class is one of Gymnasium's environments."""
+    gymnasium = sys.modules.get("gymnasium")  # without it, there is none
+    return gymnasium is not None and issubclass(kind, gymnasium.Env)
+
+
+def _adapted(called: str, factory: Any, options: Mapping[str, Any]) -> Any:
+    from ...envs.gymnasium import adapt
+
+    return adapt(called, factory, **options)
 
 
 def call_env(text: str, loaded: object, options: Values) -> Any:

@@ -23,7 +23,7 @@ from ...shared.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
 from ..plan import Plan, agent_of
 from ..registry.overrides import fields_as_text
-from ..storage.config import CHANGES, read_config
+from ..storage.config import CHANGES, PYTHON, read_config
 from ..storage.old_numbers import OLD_NUMBERS, SCHEDULED, with_schedules
 from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
@@ -62,6 +62,11 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             raise TriglotError(
                 f"the members of {folder} have learning rates of their own, which the population "
                 "perturbs: leave --learning-rate out."
+            )
+        if RATE in read_config(folder).get(PYTHON, {}).get("hyper", {}):
+            raise TriglotError(
+                f"the seeds of {folder} have learning rates of their own: leave --learning-rate "
+                "out, or continue it in Python: triglot.train(..., continue_from=run, hyper=...)."
             )
         hyper = replace_options(options.hyper, {RATE: change.learning_rate})
         options = replace(options, hyper=hyper)
@@ -296,7 +301,7 @@ def with_current_schedules(plan: Plan, states: RunnerState, trained: JSON) -> Ru
     written = with_schedules(options) if options else read_config(plan.out)
     names = {SCHEDULED[name] for name in written.get(OLD_NUMBERS, ())}
     hyper = plan.experiment.hyperparams
-    now = fields_as_text(hyper) if hasattr(hyper, RATE) else {}
+    now = fields_as_text(plan.complete_options.hyper) if hasattr(hyper, RATE) else {}
     if RATE in now and written["hyper"].get(RATE) != now[RATE]:
         names.add(RATE)
     given = {name: getattr(hyper, name) for name in names}

@@ -17,7 +17,7 @@ from ...core.network import Leaf
 from ...core.rl.normalize import RunningStats
 from ...core.types import AnyAgentState
 from ..identity import codec_of, learned, shapes_of
-from ..load import Run, load_run, named_weights, stats_of
+from ..load import Run, named_weights, run_of, stats_of
 from ..options import TrainOptions
 from ..registry.arg import flag
 from ..storage.config import options_of_run
@@ -120,7 +120,7 @@ def read_start(options: TrainOptions) -> Start | None:
         return None
     # `train` has no option for trust; evaluating the run records it.
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
-    run = load_run(folder)
+    run = run_of(folder)
     indices = _seed_indices(options, run)
     codec = codec_of(run.agent.network)
     named = [named_weights(run, index) for index in indices]

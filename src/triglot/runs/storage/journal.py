@@ -60,14 +60,19 @@ class Journal:
     def __post_init__(self) -> None:
         self._place = _place(self.folder)
 
-    def resume_after(self, num_updates: int) -> list[int]:
+    def resume_after(self, num_updates: int, first: int = 0) -> list[int]:
         """Keep the lines of the first `num_updates` updates, and delete all others.
+
+        Args:
+          num_updates: updates that are done.
+          first: updates of an earlier training, whose lines are not in this file.
 
         Returns:
           The updates whose lines are missing or damaged.
         """
         path = self.folder / METRICS
-        missing = set(range(self.every, num_updates + 1, self.every))
+        written = range(self.every, num_updates + 1, self.every)
+        missing = {update for update in written if update > first}
         tail = _Columns()  # of the point that the logs have begun
         begun = num_updates + 1 if self.logs is None else self.logs.begun_after(num_updates)
         with replacing(path) as unfinished, unfinished.open("xb") as file:

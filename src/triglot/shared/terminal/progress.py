@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
@@ -11,6 +12,19 @@ from tqdm import tqdm
 REFRESH_SECONDS = 0.2
 SECONDS_PER_LINE = 30.0  # in a file
 SHORT_SECONDS = 10.0  # a phase that is shorter gets no line in a file
+
+
+_ON_TERMINALS_ONLY: ContextVar[bool] = ContextVar("_ON_TERMINALS_ONLY", default=False)
+
+
+@contextmanager
+def on_terminals_only() -> Iterator[None]:
+    """Print no lines into files, pipes and notebooks, where a function of Python is called."""
+    token = _ON_TERMINALS_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _ON_TERMINALS_ONLY.reset(token)
 
 
 class Bar(tqdm):
@@ -35,6 +49,8 @@ class Bar(tqdm):
                 options["bar_format"] = options["bar_format"].replace("{bar}", "")
             else:
                 width["ncols"] = 0  # tqdm's own format without a bar
+        if self._in_file and _ON_TERMINALS_ONLY.get():
+            options["disable"] = True
         super().__init__(iterable, file=sys.stderr, **width, **options)
 
     def __enter__(self) -> "Bar":

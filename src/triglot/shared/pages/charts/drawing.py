@@ -96,7 +96,13 @@ def write(path: Path, chart: Chart, title: Sequence[str]) -> None:
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    save(path, _with_head(chart, title))
+    save(path, figure_of(chart, title))
+
+
+@themed()
+def figure_of(chart: Chart, title: Sequence[str]) -> Any:
+    """Draw a chart with a title and a legend, as a figure of matplotlib."""
+    return _with_head(chart, title)
 
 
 def save(path: Path, figure: Any) -> None:
