@@ -16,6 +16,7 @@ from ...shared.machine.interrupt import raising
 from ...shared.statistics import format_return
 from ...shared.statistics.curves import finite_mean
 from ...shared.terminal.chart import chart
+from ...shared.terminal.progress import duration
 from ...shared.terminal.wrapping import terminal_width, wrapped
 from ..options import WatchOptions
 from ..plots.learning_curves import AXES
@@ -96,7 +97,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
         if state != RUNNING:
             return f"{title}, before its first update"
         age = time.time() - (folder / "config.json").stat().st_mtime
-        return f"{title}, no update yet (it compiles first), started {_duration(age)} ago"
+        return f"{title}, no update yet (it compiles first), started {duration(age)} ago"
     check_known(f"metric of {folder}", options.metric, {**last_metrics(folder), **metrics})
     done = int(env_steps[-1])
     points.append((time.monotonic(), done))
@@ -108,7 +109,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
         rate = (done - first) / (now - before)  # of each seed
         lines[-1] += (
             f", {rate * num_seeds:,.0f} steps/s over all seeds, "
-            f"about {_duration((total - done) / rate)} left"
+            f"about {duration((total - done) / rate)} left"
         )
     lines += _returns(folder, metrics)
     values = finite_mean(metrics[options.metric].T)
@@ -145,14 +146,3 @@ def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
     if evaluation:
         parts.append(f"after training {format_return(evaluation['return_mean'])}")
     return [", ".join(parts)] if parts else []
-
-
-def _duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> [_duration(seconds) for seconds in (7.2, 130.0, 9000.0)]
-    ['7 s', '2 min', '2.5 h']
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
