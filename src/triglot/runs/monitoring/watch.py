@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..storage.journal import last_metrics, read_metrics
 from ..storage.records import BEST, RUNNING, SUMMARY, recorded, state_of
 from ..summary import describe_recent
 from .evaluating import METRIC
+from .forwarding import Forwarding
 
 RATE_SECONDS = 30.0  # over which the speed is measured
 MAX_SHARE = 0.1  # of the time that reading the metrics may take
@@ -50,9 +52,19 @@ def watch(options: WatchOptions) -> int:
     if not options.seconds > 0:
         raise TriglotError(f"seconds must be greater than 0, got {options.seconds}.")
     read_config(options.run)
+    with closing(Forwarding(options.run, options.log, options.wandb)) as forwarding:
+        return _watch(options, forwarding)
+
+
+def _watch(options: WatchOptions, forwarding: Forwarding) -> int:
     if not sys.stdout.isatty():
-        # The speed is known after two looks at the files.
-        print(list(itertools.islice(frames(options), 2))[-1])
+        # The speed is known after two looks at the files; metrics are sent until the run ends.
+        looks = itertools.islice(frames(options), None if options.log else 2)
+        shown = ""
+        for text in looks:
+            shown = text
+            forwarding.send()
+        print(shown)
         return 0
     from rich.console import Console
     from rich.live import Live
@@ -62,6 +74,7 @@ def watch(options: WatchOptions) -> int:
     with raising(), Live(console=Console(), auto_refresh=False, redirect_stdout=False) as live:
         try:
             for text in frames(options):
+                forwarding.send()
                 live.update(Text(text), refresh=True)
         except KeyboardInterrupt:
             pass
