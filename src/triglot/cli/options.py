@@ -180,7 +180,8 @@ GROUPS = {
     ),
     "output": Group(
         "What is written, where and how often.",
-        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "print_config", "open"),
+        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "wandb", "print_config",
+         "open"),
     ),
     "population": Group(
         "Population-based training: the worst seeds copy the best and change hyperparameters.",

@@ -36,7 +36,7 @@ from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
 from .cost.measure import measure_costs
-from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
+from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs, size_of
 from .operations import Operations, add_operations
 from .options import CompareOptions
 from .pages import comparison
@@ -111,7 +111,7 @@ def _compare(
         if num_done := sum(ledger.is_done(job.name) for job in jobs):
             print(f"continuing: {num_done} of {len(jobs)} trainings are done")
         if num_done < len(jobs):
-            print(wrapped(checked.size), flush=True)
+            print(wrapped(f"{checked.size}\n{size_of(jobs)}"), flush=True)
         failures += run_jobs(executor, options, ledger, jobs)
         operations = Operations(options)
         finished = Finished(

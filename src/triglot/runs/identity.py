@@ -93,6 +93,8 @@ def shapes_of(network: Network) -> Shapes:
 def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     """Reject parameters that differ from the first backend's in a name or a shape.
 
+    The error of a name lists those that only one of them has, and all of the first's.
+
     Args:
       backend: the other library.
       shapes: its parameters by canonical name.
@@ -101,13 +103,18 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     Raises:
       TriglotError: naming the first parameter that differs.
     """
-    for name in sorted(shapes.keys() | given.keys()):
-        here, there = shapes.get(name, "absent"), given.get(name, "absent")
-        if here != there:
-            raise TriglotError(
-                f"the architecture of {backend} differs from the first backend's: {name} is "
-                f"{here} here and {there} there."
-            )
+    differs = f"the architecture of {backend} differs from the first backend's"
+    missing, unknown = sorted(given.keys() - shapes.keys()), sorted(shapes.keys() - given.keys())
+    if missing or unknown:
+        lacks = [f"it has no {', '.join(missing)}"] if missing else []
+        has = [f"only it has {', '.join(unknown)}"] if unknown else []
+        names = ", ".join(f"{name} {given[name]}" for name in sorted(given))
+        raise TriglotError(
+            f"{differs}: {'; '.join(lacks + has)}. The first one's names are {names}."
+        )
+    for name in sorted(shapes):
+        if shapes[name] != given[name]:
+            raise TriglotError(f"{differs}: {name} is {shapes[name]} here and {given[name]} there.")
 
 
 def learned(agent_state: AnyAgentState) -> Variables:

@@ -164,7 +164,7 @@ def prepare(
             "--profile traces the training as it is, which --debug no-jit and nans slow down: "
             "leave one out."
         )
-    logs.check(options.log)
+    logs.check(options.log, options.wandb)
     options = with_members(options)
     if folder is None:  # the run may be continued from another folder
         options = replace(options, env=with_resolved_runs(options.env))

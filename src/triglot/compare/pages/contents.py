@@ -117,7 +117,7 @@ def _differs(identity: Mapping[str, Any] | None) -> str:
     if identity is None:
         return numbers.MISSING
     place = identity["first_difference"]
-    return "never" if place is None else f"from update {place['update']:,}"
+    return "identical" if place is None else f"from update {place['update']:,}"
 
 
 def returns_table(result: Result) -> Table:
@@ -187,7 +187,7 @@ def pairs_table(result: Result) -> Table:
 
 def _first(row: Record) -> str:
     if row["identical"]:
-        return "never"
+        return "identical"
     if row["first"]["update"] is None:
         return numbers.MISSING
     return f"update {row['first']['update']:,}, {row['first']['place']}"
@@ -232,7 +232,7 @@ def ladder_table(result: Result) -> Table:
         title="Ladder of causes",
         columns=(
             Column("rung", lambda row: row["title"], left=True),
-            Column("equal pairs", lambda row: row["equal"]),
+            Column("identical", lambda row: row["equal"]),
             _size("parameters", "max_abs_param_difference"),
             _size("outputs", "max_abs_output_difference"),
             _size("return", "max_abs_return_difference"),

@@ -36,6 +36,7 @@ MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
 CHECKPOINT_SECONDS = 60.0
 MAX_SAVING_SHARE = 0.05  # of the time of a training, which a large replay buffer may exceed
 POLL_SECONDS = 0.05
+ESTIMATE_SECONDS = 3.0  # of training, from which the time of the whole is estimated
 
 
 def train(started: Started) -> None:
@@ -51,6 +52,7 @@ def train(started: Started) -> None:
     """
     options, arguments, running = started.options, started.arguments, started.running
     assert options.out is not None
+    start = time.perf_counter() - started.seconds["import_seconds"]
     job, ledger = Job(**arguments["job"]), Ledger(options.out)
     library, facts = build(options, job.backend, job.shared, job.env, started.seconds)
     experiment = library.experiment
@@ -79,8 +81,9 @@ def train(started: Started) -> None:
         done = f"{record.updates:,} of {experiment.num_updates:,} updates"
         running.say(f"{job.label} continues after {done}")
     record.facts = facts | seconds
+    preparation = time.perf_counter() - start
     running.wait_for_turn()
-    state = _train(saving, program, state, record, running, job)
+    state = _train(saving, program, state, record, running, job, preparation)
     running.enter("evaluate")
     # Before the evaluation; saving takes memory that training does not need.
     record.facts["peak_memory_bytes"] = saving.peak_memory_bytes or peak_memory_bytes()
@@ -237,8 +240,12 @@ def _train(
     record: Record,
     running: RunningJob,
     job: Job,
+    preparation: float,
 ) -> RunnerState:
-    """Train what is left, and return the last state; a signal saves a checkpoint and ends it."""
+    """Train what is left, and return the last state; a signal saves a checkpoint and ends it.
+
+    It reports how long the whole job takes, with the seconds of `preparation` before this.
+    """
     library, experiment = saving.library, saving.library.experiment
     if not record.snapshots:
         record.snapshots[0] = library.snapshot(state)
@@ -248,6 +255,7 @@ def _train(
     running.saves = True
     running.enter("train")
     saving.last = time.monotonic()
+    seconds, updates = 0.0, 0  # of this process, until the estimate
     # A chunk ends where a snapshot is due, which changes no number.
     for stop in snapshot_updates(experiment.num_updates, MAX_SNAPSHOT_BYTES // max(bytes_each, 1)):
         for chunk in experiment.chunks(state, program=program, until=stop):
@@ -256,6 +264,11 @@ def _train(
             resident = resident_bytes() - saving.taken_bytes - record.nbytes
             record.add_chunk(chunk, resident)
             running.advance(chunk.count)
+            if seconds < ESTIMATE_SECONDS:
+                seconds, updates = seconds + chunk.seconds, updates + chunk.count
+                if seconds >= ESTIMATE_SECONDS or chunk.num_updates == experiment.num_updates:
+                    in_training = seconds * experiment.num_updates / updates
+                    running.estimate(preparation + in_training, f"the first {updates:,} updates")
             if chunk.num_updates == stop:
                 record.snapshots[stop] = library.snapshot(state)
             if running.interrupt.pressed or saving.is_due:

@@ -50,6 +50,7 @@ ADDED = {
     },
     "metrics_every": 1,
     "init_names": (),
+    "wandb": (),
     "devices": 1,
 }
 CHANGE_FIELDS = {"num_updates": COUNT, "option": TEXT, "from": ANY, "to": ANY}

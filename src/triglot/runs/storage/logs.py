@@ -7,14 +7,21 @@ import importlib
 import importlib.util
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from ...core.errors import check_known, missing_extra, require, user_error_context, writing
+from ...core.errors import (
+    TriglotError,
+    check_known,
+    missing_extra,
+    require,
+    user_error_context,
+    writing,
+)
 from ...core.records import JSON, Values
 from ...shared.machine.files import TEXT, read_record, write_json
 from ...shared.statistics.curves import finite_mean
@@ -24,6 +31,9 @@ MAX_POINTS = 1000
 CHOSEN = ("algorithm", "env", "backend", "arithmetic", "optimizer", "num_seeds", "seed",
           "total_steps")  # fmt: skip
 RETURNS = ("episode_return", "eval_return")
+# Arguments of `wandb.init` that `--wandb` takes, and the values of `resume`.
+WANDB = ("project", "entity", "group", "id", "resume")
+WANDB_RESUME = ("allow", "never", "must", "auto")
 
 
 class Log(Protocol):
@@ -181,22 +191,28 @@ class WeightsAndBiases:
 
     Args:
       folder: the run directory. It stores the run's id, so that a resumed training continues it.
-      config: the run's configuration.
+      config: the run's configuration; its `wandb` has arguments of `wandb.init`.
       start: unused, because repeated points are equal.
     """
 
     library = "wandb"
 
     def __init__(self, folder: Path, config: JSON, start: int) -> None:
+        chosen = wandb_arguments(config.get("wandb") or ())
+        if start and chosen.get("resume") == "never":  # the training began this run of W&B
+            chosen["resume"] = "allow"
+        arguments = {
+            "project": os.environ.get("WANDB_PROJECT", "triglot"),
+            "name": folder.resolve().name,
+            "resume": os.environ.get("WANDB_RESUME", "allow"),
+            "dir": str(folder),
+            "config": dict(config),
+            **chosen,
+        }
+        if "id" not in chosen:
+            arguments["id"] = _identity(folder / "wandb.json")
         with user_error_context("Weights & Biases failed to start a run"):
-            self._run = require("wandb", "wandb").init(
-                project=os.environ.get("WANDB_PROJECT", "triglot"),
-                name=folder.resolve().name,
-                id=_identity(folder / "wandb.json"),
-                resume="allow",
-                dir=str(folder),
-                config=dict(config),
-            )
+            self._run = require("wandb", "wandb").init(**arguments)
             # The library's own step counter would restart at 0 in a resumed run.
             self._run.define_metric("*", step_metric="env_steps")
 
@@ -232,12 +248,42 @@ def _identity(path: Path) -> str:
 LOGS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-def check(names: Iterable[str]) -> None:
-    """Reject unknown logs and logs whose library is not installed, without importing it.
+def wandb_arguments(words: Iterable[str]) -> dict[str, str]:
+    """Read the words of `--wandb` as arguments of `wandb.init`.
+
+    >>> wandb_arguments(["project=maze", "group=seeds"])
+    {'project': 'maze', 'group': 'seeds'}
 
     Raises:
-      TriglotError: with the log's name.
+      TriglotError: with the word that is not NAME=VALUE, its unknown name or value.
     """
+    arguments = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (equals and value):
+            raise TriglotError(f"--wandb takes NAME=VALUE, got {word!r}.")
+        check_known("argument of --wandb", name, WANDB)
+        if name in arguments:
+            raise TriglotError(f"--wandb takes {name} once, got {arguments[name]} and {value}.")
+        if name == "resume":
+            check_known("value of --wandb resume", value, WANDB_RESUME)
+        arguments[name] = value
+    return arguments
+
+
+def check(names: Sequence[str], wandb: Sequence[str] = ()) -> None:
+    """Reject unknown logs and logs whose library is not installed, without importing it.
+
+    Args:
+      names: of `--log`.
+      wandb: the words of `--wandb`.
+
+    Raises:
+      TriglotError: with the name or the word.
+    """
+    wandb_arguments(wandb)
+    if wandb and "wandb" not in names:
+        raise TriglotError("--wandb has no effect without --log wandb.")
     for name in names:
         check_known("log", name, LOGS)
         library = LOGS[name].library

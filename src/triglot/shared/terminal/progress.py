@@ -97,6 +97,17 @@ class Bar(tqdm):
         self.fp.flush()
 
 
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> [duration(seconds) for seconds in (7.2, 130.0, 9000.0)]
+    ['7 s', '2 min', '2.5 h']
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def phase(name: str) -> Iterator[None]:
     """Show a name and the elapsed time while the block runs.
