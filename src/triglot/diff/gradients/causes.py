@@ -141,11 +141,11 @@ def first_backward_difference(
     Returns:
       None if the gradients are equal.
     """
-    sides = _backward(one), _backward(other)
+    sides = backward(one), backward(other)
     return first_large_difference(*record_both(*sides, one.inputs, train=train, key=key, wide=True))
 
 
-def _backward(side: Subject) -> Subject:
+def backward(side: Subject) -> Subject:
     """Return a network whose outputs are the gradients of shared parameters by name."""
     network = side.network
 
