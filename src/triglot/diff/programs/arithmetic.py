@@ -13,12 +13,15 @@ from jax.extend import core as jex
 from ...core.tracing.jaxprs import aval_of, context_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
+from .catalogue import features
+from .divergence import Divergence
 from .tape import Tape, evaluation_types
 from .values import View, largest_difference
 from .wide import bind_wide, is_floating, widen
 
 # The relative error of float32 programs against float64, with room for long sums.
 ROUNDING = 2e-5
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
 SIGNIFICANT = 1 / 16  # of the eps of a type: a result that it rounds
 Operations: TypeAlias = tuple[Operation | None, Operation | None]
 PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -37,6 +40,24 @@ def mixes_types(tape: Tape) -> bool:
         )
         for step in tape.steps
     )
+
+
+def is_rounded_constant(divergence: Divergence) -> bool:
+    """Return whether two results differ by a factor that is the rounding of a constant.
+
+    A program in bfloat16 holds 0.3535 and another one 2.828 to three digits, which float64 shows.
+    """
+    factor = features.ratio(divergence)
+    if factor is None:
+        return False
+    types = {
+        aval_of(part.tape.steps[index].equation.outvars[0]).dtype
+        for part in divergence.parts
+        for index in part.steps
+        if features.constants(part.tape, index)
+    }
+    rounded = [_eps(dtype) for dtype in types if is_floating(dtype)]
+    return max(rounded, default=0.0) > FLOAT32_EPS and abs(factor - 1) <= max(rounded)
 
 
 def arithmetic_difference(
@@ -145,8 +166,8 @@ def read_types(tape: Tape) -> dict[int, np.dtype[Any]]:
         if value in coarsest:
             root = tape.roots[value]
             known = finest.get(root)
-            finest[root] = coarsest[value] if known is None else min(
-                (known, coarsest[value]), key=_eps
+            finest[root] = (
+                coarsest[value] if known is None else min((known, coarsest[value]), key=_eps)
             )
 
     for step in tape.steps:

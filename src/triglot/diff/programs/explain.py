@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.types import PyTree
 from ..types import Cause, Difference, Side
-from . import divergence, places
+from . import arithmetic, divergence, places
 from .arithmetic import arithmetic_difference, mixes_types
 from .catalogue import Named, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
@@ -129,10 +129,11 @@ def explain_tapes(
         if difference is None:
             break
         left -= 1
-        if not is_consequence(difference, [each.divergence for each in named]):
+        rounded = arithmetic.is_rounded_constant(difference)
+        if not rounded and not is_consequence(difference, [each.divergence for each in named]):
             named.append(name_causes(difference, labels))
             difference = named[-1].divergence
-        first = first or difference.described()
+        first = first or (None if rounded else difference.described())
         if not difference.values and not difference.operands:
             break
         values.update(difference.values)
