@@ -62,7 +62,7 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     ),
     "a gradient that is NaN": (
         nets.haiku_activated(nets.unsafe_root), nets.Activated(nets.safe_root),
-        "different", {"unknown"},
+        "different", {"nan_gradient"},
     ),
     "parameters in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(param_dtype=jnp.bfloat16), "different", {"dtype"},

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..core.network import num_params
 from . import findings
-from .gradients.causes import backward, explain_gradients, first_backward_difference
+from .gradients.causes import backward, explain_gradients, first_backward_difference, nan_causes
 from .measures import distributions
 from .measures.distributions import InitializerRow, Randomness
 from .measures.numbers import (
@@ -130,6 +130,7 @@ def compare_gradients(
         with noted(notes, "the gradients could not be aligned"):
             explained = explain_gradients(subjects, setup.key, train=train)
             if explained is None:
+                causes = nan_causes(subjects, measured.gradients, setup.key, train=train)
                 first = first_backward_difference(*subjects, train=train, key=setup.key)
             else:
                 causes = explained.causes
