@@ -10,8 +10,8 @@ import numpy as np
 
 from ...core.types import PyTree
 from ..types import Cause, Difference, Side
-from . import arithmetic, divergence, places
-from .arithmetic import arithmetic_difference, mixes_types
+from . import divergence, places
+from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
 from .catalogue import Named, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
@@ -129,7 +129,7 @@ def explain_tapes(
         if difference is None:
             break
         left -= 1
-        rounded = arithmetic.is_rounded_constant(difference)
+        rounded = is_rounded_constant(difference)
         if not rounded and not is_consequence(difference, [each.divergence for each in named]):
             named.append(name_causes(difference, labels))
             difference = named[-1].divergence

@@ -22,6 +22,7 @@ from . import (
     moves,
     norms,
     order,
+    positions,
     resizing,
     rotary,
     structure,
@@ -49,6 +50,7 @@ Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
+    positions.padding_positions,
     training.dropout,
     training.differing_statistics,
     training.starting_statistics,
