@@ -23,6 +23,7 @@ from . import (
     norms,
     order,
     positions,
+    resampling,
     resizing,
     rotary,
     structure,
@@ -51,6 +52,7 @@ Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
     positions.padding_positions,
+    resampling.resampling,
     training.dropout,
     training.differing_statistics,
     training.starting_statistics,
