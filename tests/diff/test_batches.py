@@ -50,4 +50,4 @@ def test_a_network_that_needs_two_examples_in_training(unbiased: bool) -> None:
     report = diff_networks(Net, lambda rngs: Net(rngs, unbiased=unbiased), INPUTS)
     assert {each.quantity.batch for each in report.measurements} == {2, 32}
     names = {cause.name for cause in report.causes} - {"initializer"}
-    assert names == (set() if unbiased else {"norm_momentum"})
+    assert names == (set() if unbiased else {"unbiased_variance"})

@@ -50,6 +50,7 @@ MOVED = ("activation", "constant", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
+    order.output_layout,
     unpaired_parameter,
     positions.padding_positions,
     resampling.resampling,
