@@ -123,6 +123,26 @@ class Scaled(nn.Module):
         return nn.Dense(4, dtype=LOW, name="out")(y).astype(jnp.float32)
 
 
+class Stopped(nn.Module):
+    """Layers in bfloat16, of which the first may get no gradient from one of its uses."""
+
+    stops: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.Dense(16, dtype=LOW, name="layer")(x.astype(LOW))
+        gate = jax.lax.stop_gradient(y) if self.stops else y
+        y = nn.Dense(4, dtype=LOW, name="out")(y * nn.sigmoid(gate))
+        return y.astype(jnp.float32)
+
+
+def test_gradients_in_bfloat16() -> None:
+    report = diff_networks(Stopped(), Stopped(stops=True), TOKENS)
+    assert report.verdict == "different"
+    assert {cause.name for cause in report.causes} == {"stop_gradient"}
+    assert "test_rounding.py:" in report.causes[0].where
+
+
 PLANTED = {
     "fast variance": (Norm(), Norm(fast=True), "conditioning", "E[x^2] - E[x]^2"),
     "softmax in bfloat16": (LinenAttention(), nnx_attention, "dtype", ""),

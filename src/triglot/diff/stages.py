@@ -35,6 +35,7 @@ from .programs import conditioning, first_bit_difference, precision_cause, recor
 from .search import Operations
 from .types import Cause, Difference, listed, noted
 
+LOW_FACTOR = 4  # times the eps of bfloat16 or float16: the rounding of gradients
 ROUNDED = (OUTPUTS, STATE, GRADIENTS)  # quantities in which rounding is weighed
 
 
@@ -140,6 +141,9 @@ def compare_gradients(
                     max_abs=native.max_abs,
                     max_rel=native.max_rel,
                 )
+    elif not operations.differing_modes and measured.gradients and _is_low(measured.dtypes):
+        with noted(notes, "the gradients could not be aligned"):
+            first, causes = _low_gradients(operations, measured)
     if causes:
         return Gradients(first, tuple(causes), tuple(notes))
     causes = findings.gradient_causes(pairing, measured.gradients, labels)
@@ -155,6 +159,25 @@ def compare_gradients(
             pairing, measured.gradients, labels, (unused[0], unused[1])
         )
     return Gradients(first, tuple(causes), tuple(notes))
+
+
+def _is_low(dtypes: tuple[str, str]) -> bool:
+    """Return whether a network computes in bfloat16 or float16."""
+    return any(jnp.finfo(dtype or "float64").bits < 32 for dtype in dtypes)
+
+
+def _low_gradients(
+    operations: Operations, measured: Measured
+) -> tuple[Difference | None, list[Cause]]:
+    """Compare gradients in float64 that are all rounding in the networks' own types."""
+    subjects, setup = operations.weights.subjects, operations.setup
+    train = setup.learning_mode == TRAINING
+    eps = max(float(jnp.finfo(dtype or "float64").eps) for dtype in measured.dtypes)
+    first = first_backward_difference(*subjects, train=train, key=setup.key, tolerance=eps)
+    if first is None:
+        return None, []
+    explained = explain_gradients(subjects, setup.key, train=train, tolerance=LOW_FACTOR * eps)
+    return first, [] if explained is None else explained.causes
 
 
 def compare_precision(subjects: Subjects, setup: Setup, labels: tuple[str, str]) -> Cause | None:
@@ -196,7 +219,7 @@ def weigh_rounding(
     name, mode, _ = worst.quantity
     mode = TRAINING if name == STATE else mode
     size = f"rounding changes {name} in {mode} by {worst.native.max_rel:.2g} of the largest"
-    low = any(jnp.finfo(dtype or "float32").bits < 32 for dtype in measured.dtypes)
+    low = _is_low(measured.dtypes)
     small = WeighedRounding(None, (), (f"{size}: no more than {max_rounding:g}",))
     if worst.native.max_rel <= max_rounding:
         return small

@@ -104,6 +104,13 @@ RULES = (
     ),
     Rule(
         DIFFERENT, FUNCTION,
+        "operation by operation in float64, gradients differ by more than rounding",
+        lambda results: (
+            results.gradients is not None and results.gradients.first_difference is not None
+        ),
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
         "outputs that are random in training have different distributions over keys",
         lambda results: results.randomness is not None and not results.randomness.same,
     ),

@@ -14,6 +14,7 @@ from ...core.types import PyTree
 from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
 from ..measures.subject import Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
+from ..programs.values import TOLERANCE
 from ..types import Cause, Difference, Operation, listed
 from .rules import CUSTOM, STOP, Program, Rule
 
@@ -33,7 +34,11 @@ class Explained(NamedTuple):
 
 
 def explain_gradients(
-    subjects: tuple[Subject, Subject], key: jax.Array, *, train: bool
+    subjects: tuple[Subject, Subject],
+    key: jax.Array,
+    *,
+    train: bool,
+    tolerance: float | None = None,
 ) -> Explained | None:
     """Find the fewest rules of differentiation without which both networks' gradients are equal.
 
@@ -43,10 +48,14 @@ def explain_gradients(
     Args:
       subjects: networks with equal outputs.
       key, train: the key and the mode of both networks.
+      tolerance: rounding of the gradients of networks that compute in bfloat16 or float16; None to
+        compare in float64.
 
     Returns:
       None if no rules explain it.
     """
+    if tolerance is not None:
+        return _explain(subjects, key, train, tolerance)
     try:
         with double_precision():
             wide = (subjects[0].in_double(), subjects[1].in_double())
@@ -164,7 +173,12 @@ def nan_causes(
 
 
 def first_backward_difference(
-    one: Subject, other: Subject, *, train: bool, key: jax.Array
+    one: Subject,
+    other: Subject,
+    *,
+    train: bool,
+    key: jax.Array,
+    tolerance: float = TOLERANCE,
 ) -> Difference | None:
     """Align the traced gradients of two networks, and find the first operation that differs.
 
@@ -174,12 +188,14 @@ def first_backward_difference(
       one, other: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
       key: the key of the networks' random draws.
+      tolerance: the largest difference of equal values, relative to the largest of an array.
 
     Returns:
       None if the gradients are equal.
     """
     sides = backward(one), backward(other)
-    return first_large_difference(*record_both(*sides, one.inputs, train=train, key=key, wide=True))
+    tapes = record_both(*sides, one.inputs, train=train, key=key, wide=True)
+    return first_large_difference(*tapes, tolerance=tolerance)
 
 
 def backward(side: Subject) -> Subject:
