@@ -53,7 +53,10 @@ def layout_hint(axes: tuple[int, ...], names: tuple[str, str]) -> str:
       axes: where the second one's axes, after the batch, are in the first one's.
       names: the names of both networks.
     """
-    known = {(3, 1, 2): ("NHWC", "NCHW"), (2, 3, 1): ("NCHW", "NHWC")}
+    known: dict[tuple[int, ...], tuple[str, str]] = {
+        (3, 1, 2): ("NHWC", "NCHW"),
+        (2, 3, 1): ("NCHW", "NHWC"),
+    }
     shown = f"the outputs of {names[1]} are those of {names[0]}, transposed by {(0, *axes)}"
     if axes not in known:
         return shown

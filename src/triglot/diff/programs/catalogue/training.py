@@ -129,10 +129,11 @@ def _unbiased_variance(
 ) -> Cause | None:
     """Find running variances of which only one is unbiased: sums over n - 1 against over n."""
     for pair in itertools.product(*values):
-        rests = [_of_batch(view, value) for view, value in zip(views, pair, strict=True)]
-        if any(rest is None for rest in rests) or np.size(rests[0]) != np.size(rests[1]):
+        added = [_of_batch(view, value) for view, value in zip(views, pair, strict=True)]
+        sorted_parts = [np.sort(np.ravel(each)) for each in added if each is not None]
+        if len(sorted_parts) != 2 or sorted_parts[0].size != sorted_parts[1].size:
             continue
-        one, other = (np.sort(np.ravel(rest)) for rest in rests)
+        one, other = sorted_parts
         if not np.all(one * other > 0):
             continue
         ratios = one / other
