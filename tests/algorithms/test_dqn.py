@@ -211,6 +211,7 @@ def test_an_update_writes_to_the_replay_in_place() -> None:
     assert memory.temp_size_in_bytes < size / 2  # no copy, and no second buffer
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_seeds_really_differ(prioritized: bool) -> None:
     """A well-known DQN rebinds its key to one constant, which makes all its seeds alike."""

@@ -242,7 +242,7 @@ def contrasted(env: str, config: dict[str, Any], backend: str = "jax", **hyper: 
 WIDE = {"num_envs": 16, "rollout_length": 8, "hidden_sizes": (16,)}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("cell", ["none", "gru", "lstm"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str) -> None:
@@ -303,6 +303,7 @@ class Seen(rl.AuxiliaryLoss):
         return now, {"now": now, "after": after}
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", ["ppo", "r2d2", "pqn"])
 def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
     config = {} if name == "r2d2" else {"cell": "gru"}
@@ -486,6 +487,7 @@ def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
     assert later.value.num_gradient_steps == 1
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "vmpo", "ppo+counts"])
 def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)

@@ -191,6 +191,7 @@ def oracle(made: R2D2, given: Trajectory) -> np.ndarray:
     return found[config.burn_in_length :]
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("burn_in", "n_step"), [(0, 1), (3, 3), (2, 12)])
 def test_it_is_the_loss_of_the_paper_on_random_sequences(burn_in: int, n_step: int) -> None:
     draws, shape = np.random.default_rng(0), (9, 16)

@@ -28,7 +28,7 @@ def small(algorithm: str, env: Any, **options: Any) -> Any:
     return triglot.make_agent(algorithm, env, backend="linen", config=config)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("algorithm", [n for n in NAMES if n != "ppo"])
 def test_a_network_that_ignores_its_carry_learns_as_the_plain_one(algorithm: str) -> None:
     env = probes.make("truncating", max_steps=3)
@@ -76,6 +76,7 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: st
     assert value_loss(False, False, 0.0) != value_loss(False, False, 1.0)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_samples_of_a_rollout_are_its_steps(cell: str) -> None:
     """The policy and the values of all samples are those of the steps, in the rollout's order."""
