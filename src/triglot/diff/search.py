@@ -29,7 +29,7 @@ class Explanations:
     another question needs them.
 
     Attributes:
-      subjects: returns both networks at equal weights, of which no copy is kept.
+      subjects: returns both networks with the same weights, of which no copy is kept.
       key: key of the networks' random draws.
       by_mode: the explanations; a mode whose programs could not be aligned is missing.
       notes: what could not be aligned or located.
