@@ -107,7 +107,7 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
             "{own}:raising --env gridworld:2x2",
             "when it was called: KeyError: 'missing' (own_",
         ),
-        ("{own}:Bare", "returns triglot.from_linen(...) of it"),
+        ("{own}:Bare", "wraps it in triglot.from_linen"),
         ("{own}:network --env nosuch:env", "unknown environment suite 'nosuch'"),
         ("ppo --backends linnen --env probe:two-step", "did you mean 'linen'"),
         ("ppo --cell-size none", "expected a number"),

@@ -116,7 +116,7 @@ class Growing(GridWorld):
         ("ppo probe:two-step --network own_file:torn", "ValueError: no weights today (own_file.py"),
         ("ppo probe:two-step --network own_file:inside_jax", "(own_file.py, line"),
         ("ppo probe:two-step --network own_file:asking", "has no attribute 'no_such_thing' (own_f"),
-        ("ppo probe:two-step --network own_file:Column", "returns triglot.from_linen(...) of it"),
+        ("ppo probe:two-step --network own_file:Column", "wraps it in triglot.from_linen"),
     ],
 )
 def test_what_a_persons_own_file_raises_is_told_with_its_line(

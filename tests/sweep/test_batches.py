@@ -52,7 +52,7 @@ def test_half_of_the_free_memory_is_used(plan: SweepPlan, monkeypatch: pytest.Mo
     one = sum(batches.bytes_of_one(plan.groups[0]).values())
     monkeypatch.setattr(memory, "free", lambda: 20 * one)
     assert batches.capacities(plan) == [10]
-    assert f"one needs {batches._bytes(one)}" in batches.describe(plan, divided(plan, 10))
+    assert f"{batches._bytes(one)} per run" in batches.describe(plan, divided(plan, 10))
     chosen = replace(plan, options=replace(plan.options, batch=12))
     assert batches.capacities(chosen) == [12]
     monkeypatch.setattr(memory, "free", lambda: 11 * one)

@@ -290,7 +290,7 @@ def _sweep(arguments: list[str], started: float) -> int:
 
 
 def _diff(arguments: list[str], started: float) -> int:
-    """Compare two networks at equal weights, without training: where they differ, and why.
+    """Compare two networks with the same weights, without training: where they differ, and why.
 
     The verdict is identical (all bits are equal), equivalent (equal up to rounding) or different.
     Compared are parameters, outputs in training and evaluation, gradients, 1 and 100 steps of Adam;

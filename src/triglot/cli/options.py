@@ -103,8 +103,9 @@ class CheckOptions:
         as NAME=PART.
       env: the environment on which an algorithm or a network is checked.
       backends: the network libraries on which an algorithm is checked.
-      config: the algorithm's `Config`, or the fields that differ from its defaults.
-      hyper: the algorithm's `Hyperparams`, or the fields that differ from its defaults.
+      config: static configuration: the algorithm's `Config`, or a mapping of the fields to change.
+      hyper: hyperparameters (traced; sweepable without recompiling): the algorithm's
+        `Hyperparams`, or a mapping of the fields to change.
     """
 
     part: Annotated[str, Arg("PART", positional=True)]

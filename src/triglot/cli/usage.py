@@ -17,7 +17,7 @@ commands:
   rate       play the checkpoints of runs against each other, and rate them (Elo)
   compare    train with several network libraries from the same weights, and report differences
   sweep      train many settings of an algorithm, and rank them
-  diff       compare two networks at equal weights: where they differ, and why
+  diff       compare two networks with the same weights: where they differ, and why
   translate  convert a checkpoint of one library into another library's network
   check      check a custom or built-in component before training
   new        create a custom component from a template

@@ -64,5 +64,5 @@ def rung_named(name: str) -> Rung:
 
 
 def rung_of_arithmetic(arithmetic: str) -> Rung:
-    """Find the rung of equal weights and the given arithmetic, on which a comparison is judged."""
+    """Find the rung of shared weights and the given arithmetic, on which a comparison is judged."""
     return next(rung for rung in RUNGS if rung.shared_weights and rung.arithmetic == arithmetic)

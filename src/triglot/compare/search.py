@@ -38,7 +38,7 @@ FINE = 1e-10
 
 @dataclass(frozen=True)
 class Update:
-    """Where the agent's own update differs, from equal weights and batches.
+    """Where the agent's own update differs, from the same weights and batches.
 
     Attributes:
       operation: the field `operation`.
@@ -230,7 +230,7 @@ def _update(difference: Difference, *, is_rounding: bool) -> Update:
     sections = [side.scope for side in (difference.one, difference.other) if side and side.scope]
     part = next(iter(sections), "update")
     evidence = (
-        f"from equal weights and batches, it differs by up to {difference.max_abs:.3g} "
+        f"from the same weights and batches, it differs by up to {difference.max_abs:.3g} "
         f"({difference.max_rel:.2g} of the largest entry)" + (": rounding" if is_rounding else "")
     )
     cause = {

@@ -1,4 +1,4 @@
-"""Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
+"""Compare two networks: parameters, functions of the same weights, gradients, and initializers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ def diff_networks(
     compare_weights: bool = False,
     max_rounding: float = MAX_ROUNDING,
 ) -> Report:
-    """Compare two networks at equal weights, and name the likely causes of a difference.
+    """Compare two networks with the same weights, and name the likely causes of a difference.
 
     The weights are those of a module that already has weights, else the first network's initial
     ones. Arrays that an initializer fills with a constant, such as biases, get noise, so that a

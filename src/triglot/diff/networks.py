@@ -206,7 +206,7 @@ class Networks:
     def subjects(
         self, pairing: Pairing, frozen: FrozenParameters, *, repaired: bool = False
     ) -> Subjects:
-        """Put equal weights into both networks.
+        """Put the same weights into both networks.
 
         Args:
           pairing: pairs of parameters that get equal values, some of them transposed.
@@ -284,7 +284,7 @@ def _unpaired_value(name: str, array: np.ndarray, *, repaired: bool) -> np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class EqualWeights:
-    """Two networks at equal weights.
+    """Two networks with the same weights.
 
     Attributes:
       networks: both networks.

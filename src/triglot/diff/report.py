@@ -20,9 +20,9 @@ MAX_ROWS = 12
 IDENTICAL, EQUIVALENT, DIFFERENT = "identical", "equivalent", "different"
 UNFINISHED = "unfinished"
 MEANING = {
-    IDENTICAL: "at equal weights all bits are equal in native arithmetic",
-    EQUIVALENT: "at equal weights they compute the same function up to rounding",
-    DIFFERENT: "at equal weights they do not compute the same function, or do not learn alike",
+    IDENTICAL: "with the same weights, results are bitwise identical in native arithmetic",
+    EQUIVALENT: "with the same weights, they compute the same function up to rounding",
+    DIFFERENT: "with the same weights, outputs or updates differ",
     UNFINISHED: "the comparison was stopped before it could tell",
 }
 
@@ -61,7 +61,7 @@ class Report:
         where it has no effect on this machine.
       pairing: the parameters and their pairs.
       num_params: the number of scalars in the parameters of each network.
-      measurements: outputs, gradients and steps, at equal weights.
+      measurements: outputs, gradients and steps, with the same weights.
       initializers: what both initializers draw; empty if a network has its weights already.
       num_keys: over which initializers were compared.
       modules: the values of a recording, in the order of the calls; empty for two networks.
@@ -186,7 +186,7 @@ class Report:
                 yield from _wrapped(f"  only {name}: {', '.join(map(str, left))}", " " * 4)
 
     def _measurements(self) -> Iterator[str]:
-        yield "largest relative difference at equal weights"
+        yield "largest relative difference with the same weights"
         yield f"  {'':<29}{'mode':<11}{'batch':>5}  {'native':>9}{'canonical':>11}{'float64':>10}"
         for each in self.measurements:
             name, mode, batch = each.quantity

@@ -30,7 +30,7 @@ class Explanations:
     another question needs them.
 
     Attributes:
-      subjects: returns both networks at equal weights, of which no copy is kept.
+      subjects: returns both networks with the same weights, of which no copy is kept.
       key: key of the networks' random draws.
       order: indices of the examples to trace; None for the first ones.
       by_mode: the explanations; a mode whose programs could not be aligned is missing.

@@ -24,7 +24,7 @@ def assert_same_function(
     max_ulps: float | None = None,
     level: str = QUICK,
 ) -> Report:
-    """Fail unless two networks compute the same function of equal weights, for tests of ports.
+    """Fail unless two networks compute the same function with the same weights, for tests of ports.
 
     Args:
       reference, port, inputs, mapping: the arguments of `diff_networks`.

@@ -161,13 +161,16 @@ def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | Non
     shown = ", ".join(f"{count} of {size}" for size, count in counts[:4])
     if len(counts) > 4:
         shown += ", ..."
-    text += f" in {len(batches)} batch{'es' if len(batches) > 1 else ''} ({shown})"
+    if len(batches) == 1:
+        text += f" in one batch of {len(batches[0])}"
+    else:
+        text += f" in {len(batches)} batches ({shown})"
     if plan.options.batch is not None:
         return f"{text}, as --batch {plan.options.batch} says"
     one = sum(bytes_of_one(plan.groups[0]).values())
     if bytes_per_job is not None:
-        return f"{text}: one needs {_bytes(one)}, and each job has {_bytes(bytes_per_job)}"
-    return f"{text}: one needs {_bytes(one)}, and {_bytes(_free())} are free"
+        return f"{text}; {_bytes(one)} per run; {_bytes(bytes_per_job)} per job"
+    return f"{text}; {_bytes(one)} per run; {_bytes(_free())} free"
 
 
 def _counted(number: int, word: str) -> str:

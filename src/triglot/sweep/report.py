@@ -115,24 +115,28 @@ def separation(order: Sequence[Outcome]) -> str:
     second = f"Rank {rank} ({describe_setting(next_best.values)})"
     if len(best.returns) < MIN_SEEDS:
         num_seeds = numbers.seeds(len(best.returns))
-        return f"{second} is not separable from it with {num_seeds}: {MIN_SEEDS} give an interval."
+        return (
+            f"{second} is not tested against rank 1: {num_seeds} give no interval; use at least "
+            f"{MIN_SEEDS}."
+        )
     differences = []
     for one in rest.values():
         both = seeds & np.isfinite(one.returns)
         differences.append(paired_difference(best.returns[both], one.returns[both]))
     close = [one.low is None or one.low <= 0 for one in differences]
     first = differences[0]
+    relation = "tied with" if close[0] else "below"
+    interval = numbers.with_interval(first.as_json(), numbers.difference)
     text = (
-        f"{second} is {'not ' if close[0] else ''}separable from it: the difference of their "
-        f"returns, paired by seed, is {numbers.with_interval(first.as_json(), numbers.difference)}."
+        f"{second} is statistically {relation} rank 1: the difference of their returns, paired by "
+        f"seed, is {interval}."
     )
     if first.low == first.high == 0:
-        text = f"{second} is not separable from it: each seed has the same return."
+        text = f"{second} is tied with rank 1: each seed has the same return."
     more = sum(close[1:])
     if more:
-        text += (
-            f" {more:,} more {'setting is' if more == 1 else 'settings are'} not separable either."
-        )
+        settings = "setting is" if more == 1 else "settings are"
+        text += f" {more:,} more {settings} statistically tied with it too."
     return text
 
 

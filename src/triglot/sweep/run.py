@@ -100,7 +100,7 @@ def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Pa
         if executor is not None:
             batches += f"; {executor.title}"
         elif options.devices is not None and options.devices > 1:
-            batches += f", divided among at most {options.devices} devices"
+            batches += f"; at most {options.devices} devices"
         print(wrapped(_announcement(plan, batches)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in course.stages[0]):
             print(f"continuing: {num_done} of {len(course.stages[0])} batches are done", flush=True)

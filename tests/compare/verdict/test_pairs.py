@@ -246,13 +246,16 @@ def test_the_verdict_of_equal_libraries() -> None:
     ("returns", "other", "level", "headline"),
     [
         (NEAR[:1], NEAR[:1], "inconclusive",
-         "Equinox rounds differently; no return changed; 5 seeds for a statistical verdict."),
+         "Equinox rounds differently; returns unchanged; "
+         "use at least 5 seeds for a statistical verdict."),
         (NEAR[:3], FAR[:3], "inconclusive",
-         "Equinox rounds differently; returns changed; 5 seeds for a statistical verdict."),
+         "Equinox rounds differently; returns changed; "
+         "use at least 5 seeds for a statistical verdict."),
         (NEAR, [r + 0.1 for r in NEAR], "equivalent",
          "Equinox rounds differently; the returns are equivalent."),
         (NEAR, [8.0, 12.0, 8.0, 12.0, 10.05], "inconclusive",
-         "Equinox rounds differently; returns changed; about 34 seeds for a statistical verdict."),
+         "Equinox rounds differently; returns changed; "
+         "use about 34 seeds for a statistical verdict."),
         (NEAR, FAR, "different", "Different."),
     ],
 )  # fmt: skip

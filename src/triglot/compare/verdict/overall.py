@@ -78,11 +78,11 @@ def _rounding(
     if level == EQUIVALENT:
         return f"{rounds}; the returns are equivalent."
     equal = all(pair["returns_level"] == "equal" for pair in worst)
-    returns = "no return changed" if equal else "returns changed"
+    returns = "returns unchanged" if equal else "returns changed"
     needed = [pair["seeds_needed"] for pair in worst]
-    advice = "more seeds may not suffice" if None in needed else f"about {max(needed):,} seeds"
+    advice = "more seeds may not suffice" if None in needed else f"use about {max(needed):,} seeds"
     if any(pair["p_value"] is None for pair in worst):
-        advice = f"{MIN_SEEDS} seeds"
+        advice = f"use at least {MIN_SEEDS} seeds"
     return f"{rounds}; {returns}; {advice} for a statistical verdict."
 
 

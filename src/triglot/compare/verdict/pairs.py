@@ -154,7 +154,7 @@ class Pair:
         if result["identical"]:
             return IDENTICAL
         causes = {cause["name"] for cause in result["causes"]}
-        # Equal weights give outputs that differ by more than rounding.
+        # The same weights give outputs that differ by more than rounding.
         functions_differ = self.rung.shared_weights and not causes.isdisjoint(FUNCTION_CAUSES)
         if functions_differ or result["returns_level"] == DIFFERENT:
             return DIFFERENT

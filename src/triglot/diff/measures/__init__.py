@@ -1,1 +1,1 @@
-"""What is measured of two networks at equal weights."""
+"""What is measured of two networks with the same weights."""

@@ -1,4 +1,4 @@
-"""Measure two networks at equal weights, and tell rounding from a difference of the functions.
+"""Measure two networks with the same weights, and tell rounding from a difference of the functions.
 
 Rounding is what vanishes in double precision. Both networks are measured a second time with
 float64 weights and inputs: what rounding causes shrinks by a factor of 2^29 there, while another
@@ -203,7 +203,7 @@ def measure(
     if not precise:
         measurements = _unjudged_noise(measurements, notes)
     if len(setup.modes) == 1 and not any(setup.is_random):
-        notes.append("training and evaluation are the same program, measured once")
+        notes.append("train and eval modes are identical; measured once")
     learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
     gradients = [side[learned] for side in values if learned in side]
     return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)

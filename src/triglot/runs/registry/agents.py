@@ -101,7 +101,7 @@ def make_agent(
             require_liftable("networks", networks)
             lifted = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(lifted, arithmetic or "native")
-        with user_error_context(f"algorithm {called!r} failed when it was made"):
+        with user_error_context(f"algorithm {called!r} could not be built"):
             agent = found(
                 network=network,
                 obs_spec=env.obs_spec,

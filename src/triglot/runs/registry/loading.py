@@ -292,8 +292,8 @@ def _make(text: str, loaded: Any, env: "AnyEnvironment") -> Any:
         return loaded
     if adapter := adapter_of(loaded):
         raise TriglotError(
-            f"network {text!r} is a module of its library: give a function of obs_spec and "
-            f"action_spec that returns {adapter}(...) of it."
+            f"network {text!r} is a raw {_library_title(loaded)} module: give a function of "
+            f"obs_spec and action_spec that wraps it in {adapter}."
         )
     if callable(loaded) and (not is_functions(loaded) or "obs_spec" in parameters(loaded)):
         loaded = _call("network", text, loaded, env.obs_spec, env.action_spec)
@@ -322,8 +322,8 @@ def require_liftable(what: str, loaded: object) -> None:
         return
     if adapter := adapter_of(loaded):
         raise TriglotError(
-            f"{what} must be a triglot Network, got {kind_of(loaded)}, a module of its library: "
-            f"give {adapter}(...) of it."
+            f"{what} must be a triglot Network, got {kind_of(loaded)}, a raw "
+            f"{_library_title(loaded)} module: wrap it in {adapter}."
         )
     if not is_functions(loaded):
         raise TriglotError(
@@ -334,8 +334,17 @@ def require_liftable(what: str, loaded: object) -> None:
 
 def adapter_of(loaded: object) -> str | None:
     """Name the adapter for a module of a network library, or for its class."""
-    library = libraries.find_by_class(loaded if isinstance(loaded, type) else type(loaded))
+    library = _library_of(loaded)
     return library and library.lift_path
+
+
+def _library_of(loaded: object) -> libraries.Library | None:
+    return libraries.find_by_class(loaded if isinstance(loaded, type) else type(loaded))
+
+
+def _library_title(loaded: object) -> str:
+    library = _library_of(loaded)
+    return library.title if library else type(loaded).__name__
 
 
 def is_path(text: str) -> bool:

@@ -35,12 +35,13 @@ class SharedOptions(LengthOptions):
         jumanji:Maze-v0,num_rows=5,num_cols=5,frame_stack=2.
       optimizer: adam, adamw, radam, rmsprop, sgd or lion, or package.module:object, a function of
         the hyperparameters that returns an optax.GradientTransformation.
-      no_preset: leave out the tuned settings for this algorithm and environment that ship with
+      no_preset: ignore the tuned settings for this algorithm and environment that ship with
         triglot (`triglot list presets`). A setting that is given wins over the preset's.
       preset: the preset that the command line used, with the settings that were given instead of
         its own; None if there is none.
-      config: the algorithm's `Config`, or the fields that differ from its defaults.
-      hyper: the algorithm's `Hyperparams`, or the fields that differ from its defaults.
+      config: static configuration: the algorithm's `Config`, or a mapping of the fields to change.
+      hyper: hyperparameters (traced; sweepable without recompiling): the algorithm's
+        `Hyperparams`, or a mapping of the fields to change.
     """
 
     algorithm: Annotated[str, Arg("ALGORITHM", positional=True)]

@@ -67,7 +67,10 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
     named: list[tuple[str, str]] = []
     event, end, value = found.event, found.end, None
     if end is not None and end in aligned.forced and event.array not in aligned.places:
-        evidence = "the port computes nothing in its place; with it, what follows is equal"
+        evidence = (
+            "the port computes nothing in its place; substituting the recorded value makes "
+            "everything downstream match"
+        )
         named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
     elif end is not None:
         named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)

@@ -12,7 +12,7 @@ from ..regions import Region, consumers
 from ..tape import LAYOUT, Tape
 from ..values import TOLERANCE, View, close, layouts
 from . import features
-from .features import BOUNDS, Finding
+from .features import BOUNDS, SUBSTITUTED, Finding
 
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
 MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
@@ -32,7 +32,7 @@ def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
             evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
             whole = divergence.search.next_agree(a, b) or divergence.search.later_agree(a, b)
             if whole is not None:
-                evidence += "; with the first one's results in both, what follows is equal"
+                evidence += f"; {SUBSTITUTED}"
                 return Finding("activation", evidence, whole)
             if (
                 "none" not in named

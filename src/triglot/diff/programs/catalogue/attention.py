@@ -7,7 +7,7 @@ from ..regions import RegionPart, consumers
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
-from .features import PRODUCTS, Finding
+from .features import PRODUCTS, SUBSTITUTED, Finding
 
 MASKED = -1e4  # a logit below is masked
 
@@ -20,7 +20,7 @@ def attention_scale(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     scales = [_scale(part) for part in divergence.parts]
     evidence = (
         f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
-        f"(factor {factor:.4g}); with the first one's in both, what follows is equal"
+        f"(factor {factor:.4g}); {SUBSTITUTED}"
     )
     return Finding("attention_scale", evidence, divergence)
 
@@ -71,8 +71,7 @@ def _moved_mask(
         if agreeing is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
-                f"{labels[early]}, behind it in {labels[1 - early]}; with the first one's result, "
-                "what follows is equal"
+                f"{labels[early]}, behind it in {labels[1 - early]}; {SUBSTITUTED}"
             )
             return Finding("operation_order", evidence, agreeing)
     return None

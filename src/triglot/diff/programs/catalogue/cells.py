@@ -68,8 +68,8 @@ def forget_bias(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
     if number is None or not all(map(_is_gate, divergence.parts)):
         return None
     evidence = (
-        f"the forget gate of {labels[0]} adds {number:.4g} to that of {labels[1]}; with it in "
-        "both, what follows is equal"
+        f"the forget gate of {labels[0]} adds {number:.4g} to that of {labels[1]}; adding it "
+        "in both makes everything downstream match"
     )
     return Finding("lstm_forget_bias", evidence, divergence)
 

@@ -19,6 +19,9 @@ MAX_NORM = 12  # operations of a norm, from its result to its input
 PIECES = ("split", "slice", "dynamic_slice")
 ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 
+# How a cause is confirmed, at the end of its evidence.
+SUBSTITUTED = "substituting the first network's result here makes everything downstream match"
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -7,7 +7,7 @@ from ..divergence import Divergence
 from ..regions import RegionPart, consumers
 from ..tape import LAYOUT, Tape
 from . import features
-from .features import ARITHMETIC, Finding
+from .features import ARITHMETIC, SUBSTITUTED, Finding
 
 MAX_OTHERS = 5  # operations of a part that has another operation
 
@@ -92,7 +92,7 @@ def moved_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
                         name = bare.tape.steps[step].name
                         evidence = (
                             f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
-                            f"{labels[late]}; with the first one's result, what follows is equal"
+                            f"{labels[late]}; {SUBSTITUTED}"
                         )
                         return Finding("operation_order", evidence, whole)
     return None
@@ -120,10 +120,7 @@ def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     if not all(only) or divergence.substitute is None or longest > MAX_OTHERS:
         return None
     shown = [" ".join(names.elements()) for names in only]
-    evidence = (
-        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; with the first one's result in "
-        "both, what follows is equal"
-    )
+    evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; {SUBSTITUTED}"
     return Finding("operation_differs", evidence, divergence)
 
 

@@ -7,7 +7,7 @@ from ..regions import RegionPart
 from ..tape import Tape
 from ..values import layouts
 from . import features
-from .features import Finding
+from .features import SUBSTITUTED, Finding
 
 MAX_STEPS_BACK = 24  # from rotated numbers to the frequencies
 HALVES, NEIGHBOURS = "the two halves", "neighbours"
@@ -24,7 +24,7 @@ def rotary_convention(divergence: Divergence, labels: tuple[str, str]) -> Findin
     if len(kept[0]) != 1 or len(kept[1]) != 1:
         return None
     (one,), (other,) = kept
-    follows = "; with the first one's result in both, what follows is equal"
+    follows = f"; {SUBSTITUTED}"
     if one != other:
         evidence = f"rotates {one} together in {labels[0]}, {other} in {labels[1]}{follows}"
         return Finding("rotary_convention", evidence, divergence)

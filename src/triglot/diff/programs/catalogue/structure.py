@@ -10,7 +10,7 @@ from ..regions import RegionPart
 from ..tape import INPUTS, PARAMS, Step, Tape
 from ..values import layouts
 from . import features
-from .features import BOUNDS, MAX_STEPS, Finding
+from .features import BOUNDS, MAX_STEPS, SUBSTITUTED, Finding
 
 REDUCTIONS = {
     "argmax": "takes the argmax",
@@ -57,8 +57,7 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         for part in divergence.parts
     )
     evidence = (
-        f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}; with the first "
-        "one's in both, what follows is equal"
+        f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}; {SUBSTITUTED}"
     )
     return Finding("attention_scale" if logits else "constant", evidence, divergence)
 
@@ -186,7 +185,7 @@ def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     ]
     evidence = (
         f"{labels[1]} sums {len(terms[1])} values such as {shown[1]} where {labels[0]} has "
-        f"{shown[0]}; with the first one's sum in both, what follows is equal"
+        f"{shown[0]}; {SUBSTITUTED}"
     )
     return Finding("residual_source", evidence, divergence)
 

@@ -14,7 +14,7 @@ from ..tape import INPUTS, KEY, STATE, Step, Tape
 from ..values import View, close, layouts
 from ..wide import is_floating
 from . import features
-from .features import Finding
+from .features import SUBSTITUTED, Finding
 
 
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -85,10 +85,7 @@ def mixed_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding
         for share, label in zip(shares, labels, strict=True)
     ]
     name = "norm_momentum" if all(uses) else "norm_statistics"
-    evidence = (
-        f"in training, normalizes by {shown[0]}, by {shown[1]}; with the first one's in both, what "
-        "follows is equal"
-    )
+    evidence = f"in training, normalizes by {shown[0]}, by {shown[1]}; {SUBSTITUTED}"
     return Finding(name, evidence, divergence)
 
 
