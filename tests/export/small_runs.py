@@ -11,6 +11,7 @@ import numpy as np
 from triglot.runs.load import Run
 from triglot.runs.registry.agents import make_agent
 from triglot.runs.registry.environments import make_env
+from triglot.runs.result import TrainResult
 
 SMALL: dict[str, Any] = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
 SMALL |= {"num_epochs": 4, "num_minibatches": 4}
@@ -68,6 +69,6 @@ def _random(path: Any, leaf: Any) -> jax.Array:
     return jnp.asarray(rng.uniform(low, high, shape), jnp.float32)
 
 
-def seed_of(run: Run, index: int) -> Any:
+def seed_of(run: Run | TrainResult, index: int) -> Any:
     """Select the agent state of one seed."""
     return jax.tree.map(lambda leaf: leaf[index], run.agent_states)

@@ -21,8 +21,8 @@ ENVIRONMENT_LIBRARIES = {
     "pgx", "xminigrid",
 }  # fmt: skip
 OF_OTHER_EXTRAS = {
-    "IPython", "h5py", "imageio_ffmpeg", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame", "ray",
-    "tensorboardX", "wandb",
+    "IPython", "h5py", "imageio_ffmpeg", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame",
+    "ray", "tensorboardX", "wandb",
 }  # fmt: skip
 # The library that a folder of `backends` adapts; `layers` and `zoo` are for all.
 OF_FOLDER = {

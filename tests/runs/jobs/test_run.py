@@ -22,7 +22,7 @@ from tests.runs.jobs.small import (
     until_stopped,
     write,
 )
-from triglot.runs.jobs.job import Outcome, RunningJob, Task
+from triglot.runs.jobs.job import Event, Outcome, RunningJob, Task
 from triglot.runs.jobs.local import HereExecutor, JobProcess, LocalExecutor
 from triglot.runs.jobs.run import View, run_tasks
 from triglot.shared.machine import memory
@@ -139,7 +139,7 @@ def test_the_bar_shows_the_job_that_runs_and_not_the_one_that_prepares(
 def test_the_time_of_all_jobs_is_estimated_once_from_the_first(
     at_once: int, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events: list[dict[str, Any]] = []
+    events: list[Event] = []
     RunningJob(events.append).estimate(120.0, "the first 30 updates")
     jobs = [task(tmp_path, name, write) for name in "abcde"]
     with View(jobs, 0.0, None, at_once=at_once) as view:
