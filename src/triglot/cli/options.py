@@ -70,7 +70,7 @@ class DiffOptions(MachineOptions):
       quick: compare the functions only, not gradients, training steps and initializers.
       thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
         training steps and initializers of large ones, too.
-      algorithm: the algorithm whose networks zoo:BACKEND builds.
+      algorithm: the algorithm whose built-in networks zoo:BACKEND names.
     """
 
     one: Annotated[str, Arg("NETWORK", positional=True)]
