@@ -179,7 +179,13 @@ def _check(name: str, tensor: Any, shown: str) -> None:
             f"{shown}: {name} is on the device {tensor.device}: move the module to the CPU "
             '(`module.to("cpu")`); training runs on the device that JAX chooses.'
         )
-    if tensor.dtype.is_complex or (tensor.is_floating_point() and tensor.dtype != torch.float32):
+    if tensor.dtype.is_complex:
+        raise TriglotError(
+            f"{shown}: {name} is {str(tensor.dtype).removeprefix('torch.')}; networks are trained "
+            "in float32: hold its real and imaginary parts in one float32 parameter of shape "
+            f"{(*tensor.shape, 2)}, and convert it in forward with torch.view_as_complex."
+        )
+    if tensor.is_floating_point() and tensor.dtype != torch.float32:
         raise TriglotError(
             f"{shown}: {name} is {str(tensor.dtype).removeprefix('torch.')}; networks are trained "
             "in float32: convert the module (`module.float()`)."

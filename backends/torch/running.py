@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
+from torch.nn.modules import transformer
 from torch.utils._mode_utils import no_dispatch
 
 from ...core.errors import TriglotError
@@ -55,6 +56,9 @@ class JaxEnvironment(torchax.tensor.Environment):
         for overload in (convolution, convolution.default):
             if overload in self._ops:
                 self._ops[overload] = _with_groups(self._ops[overload])
+        for norm in (torch.ops.aten.linalg_vector_norm, torch.ops.aten.linalg_vector_norm.default):
+            if norm in self._ops:
+                self._ops[norm] = _with_gradient_at_zero(self._ops[norm])
         for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
             self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
         for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
@@ -186,6 +190,27 @@ def _with_groups(operator: Any) -> Any:
     return replace(operator, func=compute)
 
 
+def _with_gradient_at_zero(operator: Any) -> Any:
+    """Give an L2 norm the gradient 0 where it is 0, as PyTorch does; torchax's is NaN there."""
+
+    def compute(
+        x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any
+    ) -> Any:
+        if (
+            ord != 2
+            or not jax.numpy.issubdtype(x.dtype, jax.numpy.floating)
+            or any(each is not None for each in options.values())
+        ):
+            return operator.func(x, ord, dim, keepdim, **options)
+        axes = dim if dim is None or isinstance(dim, int) else tuple(dim) or None
+        total = jax.numpy.sum(jax.numpy.square(x), axes, keepdims=keepdim)
+        is_zero = total == 0
+        root = jax.numpy.sqrt(jax.numpy.where(is_zero, jax.numpy.ones_like(total), total))
+        return jax.numpy.where(is_zero, jax.numpy.zeros_like(total), root)
+
+    return replace(operator, func=compute)
+
+
 class One:
     """Leaves what it is multiplied with as it is."""
 
@@ -209,6 +234,15 @@ def environment() -> JaxEnvironment:
         return JaxEnvironment()
 
 
+def _as_stated(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Return whether a module states that its mask is causal.
+
+    `nn.TransformerEncoder` reads the mask's values to find out, which a traced one does not have; a
+    mask that is not said to be causal is applied as it is.
+    """
+    return is_causal is True
+
+
 @contextmanager
 def running(
     key: Any, env: JaxEnvironment | None = None, generators: Generators | None = None
@@ -224,16 +258,19 @@ def running(
     env = env or environment()
     generators = generators or Generators(key)
     fast_path = torch.backends.mha.get_fastpath_enabled()
+    detect_causal = transformer._detect_is_causal_mask
     # PyTorch promotes dtypes and ranks, and its integers are int64.
     promotions = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
     with LOCK, warnings.catch_warnings(), promotions[0], promotions[1]:
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         torch.backends.mha.set_fastpath_enabled(False)
+        transformer._detect_is_causal_mask = _as_stated
         try:
             with env.override_property(prng=key), env.drawing(generators), env:
                 yield env
         finally:
             torch.backends.mha.set_fastpath_enabled(fast_path)
+            transformer._detect_is_causal_mask = detect_causal
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def notebook() -> Any:
 
 def _prose(text: str) -> str:
     """Point the links of the page from the folder of the notebook."""
-    text = re.sub(r" This page is also\n\[a notebook\]\([^)]*\)\.", "", text)
+    text = re.sub(r"\nThey are also a notebook, [^\n]*", "", text)
     return re.sub(r"\]\((?!http|\.\.)([^)]+)\)", r"](../../docs/guide/\1)", text).strip()
 
 

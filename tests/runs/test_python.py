@@ -219,7 +219,7 @@ def test_a_state_without_its_key_writes_no_folder(
 def test_a_result_acts_evaluates_and_exports(
     result: triglot.TrainResult, env: Any, tmp_path: Path
 ) -> None:
-    assert repr(result) == "TrainResult(ppo on probe:two-step, 2 x 48 steps, 6 updates)"
+    assert repr(result) == "TrainResult(PPO on probe:two-step, 2 x 48 steps, 6 updates)"
     step = env.reset(KEY)
     action = result.policy(1)(np.asarray(step.obs))
     assert action.shape == () and isinstance(action, np.ndarray)

@@ -68,6 +68,7 @@ def diff(options: DiffOptions) -> int:
         level=level,
         modules=options.html is not None,
         compare_weights=len(options.checkpoint) == 2,
+        max_rounding=options.max_rounding,
     )
     one, other = networks
     problem = f"{options.one} and {options.other} could not be compared"

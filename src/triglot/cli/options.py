@@ -70,6 +70,8 @@ class DiffOptions(MachineOptions):
       quick: compare the functions only, not gradients, training steps and initializers.
       thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
         training steps and initializers of large ones, too.
+      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
+        output or gradient, in the types in which they compute.
       algorithm: the algorithm whose built-in networks zoo:BACKEND names.
     """
 
@@ -86,6 +88,7 @@ class DiffOptions(MachineOptions):
     json: Annotated[Path | None, Arg("FILE", "none")] = None
     quick: bool = False
     thorough: bool = False
+    max_rounding: float = 1e-3
     algorithm: Name = "ppo"
 
 

@@ -11,7 +11,7 @@ from . import findings, stages
 from .measures.effort import QUICK, STANDARD
 from .measures.numbers import measure
 from .networks import EqualWeights, load_networks
-from .options import ComparisonOptions
+from .options import MAX_ROUNDING, ComparisonOptions
 from .report import EQUIVALENT, Report
 from .search import locate, search_operations
 from .types import Progress, Silent
@@ -30,6 +30,7 @@ def diff_networks(
     level: str = STANDARD,
     modules: bool = False,
     compare_weights: bool = False,
+    max_rounding: float = MAX_ROUNDING,
 ) -> Report:
     """Compare two networks with the same weights, and name the likely causes of a difference.
 
@@ -51,10 +52,12 @@ def diff_networks(
         whatever the size.
       modules: whether modules are compared side by side, which is always done for small networks.
       compare_weights: whether both networks have trained weights, which are compared too.
+      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
+        output or gradient, in the types in which they compute.
 
     Raises:
       TriglotError: if a network fails on such inputs, the outputs have different shapes, no
-        parameter can be paired, or the level is unknown.
+        parameter can be paired, the level is unknown, or `max_rounding` is not positive.
 
     >>> import equinox as eqx, haiku as hk
     >>> from triglot.core.specs import Box
@@ -73,6 +76,7 @@ def diff_networks(
         level=level,
         modules=modules,
         compare_weights=compare_weights,
+        max_rounding=max_rounding,
     )
     *_, report = compare_networks(one, other, inputs, options)
     return report
@@ -146,6 +150,9 @@ def compare_networks(
     if decide(results).differs_in == FUNCTION or results.draws_differ:
         located = locate_all(operations, measured.measurements, known=results.located)
         results = replace(results, located=located)
+    elif decide(results).verdict == EQUIVALENT:
+        weighed = stages.weigh_rounding(operations, measured, options.max_rounding)
+        results = replace(results, weighed=weighed)
     decision = decide(results)
     progress.tell(f"{decision.verdict}: {decision.reason}")
     yield report_of(results)

@@ -1,5 +1,6 @@
 """`triglot.curves`: learning curves of trainings as a figure of matplotlib."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,27 @@ def curves(
     if not given:
         raise TriglotError("curves needs at least one training, got an empty dictionary.")
     found = {str(label): _curve(one, metric) for label, one in given.items()}
-    # Where there is a pyplot, importing it lets notebooks show figures.
-    import matplotlib.pyplot  # noqa: F401
-
+    _show_in_notebooks()
     return learning_figure(
         found,
         title=metric.replace("_", " ") if title is None else title,
         metric=metric,
         updates_per_point=updates_per_point,
     )
+
+
+def _show_in_notebooks() -> None:
+    """Let a notebook show figures, which it does once pyplot has drawn one of its own."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None:
+        return
+    from IPython.core.pylabtools import select_figure_formats
+    from matplotlib.figure import Figure
+
+    formatters = shell.display_formatter.formatters.values()
+    if not any(Figure in each.type_printers for each in formatters):  # the user's choice stays
+        select_figure_formats(shell, {"png"})
 
 
 def _curve(run: Any, metric: str) -> Curve:

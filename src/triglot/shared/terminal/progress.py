@@ -40,6 +40,7 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Any = None, **options: Any) -> None:
         self._in_file = not sys.stderr.isatty()
+        self._silent = self._in_file and _ON_TERMINALS_ONLY.get()
         self._next_seconds, self._shown = 0.0, None
         self._done, self._thread = threading.Event(), None
         width: dict[str, Any] = {"dynamic_ncols": True}
@@ -49,8 +50,6 @@ class Bar(tqdm):
                 options["bar_format"] = options["bar_format"].replace("{bar}", "")
             else:
                 width["ncols"] = 0  # tqdm's own format without a bar
-        if self._in_file and _ON_TERMINALS_ONLY.get():
-            options["disable"] = True
         super().__init__(iterable, file=sys.stderr, **width, **options)
 
     def __enter__(self) -> "Bar":
@@ -91,6 +90,8 @@ class Bar(tqdm):
             self.refresh()
 
     def _print_line(self, seconds: float) -> None:
+        if self._silent:
+            return
         self._next_seconds, self._shown = seconds + SECONDS_PER_LINE, self.desc
         self.fp.write(f"{self}\n")
         self.fp.flush()
