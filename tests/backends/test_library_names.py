@@ -31,7 +31,7 @@ def documented() -> list[str]:
     names = re.findall(r"`((?:torso|head|norm|cell)/[\w/]+)`", PAGE.read_text())
     patterns = []
     for name in names:
-        parts = (KINDS.get(part, re.escape(part)) for part in name.split("/"))
+        parts = (KINDS.get(part) or re.escape(part) for part in name.split("/"))
         patterns.append("/".join(parts))
     return patterns
 
