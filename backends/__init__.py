@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def build(
     backend: str, specs: "Mapping[str, NetworkSpec | Network]", *, arithmetic: str = "native"
 ) -> "Network":
-    """Build an algorithm's networks from a library's zoo.
+    """Build an algorithm's networks from a library's own layers.
 
     Args:
       backend: `haiku`, `linen`, `nnx`, `equinox`, `keras`, `torch`, `jax` for none, `table`, or the

@@ -1,4 +1,4 @@
-"""Canonical names of recurrent cells' parameters, one per gate, and the zoos' cells.
+"""Canonical names of recurrent cells' parameters, one per gate, and the cells of built-in networks.
 
 The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefix such as `cell`:
 
@@ -34,7 +34,7 @@ def names_of(part: str, gates: Sequence[str]) -> tuple[str, ...]:
 
 
 def match_initializers(network: Network) -> Network:
-    """Give a zoo's recurrent cell `cell` the same initializers in every library.
+    """Give a built-in network's recurrent cell `cell` the same initializers in every library.
 
     Per gate, input kernels are drawn from `lecun_normal` and recurrent kernels are orthogonal.
     Biases are 0, except 1 at an LSTM's forget gate (Jozefowicz et al. 2015, section 4.2,

@@ -23,7 +23,7 @@ Each is optional and imported when it is first used; what needs one that is miss
   `triglot compare`. Canonical names are `torso/INDEX/kernel` and `torso/INDEX/bias`,
   `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `layers.kinds`. `translate` pairs
   arrays of equal names; it guesses pairs of other names only between leaves of one `layer`.
-- `lift`, such as `from_toy(module, obs_spec, *, name=None, initial_carry=None) -> Network`, lifts a
+- `lift`, such as `from_toy(module, obs_spec, *, name=None, initial_carry=None) -> Network`, wraps a
   user's own module.
 
 Both return a `Network` whose `backend` is the library's name. `triglot.check_network` checks it.
@@ -74,7 +74,7 @@ class Library:
       title: the name in tables and figures, such as `Flax Linen`.
       folder: the package with the modules `zoo`, `lifting`, `layers` and `source`, described
         above.
-      lift: the function of `lifting` that lifts a user's module, such as `from_linen`; None if
+      lift: the function of `lifting` that wraps a user's module, such as `from_linen`; None if
         there is none.
       module: the library's import name; its base classes are defined there or below.
       distribution: the name under which pip installs it; None if it needs nothing but JAX, or if
@@ -110,7 +110,7 @@ class Library:
 
     @property
     def lift_path(self) -> str | None:
-        """The function that lifts a user's module, as a user imports it."""
+        """The function that wraps a user's module, as a user imports it."""
         if self.lift is None:
             return None
         package = sys.modules[__name__.partition(".")[0]]
@@ -149,7 +149,7 @@ class Library:
         return self._load("zoo", "zoo")
 
     def load_lift(self) -> "Callable[..., Network]":
-        """Import the function that lifts a user's module.
+        """Import the function that wraps a user's module.
 
         Raises:
           TriglotError: if the library is not installed, or its folder has no such function.

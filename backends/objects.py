@@ -43,7 +43,7 @@ def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
     """Return the context in which a function that makes arrays from a key is called.
 
     Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
-    zoo's have only those of initializers, which would be 50 small programs.
+    built-in ones have only those of initializers, which would be 50 small programs.
     """
     module = getattr(function, "__module__", "")
     is_ours = module.startswith(f"{__package__}.") and module.endswith(".zoo")

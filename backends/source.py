@@ -28,10 +28,10 @@ class Style:
       network: the text of one network, with the fields of `network_source`.
       entry: how it is built, with the fields `name` and `class_name`.
       loader: the text that loads the weights and defines `apply`.
-      place: names a parameter by its path in the zoo's network, and by whether it is the output
+      place: names a parameter by its path in the built-in network, and by whether it is the output
         itself, without a layer.
       linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
-        `rows`; empty for what the library's zoo refuses.
+        `rows`; empty for what the library refuses.
       constant: makes an array of `size` parameters; empty as well.
       read: reads it, as `{call}`, for the batch of `x`.
       cells: the cells that the library has, by kind.
@@ -45,7 +45,7 @@ class Style:
       file, reads: the file of weights, and the lines that read it into `WEIGHTS`.
       array: makes an array of the library from NumPy's `array`.
       acts: texts that replace those of JAX where actions are chosen.
-      complete: adds arrays that the plain module has and the zoo's lacks.
+      complete: adds arrays that the plain module has and the built-in network lacks.
     """
 
     imports: str
@@ -77,7 +77,7 @@ class Style:
 
 
 def joined_place(words: Words, constant: bool) -> str:
-    """Name an attribute and its parameter by the path in the zoo, whose layers lie in containers.
+    """Name an attribute and its parameter by their path; the layers lie in containers.
 
     Args:
       words: such as `("head", "q", "value", "kernel")`, which becomes `head_q_value/kernel`.

@@ -155,7 +155,7 @@ class Agent(Protocol):
     def networks(
         obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> Mapping[str, NetworkSpec | Network]:
-        """Describe the default networks by name; they are built from a library's zoo."""
+        """Describe the default networks by name; a library builds them from its own layers."""
         ...
 
     @property

@@ -18,7 +18,7 @@ from ..objects import BATCH_AXIS, codec_of, constructor
 def from_equinox(
     module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
 ) -> Network:
-    """Lift an Equinox module to a `Network`.
+    """Wrap an Equinox module as a `Network`.
 
     Args:
       module: a class or another constructor that takes a key, as `key` if it has a parameter of

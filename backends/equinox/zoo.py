@@ -1,4 +1,4 @@
-"""Equinox's zoo: networks built from a `NetworkSpec`.
+"""Equinox's built-in networks, made from a `NetworkSpec`.
 
 Every module takes one observation, without a batch axis.
 """

@@ -20,7 +20,7 @@ def from_haiku(
     name: str | None = None,
     initial_carry: calling.InitialCarry | None = None,
 ) -> Network:
-    """Lift a Haiku function or module to a `Network`.
+    """Wrap a Haiku function or module as a `Network`.
 
     Args:
       function: a function that builds modules and applies them to a batch of observations

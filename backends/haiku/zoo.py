@@ -1,4 +1,4 @@
-"""Haiku's zoo: networks built from a `NetworkSpec`."""
+"""Haiku's built-in networks, made from a `NetworkSpec`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Adapter for plain JAX: functions `init` and `apply`, and the zoo without a library."""
+"""Adapter for plain JAX: functions `init` and `apply`, and built-in networks without a library."""
 
 from .lifting import from_functions
 

@@ -26,7 +26,7 @@ def from_functions(
     initial_carry: calling.InitialCarry | None = None,
     layouts: Mapping[str, str] | None = None,
 ) -> Network:
-    """Lift plain functions of JAX arrays to a `Network`.
+    """Wrap plain functions of JAX arrays as a `Network`.
 
     The arguments are chosen by the names of the parameters, in any order: `params`; `state`; `key`
     or `rng`; `train`, `is_training` or `deterministic`. All others are inputs, a batch `[B, ...]`
@@ -93,7 +93,7 @@ def from_functions(
 def lift_if_functions(
     made: Any, obs_spec: calling.Inputs, name: str | None = None, *, tried: bool = True
 ) -> Any:
-    """Lift a pair `(init, apply)` or an object with these methods; return a `Network` as it is.
+    """Wrap a pair `(init, apply)` or an object with these methods; return a `Network` as it is.
 
     Args:
       made: a network, or what `from_functions` takes.

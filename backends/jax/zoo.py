@@ -1,4 +1,4 @@
-"""Plain JAX's zoo: networks built from a `NetworkSpec`, with parameters by canonical name."""
+"""Plain JAX's built-in networks, made from a `NetworkSpec`, with parameters by canonical name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

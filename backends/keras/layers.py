@@ -49,7 +49,7 @@ def _layers() -> dict[str, Layer]:
         "kernel": gru_part("input"),
         "recurrent_kernel": gru_part("recurrent"),
         "bias": gru_part("bias"),
-        # Of the zoo's subclass; Keras's own cell has it in its bias.
+        # Of the built-in network's subclass; Keras's own cell has it in its bias.
         "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
     }
     simple = {

@@ -29,7 +29,7 @@ def from_keras(
     name: str | None = None,
     initial_carry: calling.InitialCarry | None = None,
 ) -> Network:
-    """Lift a Keras 3 model or layer to a `Network`; Keras must run on JAX (`KERAS_BACKEND=jax`).
+    """Wrap a Keras 3 model or layer as a `Network`; Keras must run on JAX (`KERAS_BACKEND=jax`).
 
     Args:
       model: a function without arguments, such as a class, that returns a `keras.Model` or a

@@ -36,7 +36,7 @@ STYLE = Style(
 '''
     + LOAD.format(arguments="", setting='attrgetter(place.replace("/", "."))(module).assign(array)')
     + APPLY.format(more="", call="MODELS[name](*inputs)"),
-    # The zoo's parameters are named by one text.
+    # The built-in networks' parameters are named by one text.
     place=lambda words, constant: joined_place(tuple(words[0].split("/")), constant),
     linear="built(layers.Dense({size}), {before})",
     conv="built(layers.Conv2D({size}, {window}, {stride}), None, None, {before})",

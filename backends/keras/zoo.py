@@ -1,4 +1,4 @@
-"""Keras's zoo: networks built from a `NetworkSpec`."""
+"""Keras's built-in networks, made from a `NetworkSpec`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -168,7 +168,7 @@ def _cell(cell: RecurrentCell) -> keras.Layer:
 
 
 class LSTM(keras.layers.LSTMCell):
-    """Keras's cell, with the zoo's order of results and its carry."""
+    """Keras's cell, with the order of results and the carry of built-in networks."""
 
     def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
         given = [states["hidden"], states["cell"]]

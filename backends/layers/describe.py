@@ -13,7 +13,7 @@ from .weight_norm import kernel_rule, scale_rule, with_norm
 
 Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
 
-# The zoo's cells override `__call__` for the order of arguments and a bias of their own.
+# Built-in networks' cells override `__call__` for the order of arguments and a bias of their own.
 OURS = __name__.partition(".backends.")[0]
 
 

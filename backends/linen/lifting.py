@@ -25,7 +25,7 @@ def from_linen(
     name: str | None = None,
     initial_carry: calling.InitialCarry | None = None,
 ) -> Network:
-    """Lift a Linen module to a `Network`.
+    """Wrap a Linen module as a `Network`.
 
     Args:
       module: a `flax.linen.Module`, called on a batch of observations `[B, ...]`. If it takes

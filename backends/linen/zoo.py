@@ -1,4 +1,4 @@
-"""Flax Linen's zoo: networks built from a `NetworkSpec`."""
+"""Flax Linen's built-in networks, made from a `NetworkSpec`."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

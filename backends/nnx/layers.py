@@ -39,7 +39,7 @@ def _layers() -> dict[str, Layer]:
         "dense_i/kernel": gates("input", cells.GRU_GATES, cells.RESET_AFTER),
         "dense_i/bias": gates("bias", cells.GRU_GATES, cells.RESET_AFTER),
         "dense_h/kernel": gates("recurrent", cells.GRU_GATES, cells.RESET_AFTER),
-        # Of the zoo's subclass; NNX's own cell lacks it.
+        # Of the built-in network's subclass; NNX's own cell lacks it.
         "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
     }
     simple = {

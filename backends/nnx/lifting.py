@@ -22,7 +22,7 @@ STREAMS = ("default", "params", "dropout")  # that a constructor gets in any cas
 def from_nnx(
     module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
 ) -> Network:
-    """Lift an NNX module to a `Network`.
+    """Wrap an NNX module as a `Network`.
 
     Args:
       module: a class or another constructor that takes `nnx.Rngs`, as `rngs` if it has a parameter

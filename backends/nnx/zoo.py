@@ -1,4 +1,4 @@
-"""Flax NNX's zoo: networks built from a `NetworkSpec`."""
+"""Flax NNX's built-in networks, made from a `NetworkSpec`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -165,7 +165,7 @@ def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
 
 
 class LSTM(nnx.OptimizedLSTMCell):
-    """NNX's cell, with the zoo's order of arguments and its carry."""
+    """NNX's cell, with the order of arguments and the carry of built-in networks."""
 
     def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)

@@ -1,4 +1,4 @@
-"""Does a lifted module compute what PyTorch computes?"""
+"""Does a wrapped module compute what PyTorch computes?"""
 
 import copy
 from functools import partial

@@ -66,7 +66,7 @@ def _layers() -> dict[str, Layer]:
         }
 
     lstm, gru = cell(cells.LSTM_GATES), cell(cells.GRU_GATES, cells.RESET_AFTER)
-    # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
+    # Of the built-in network's subclass, whose cells have one bias; PyTorch's own have two.
     own_gru = gru | {"bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER)}
     simple = {
         "weight_ih": swapped("input/kernel"),

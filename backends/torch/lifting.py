@@ -25,7 +25,7 @@ def from_torch(
     initial_carry: calling.InitialCarry | None = None,
     channels_first: bool = False,
 ) -> Network:
-    """Lift a PyTorch module to a `Network`, which JAX compiles and differentiates.
+    """Wrap a PyTorch module as a `Network`, which JAX compiles and differentiates.
 
     torchax converts the module's operations while they are traced; PyTorch computes nothing in
     training. The outputs and gradients for one batch are compared with PyTorch's own, and, unless

@@ -1,4 +1,4 @@
-"""PyTorch's zoo: networks built from a `NetworkSpec`.
+"""PyTorch's built-in networks, made from a `NetworkSpec`.
 
 Every module takes a batch `[B, ...]`, images with the channels last.
 """

@@ -1,4 +1,4 @@
-"""What the zoos of all libraries share: networks of `core.networks.architecture`, native."""
+"""What the built-in networks of all libraries share, in native arithmetic."""
 
 import warnings
 

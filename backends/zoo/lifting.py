@@ -1,4 +1,4 @@
-"""What every zoo's network has besides its library's module: initializers, noise, statistics."""
+"""What every built-in network has besides its library's module: initializers, noise, statistics."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ..cells import match_initializers
 
 
 def inputs_of(spec: NetworkSpec) -> Inputs:
-    """List what the module of a zoo reads: the observations, then the noise or the masks."""
+    """List what a built-in network reads: the observations, then the noise or the masks."""
     sizes = spec.drawn_sizes
     if not sizes:
         return spec.obs_spec
@@ -49,7 +49,7 @@ def activated(
 
 
 def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
-    """Lift a zoo's module.
+    """Wrap the module of a built-in network.
 
     Args:
       lift: the adapter's function.

@@ -1,4 +1,4 @@
-"""Network architectures independent of the library: requested by an algorithm, built by a zoo."""
+"""Network architectures independent of the library: an algorithm asks, a library builds."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class MLP:
     normalize_inputs: bool = False
     normalize_after_activation: bool = False
 
-    # The zoos build an MLP as a CNN without convolutions.
+    # Libraries build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
     convolutions: ClassVar[tuple[Convolution, ...]] = ()
 

@@ -96,7 +96,7 @@ def test_a_users_module_of_it_passes_the_check_command(
 ) -> None:
     install("triglot_toy:LIBRARY")
     assert cli.main(["check", "user_file:network"]) == 0, capsys.readouterr().out
-    with pytest.raises(TriglotError, match=r"returns triglot_toy\.lifting\.from_toy\(\.\.\.\)"):
+    with pytest.raises(TriglotError, match=r"wraps it in triglot_toy\.lifting\.from_toy"):
         load_networks(["user_file:module"], make("two-step"))
 
 

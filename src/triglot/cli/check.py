@@ -157,7 +157,7 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
 def _check_for_algorithm(
     component: Component, algorithm: str, options: CheckOptions, env: Any, network: "Network"
 ) -> "Report":
-    """Check a network alone, then build the algorithm with it; its other networks are the zoo's."""
+    """Check a network alone, then build the algorithm with it; its other networks are built in."""
     from ..backends import build
     from ..checks import check_network
     from ..checks.report import Check, Checklist, Failed, NotApplicable

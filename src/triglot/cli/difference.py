@@ -237,7 +237,7 @@ def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | 
 
 
 def _zoo(text: str, algorithm: str, inputs: "Inputs", action_spec: "Spec | None") -> Any:
-    """Build the networks that an algorithm asks for from a library's zoo."""
+    """Build the networks that an algorithm asks for from a library's own layers."""
     from ..backends import build
     from ..runs.registry.algorithms import find_algorithm
 

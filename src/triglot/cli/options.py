@@ -72,7 +72,7 @@ class DiffOptions(MachineOptions):
         training steps and initializers of large ones, too.
       max_rounding: largest difference by rounding of equivalent networks, relative to the largest
         output or gradient, in the types in which they compute.
-      algorithm: the algorithm whose networks zoo:BACKEND builds.
+      algorithm: the algorithm whose built-in networks zoo:BACKEND names.
     """
 
     one: Annotated[str, Arg("NETWORK", positional=True)]

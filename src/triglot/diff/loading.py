@@ -21,7 +21,7 @@ KEYS = ("key", "rng", "rng_key", "prng_key")  # names of the argument of a funct
 def load_network(
     model: Any, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
 ) -> Network:
-    """Lift a network in any of the forms in which libraries give it.
+    """Wrap a network in any of the forms in which libraries give it.
 
     Args:
       model: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
@@ -154,7 +154,7 @@ def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
 
 
 def _from_inputs_or_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
-    """Lift a function whose argument may be the observations or a key: try Haiku first."""
+    """Wrap a function whose argument may be the observations or a key: try Haiku first."""
     haiku = libraries.find("haiku")
     problem = "Haiku is not installed"
     if haiku.installed:

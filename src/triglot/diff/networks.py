@@ -34,7 +34,7 @@ FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
 def load_networks(one: Any, other: Any, inputs: Inputs, options: ComparisonOptions) -> "Networks":
-    """Lift two networks in any of the forms that `load_network` accepts."""
+    """Wrap two networks in any of the forms that `load_network` accepts."""
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
         for model, name in zip((one, other), options.names, strict=True)

@@ -1,4 +1,4 @@
-"""The toy library's zoo: multilayer perceptrons with dense heads."""
+"""The toy library's built-in networks: multilayer perceptrons with dense heads."""
 
 import itertools
 import math

@@ -32,7 +32,7 @@ Output = TypeVar("Output")
 
 
 def build_agent(options: CompareOptions, env: Environment, backend: str, rung: Rung) -> Agent:
-    """Build the agent of one library, with custom networks or those of its zoo.
+    """Build the agent of one library, with custom networks or its built-in ones.
 
     Raises:
       TriglotError: if the parts do not fit each other.
@@ -90,7 +90,7 @@ def shared_names(
     Args:
       network: of any library.
       reference: the network whose canonical names are shared; None if this network's own names are,
-        as for the networks of the zoos.
+        as for the built-in networks.
       mapping: this network's canonical names or prefixes to the reference's; None to pair equal
         names, or else by shape and order.
 

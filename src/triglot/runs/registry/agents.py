@@ -43,16 +43,16 @@ def make_agent(
     Args:
       algorithm: a name, `package.module:object`, or the class itself.
       env: the environment to act in.
-      backend: the library whose zoo the networks come from.
+      backend: the library whose built-in networks are used.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
-        canonical for networks of the zoo, which costs nothing and makes the libraries agree
+        canonical for built-in networks, which costs nothing and makes the libraries agree
         (docs/measurements.md has the measurement), and native for custom networks.
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
-      networks: custom networks instead of the zoo's: one for everything, or each by the name that
-        the algorithm gives it. Plain functions `(init, apply)` are wrapped by `from_functions`. A
-        text is `package.module:object`, a network or a function of obs_spec and action_spec that
-        returns one; a run folder then finds it again by this name.
+      networks: custom networks instead of the built-in ones: one for everything, or each by the
+        name that the algorithm gives it. Plain functions `(init, apply)` are wrapped by
+        `from_functions`. A text is `package.module:object`, a network or a function of obs_spec and
+        action_spec that returns one; a run folder then finds it again by this name.
       optimizer: `hyper -> optax.GradientTransformation`, such as
         `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
         `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
@@ -99,8 +99,8 @@ def make_agent(
                 network = _custom_networks(loaded, specs, arithmetic or "native")
         else:
             require_liftable("networks", networks)
-            lifted = lift_if_functions(networks, env.obs_spec)
-            network = with_arithmetic(lifted, arithmetic or "native")
+            wrapped = lift_if_functions(networks, env.obs_spec)
+            network = with_arithmetic(wrapped, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} could not be built"):
             agent = found(
                 network=network,
@@ -214,7 +214,7 @@ def _custom_networks(
     for name, network in networks.items():
         require_liftable(f"networks[{name!r}]", network)
     for name, network in networks.items():
-        lifted = lift_if_functions(network, asked[name].obs_spec, name)
-        lifted, size = with_arithmetic(lifted, arithmetic), asked[name].ensemble_size
-        parts[name] = lifted if size == 1 else ensemble(lifted, size)
+        wrapped = lift_if_functions(network, asked[name].obs_spec, name)
+        wrapped, size = with_arithmetic(wrapped, arithmetic), asked[name].ensemble_size
+        parts[name] = wrapped if size == 1 else ensemble(wrapped, size)
     return combine(parts)

@@ -201,7 +201,7 @@ def call_env(text: str, loaded: object, options: Values) -> Any:
 def load_networks(texts: Sequence[str], env: "AnyEnvironment") -> Any:
     """Load one network, or several as `NAME=package.module:object`.
 
-    Each object is a `Network`, functions that `make_agent` lifts (`from_functions`), or a function
+    Each object is a `Network`, functions that `make_agent` wraps (`from_functions`), or a function
     of `env`'s obs_spec and action_spec that returns one of these.
 
     Returns:
@@ -272,7 +272,7 @@ def load_networks_by_library(texts: Sequence[str], env: "AnyEnvironment") -> dic
 
 
 def make_network(text: str, loaded: Any, env: "AnyEnvironment") -> "Network":
-    """Return the object loaded as `text` if it is a `Network`, call it to make one, or lift it.
+    """Return the object loaded as `text` if it is a `Network`, call it to make one, or wrap it.
 
     Raises:
       TriglotError: if it is neither a network nor a function that returns one, or it fails.
@@ -283,7 +283,7 @@ def make_network(text: str, loaded: Any, env: "AnyEnvironment") -> "Network":
 
 
 def _make(text: str, loaded: Any, env: "AnyEnvironment") -> Any:
-    """Return a `Network`, or functions that `from_functions` lifts."""
+    """Return a `Network`, or functions that `from_functions` wraps."""
     from ...backends.calling import parameters
     from ...backends.jax.signatures import is_functions
     from ...core.network import Network
@@ -306,7 +306,7 @@ def _make(text: str, loaded: Any, env: "AnyEnvironment") -> Any:
 
 
 def require_liftable(what: str, loaded: object) -> None:
-    """Refuse what is neither a `Network` nor functions (init, apply) that are lifted.
+    """Refuse what is neither a `Network` nor functions (init, apply) that can be wrapped.
 
     Args:
       what: how messages call it.
