@@ -216,6 +216,7 @@ def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | 
       TriglotError: if they cannot be made.
     """
     from ..core.specs import Box
+    from ..diff.functions.arguments import names_arguments, parse_arguments
     from ..diff.inputs import parse_input
     from ..runs.registry.environments import make_env
 
@@ -228,6 +229,8 @@ def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | 
                 f"--obs-shape takes positive sizes, got {' '.join(map(str, options.obs_shape))}."
             )
         return Box(options.obs_shape), None
+    if isinstance(options, DiffOptions) and names_arguments(options.inputs):
+        return parse_arguments(options.inputs), None
     several = tuple(map(parse_input, options.inputs))
     return (several[0] if len(several) == 1 else several), None
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..backends.calling import Inputs
 from ..core.specs import Spec
 from . import findings, stages
+from .functions.arguments import Arguments, arguments_of
 from .measures.effort import QUICK, STANDARD
 from .measures.numbers import measure
 from .networks import EqualWeights, load_networks
@@ -20,7 +21,7 @@ from .verdict import FUNCTION, Results, decide, report_of
 def diff_networks(
     one: Any,
     other: Any,
-    inputs: Inputs,
+    inputs: Inputs | Mapping[str, Any],
     *,
     mapping: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -73,14 +74,15 @@ def diff_networks(
         modules=modules,
         compare_weights=compare_weights,
     )
-    *_, report = compare_networks(one, other, inputs, options)
+    given = arguments_of(inputs) if isinstance(inputs, Mapping) else inputs
+    *_, report = compare_networks(one, other, given, options)
     return report
 
 
 def compare_networks(
     one: Any,
     other: Any,
-    inputs: Inputs,
+    inputs: Inputs | Arguments,
     options: ComparisonOptions,
     progress: Progress | None = None,
 ) -> Iterator[Report]:

@@ -1,17 +1,20 @@
 """Batches of inputs, and their description in words."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..backends.calling import Inputs
+from ..backends.calling import Inputs, describe_inputs
 from ..core.errors import TriglotError, shown
 from ..core.network import Network, Variables
 from ..core.specs import Box, sample
 from ..core.types import PyTree
+
+if TYPE_CHECKING:
+    from .functions.arguments import Arguments
 
 
 def parse_input(text: str) -> Box:
@@ -55,8 +58,18 @@ def _bounds(kind: np.dtype, text: str) -> tuple[float, float]:
     return -float("inf"), float("inf")
 
 
-def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
-    """Draw a batch `[size, ...]` of inputs; a tuple of batches for several."""
+def described(inputs: "Inputs | Arguments") -> str:
+    """Describe a batch of inputs in words."""
+    return str(inputs) if hasattr(inputs, "draw") else describe_inputs(inputs)
+
+
+def batch_of(inputs: "Inputs | Arguments", size: int, key: jax.Array) -> PyTree:
+    """Draw a batch `[size, ...]` of inputs; a tuple of batches for several.
+
+    The examples of a function's arguments are whole batches, in a dictionary by name.
+    """
+    if hasattr(inputs, "draw"):
+        return inputs.draw(size, key)
     several = inputs if isinstance(inputs, tuple) else (inputs,)
     drawn = tuple(
         jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(own_key, size))

@@ -9,14 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..backends.calling import Inputs, describe_inputs
+from ..backends.calling import Inputs
 from ..backends.libraries import title
 from ..backends.pairing.mapping import Target
 from ..backends.pairing.statistics import translate_state
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
+from ..core.specs import Box
 from ..core.types import PyTree, by_path
-from .inputs import batch_of, carry_of
+from .functions.arguments import Argument, Arguments
+from .functions.lifting import ROWS, lift_function, names_of, over_batches
+from .inputs import batch_of, carry_of, described
 from .loading import load_network
 from .measures import effort, weights
 from .measures.compiling import quick_jit
@@ -33,13 +36,58 @@ from .types import listed
 FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
-def load_networks(one: Any, other: Any, inputs: Inputs, options: ComparisonOptions) -> "Networks":
-    """Lift two networks in any of the forms that `load_network` accepts."""
+def load_networks(
+    one: Any, other: Any, inputs: Inputs | Arguments, options: ComparisonOptions
+) -> "Networks":
+    """Lift two networks in any of the forms that `load_network` accepts, or two functions.
+
+    Two networks whose outputs have no batch, such as losses, become functions of batches.
+    """
+    if isinstance(inputs, Arguments):
+        first, second = (
+            lift_function(model, inputs, name)
+            for model, name in zip((one, other), options.names, strict=True)
+        )
+        return Networks((first, second), inputs, options)
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
         for model, name in zip((one, other), options.names, strict=True)
     )
+    if all(_reduces_batch(network, inputs) for network in (first, second)):
+        several = inputs if isinstance(inputs, tuple) else (inputs,)
+        if all(isinstance(spec, Box) for spec in several):
+            names = names_of(one) or names_of(other)
+            arguments = _batch_arguments(several, names)
+            first, second = (
+                over_batches(network, arguments.names, arguments) for network in (first, second)
+            )
+            return Networks((first, second), arguments, options)
     return Networks((first, second), inputs, options)
+
+
+def _reduces_batch(network: Network, inputs: Inputs) -> bool:
+    """Return whether no output of a network has the batch as its leading axis."""
+    if network.recurrent:
+        return False
+    for size in (2, 3):
+        with user_error_context(f"{network.name!r} failed on {described(inputs)}"):
+            variables = jax.eval_shape(network.init, jax.random.key(0))
+            batch = jax.eval_shape(lambda s=size: batch_of(inputs, s, jax.random.key(0)))
+            outputs, _ = jax.eval_shape(network.apply, variables, batch)
+        if any(leaf.shape[:1] == (size,) for leaf in jax.tree.leaves(outputs)):
+            return False
+    return True
+
+
+def _batch_arguments(specs: tuple[Any, ...], names: list[str]) -> Arguments:
+    """Describe batches of rows whose specs are known."""
+    named = names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    return Arguments(
+        tuple(
+            Argument(name, replace(spec, shape=(ROWS, *spec.shape)))
+            for name, spec in zip(named, specs, strict=True)
+        )
+    )
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
@@ -67,12 +115,12 @@ class Networks:
 
     Attributes:
       networks: both networks, in native arithmetic.
-      inputs: spec of one input.
+      inputs: spec of one input, or the arguments of two functions.
       options: options of the comparison.
     """
 
     networks: tuple[Network, Network]
-    inputs: Inputs
+    inputs: Inputs | Arguments
     options: ComparisonOptions
 
     @cached_property
@@ -168,7 +216,7 @@ class Networks:
             )
 
     def _called(self, network: Network) -> AbstractContextManager[None]:
-        return user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}")
+        return user_error_context(f"{network.name!r} failed on {described(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""
