@@ -188,6 +188,7 @@ class Networks:
                 network=self.networks[index],
                 variables=variables[index],
                 names={},
+                of_batches=isinstance(self.inputs, Arguments),
                 batches=batches[index],
                 outputs=tuple((each.name, each.indices[index]) for each in shared),
                 targets=targets,

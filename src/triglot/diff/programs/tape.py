@@ -71,10 +71,12 @@ class Tape:
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
       is_update: whether it is an agent's update, see `Program`.
+      of_batches: whether it is a function of batches, such as a loss, see `Program`.
     """
 
     is_wide: bool
     is_update: bool = False
+    of_batches: bool = False
     steps: list[Step] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
     depends: list[int] = field(default_factory=list)
