@@ -10,7 +10,7 @@ from .. import places
 from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart, consumers
 from ..tape import INPUTS, PARAMS, Step, Tape
-from ..values import close
+from ..values import Core, close
 from . import features
 from .features import BOUNDS, MAX_STEPS, Finding
 
@@ -20,6 +20,10 @@ ROOTS = ("sqrt", "rsqrt")
 MAX_CHAIN = 6  # operations with numbers around what one program has in addition
 MAX_STANDARDIZED = 40  # values of a region that may be standardized
 NEAR = 1e-6
+ROWS = ("slice", "dynamic_slice", "gather")
+MAX_SHIFTED = 60  # values of a region that may be shifted
+MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
+MIN_ROWS = 3
 CONFIRMED = "with the first one's in both, the results are equal"
 
 
@@ -114,6 +118,8 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             times = "" if number == 1 else f"{number:.6g} times "
             decay = _is_updated(part.tape, source) and abs(number) < 1
             name = "weight_decay" if decay else "loss_term"
+            if decay:
+                shown = "the parameter itself"
             evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
             return Finding(name, evidence, divergence, at=_ends(divergence))
     return None
@@ -126,11 +132,11 @@ def _ends(divergence: Divergence) -> tuple[int, int]:
 
 
 def _is_updated(tape: Tape, value: int) -> bool:
-    """Return whether a value is a parameter, or an input, that a sum moves to an output."""
-    if value not in tape.leaves:
+    """Return whether a value is a parameter, or what sums move to an output: an earlier one."""
+    if np.size(tape.arrays[value]) < 2 or not tape.of_batches:
         return False
-    moves = (i for i in consumers(tape, value) if tape.steps[i].name in SUMS)
     outputs = {tape.roots[output] for output in tape.outputs}
+    moves = features.onward(tape, [value], MAX_CHAIN, SUMS)
     return any(outputs.intersection(tape.steps[index].results) for index in moves)
 
 
@@ -191,7 +197,12 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         for position, (mine, theirs) in enumerate(
             zip(left.operands, right.operands, strict=True)
         ):
-            if not (_is_flag(one, mine) and _is_flag(other, theirs)):
+            is_flag = _is_flag(one, mine), _is_flag(other, theirs)
+            if is_flag[0] != is_flag[1]:
+                if (cut := _cut(divergence, mine, (second, position), labels)) is not None:
+                    return cut
+                continue
+            if not all(is_flag):
                 continue
             array = _fitting(divergence, mine, theirs)
             names = [sorted(leaves_of(part.tape, value))
@@ -206,6 +217,29 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 )
                 return Finding("bootstrap_flag", evidence, divergence)
     return None
+
+
+def _cut(
+    divergence: Divergence, mine: int, operand: tuple[int, int], labels: tuple[str, str]
+) -> Finding | None:
+    """Find a number in one program where the other has it times a flag."""
+    one, other = divergence.parts
+    theirs = other.tape.steps[operand[0]].operands[operand[1]]
+    numbers = features.scalar(one.tape, mine), features.scalar(other.tape, theirs)
+    array = np.asarray(one.view.arrays[mine])
+    whole = np.shape(other.view.arrays[other.tape.steps[operand[0]].results[0]])
+    if (numbers[0] is None) == (numbers[1] is None) or array.ndim > len(whole):
+        return None
+    try:
+        confirmed = divergence.agrees({}, {operand: np.broadcast_to(array, whole)})
+    except ValueError:
+        return None
+    if not confirmed:
+        return None
+    side = 0 if numbers[0] is None else 1
+    shown = described((one, other)[side].tape, (mine, theirs)[side])
+    evidence = f"{labels[side]} cuts off where {shown} says so; {labels[1 - side]} does not"
+    return Finding("bootstrap_flag", evidence, divergence)
 
 
 def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | None:
@@ -223,67 +257,110 @@ def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | Non
 
 
 def shift(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find an operand one or more steps earlier or later in time, confirmed by the first one's."""
-    one, other = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
-        for (mine, (position, theirs)) in itertools.product(
-            left.operands, enumerate(right.operands)
-        ):
-            moved = _moved(one, mine, other, theirs)
-            if moved is None:
-                continue
-            array = _fitting(divergence, mine, theirs)
-            if array is None or not divergence.agrees({}, {(second, position): array}):
-                continue
-            name = described(other.tape, moved[0])
+    """Find an array in time whose rows one program reads one step earlier or later."""
+    search = divergence.search
+    return search.once((shift, labels), lambda: _shift(search, labels))
+
+
+def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
+    one, other = search.one, search.other
+    sides = [
+        [v for v in (*sorted(each.boundary), *each.values[:MAX_SHIFTED]) if _has_time(each, v)]
+        for each in (one, other)
+    ]
+    for a, b in itertools.product(*sides):
+        if a in one.boundary and b in other.boundary and one.view.core(a).same(other.view.core(b)):
+            continue
+        moved = _moved(np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b]))
+        if moved is None:
+            continue
+        distance, axis = moved
+        for whole in _substituted(search, a, b):
+            shown = described(one.tape, a), described(other.tape, b)
+            direction = "later" if distance > 0 else "earlier"
             evidence = (
-                f"{right.name} of {labels[1]} reads {name} {abs(moved[1])} "
-                f"{'later' if moved[1] > 0 else 'earlier'} along axis {moved[2]} than {labels[0]}; "
-                f"{CONFIRMED}"
+                f"{labels[1]} reads {shown[1]} where {labels[0]} reads {shown[0]}: one step "
+                f"{direction} along axis {axis}; {CONFIRMED}"
             )
-            return Finding("time_shift", evidence, divergence)
+            return Finding("time_shift", evidence, whole, at=_reading(whole, a, b))
     return None
 
 
-def _moved(one: RegionPart, mine: int, other: RegionPart, theirs: int) -> tuple[int, int, int] | None:
-    """Return the array of which two values are rows, how far they are apart, and the axis."""
-    rows = [_row(part.tape, value) for part, value in ((one, mine), (other, theirs))]
-    if rows[0] is not None and rows[1] is not None:
-        (whole, starts), (again, other_starts) = rows
-        if one.view.core(whole).same(other.view.core(again), one.view.tolerance):
-            apart = [b - a for a, b in zip(starts, other_starts, strict=False)]
-            axes = [axis for axis, distance in enumerate(apart) if distance]
-            if len(axes) == 1 and len(starts) == len(other_starts):
-                return again, apart[axes[0]], max(0, axes[0] - 1)
-    arrays = np.asarray(one.view.arrays[mine]), np.asarray(other.view.arrays[theirs])
-    if arrays[0].shape != arrays[1].shape or arrays[0].dtype.kind not in "fiu":
+def _has_time(region: Region, value: int) -> bool:
+    array = np.asarray(region.view.arrays[value])
+    return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
+
+
+def _moved(one: np.ndarray, other: np.ndarray) -> tuple[int, int] | None:
+    """Return how far the rows of two arrays are apart, and the axis without that of batches."""
+    if one.shape != other.shape or close(one, other):
         return None
-    for axis in range(arrays[0].ndim):
-        if arrays[0].shape[axis] < 4:
+    for axis in range(1, one.ndim):
+        if one.shape[axis] < MIN_ROWS:
             continue
-        first, second = (np.moveaxis(array, axis, 0) for array in arrays)
-        if close(first, second, one.view.tolerance) or np.unique(first).size < 3:
+        first, second = (np.moveaxis(array, axis, 0) for array in (one, other))
+        if all(np.all(each == each[:1]) for each in (first, second)):
             continue
-        if close(first[1:], second[:-1], one.view.tolerance):
-            return theirs, 1, max(0, axis - 1)
-        if close(first[:-1], second[1:], one.view.tolerance):
-            return theirs, -1, max(0, axis - 1)
+        if close(first[1:], second[:-1]):
+            return 1, axis - 1
+        if close(first[:-1], second[1:]):
+            return -1, axis - 1
     return None
 
 
-def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
-    """Return the array of which a value is a slice, and where it starts."""
-    step = _step(tape, value)
-    if step is None:
-        return None
-    if step.name == "slice":
-        return tape.roots[step.operands[0]], tuple(step.equation.params["start_indices"])
-    if step.name in ("dynamic_slice", "dynamic_index_in_dim"):
-        starts = [features.scalar(tape, each) for each in step.operands[1:]]
-        if all(start is not None for start in starts):
-            return tape.roots[step.operands[0]], tuple(int(start or 0) for start in starts)
-    return None
+def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
+    """Yield divergences of which the second program reads a value of the first in some steps.
+
+    A loop reads one row at a time, and may read an array twice: each reading is tried.
+    """
+    other, array = search.other, np.asarray(search.one.view.arrays[a])
+    tape, wanted = other.tape, [search.one.view.core(v) for v in search.one.values]
+    for steps in _readings(tape, b):
+        operands = {
+            (step, position): array.reshape(np.shape(other.view.arrays[value]))
+            for step in steps
+            for position, value in enumerate(tape.steps[step].operands)
+            if tape.roots[value] == b and np.size(other.view.arrays[value]) == array.size
+        }
+        if len(operands) < len(steps):
+            continue
+        now = tape.replay({}, operands, arrays=other.view.arrays)
+        changed = [v for v in other.values if now[v] is not other.view.arrays[v]]
+        rows = {result for step in steps for result in tape.steps[step].results}
+        later = [v for v in changed if v not in rows or tape.steps[steps[0]].name not in ROWS]
+        if any(search.is_among(Core.of(now[v]), wanted) for v in later):
+            parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+            yield Divergence(search, parts, {}, operands)
+
+
+def _readings(tape: Tape, value: int) -> list[list[int]]:
+    """Group the steps that read a value: all, each alone, or those that read a row at a time."""
+    readers = consumers(tape, value)
+    rows = [step for step in readers if tape.steps[step].name in ROWS]
+    rest = [[step] for step in readers if step not in rows]
+    by_row: dict[str, list[int]] = {}
+    for step in rows:
+        equation = tape.steps[step]
+        starts = str(equation.equation.params.get("start_indices", equation.operands[1:]))
+        by_row.setdefault(starts, []).append(step)
+    groups = [list(each) for each in zip(*by_row.values(), strict=False)]
+    return [*([readers] if len(readers) > 1 else []), *rest, *groups]
+
+
+def _reading(divergence: Divergence, a: int, b: int) -> tuple[int, int]:
+    """Return values behind which both programs read an array: what is computed of it first."""
+    one, other = divergence.parts
+    steps = [step for step, _ in divergence.operands]
+    read = other.tape.steps[steps[0]].results[0]
+    following = consumers(other.tape, read)
+    if other.tape.steps[steps[0]].name in ROWS and following:
+        read = other.tape.steps[following[0]].results[0]
+    mine = consumers(one.tape, a)
+    first = one.tape.steps[mine[0]].results[0] if mine else a
+    if mine and one.tape.steps[mine[0]].name in ROWS:
+        following = consumers(one.tape, first)
+        first = one.tape.steps[following[0]].results[0] if following else first
+    return first, read
 
 
 def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -588,24 +665,28 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a factor of a term, confirmed for several batches."""
     number = features.ratio(divergence)
     pair = divergence.results()
-    if number is None or pair is None or np.size(np.unique(pair[0])) < 2 or number == 1:
+    if number is None or pair is None or number == 1 or np.unique(pair[0]).size < 2:
         return None
-    ends = [
-        "" if part.end is None else described(part.tape, _scaled(part.tape, part.end)[1])
-        for part in divergence.parts
-    ]
-    term_shown = f": {ends[0]}" if ends[0] and ends[0] == ends[1] else ""
-    numbers = [1.0 if part.end is None else _scaled(part.tape, part.end)[0]
-               for part in divergence.parts]  # fmt: skip
-    weights = (
-        f" ({numbers[0]:.6g} against {numbers[1]:.6g})"
-        if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR) else ""
-    )
-    evidence = (
-        f"this term is {number:.6g} times as large in {labels[0]} as in {labels[1]}{weights}"
-        f"{term_shown}; {CONFIRMED}"
-    )
-    return Finding("loss_factor", evidence, divergence, at=_ends(divergence))
+    numbers = [_factor_of(part) for part in divergence.parts]
+    if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR):
+        shown = [f"{each:.6g}" for each in numbers]
+        evidence = f"a factor is {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+    else:
+        evidence = f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}"
+    return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=_ends(divergence))
+
+
+def _factor_of(part: RegionPart) -> float:
+    """Multiply the numbers in the last products of a part."""
+    number, value = 1.0, part.end or 0
+    inside = {result for index in part.steps for result in part.tape.steps[index].results}
+    while part.tape.roots[value] in inside:
+        step = _step(part.tape, value)
+        known = None if step is None else _number_of(part.tape, step)
+        if step is None or known is None:
+            break
+        number, value = number * known[0], step.operands[known[1]]
+    return number
 
 
 def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:

@@ -1,18 +1,18 @@
 """Update steps: epsilon, decay, bias correction, clipping of gradients and units of schedules."""
 
-import itertools
 import math
 
 import numpy as np
 
-from ..divergence import Divergence
-from ..regions import RegionPart
+from ..divergence import Divergence, Search
+from ..regions import Region, RegionPart
 from ..tape import INPUTS, PARAMS, Tape
 from . import features, losses, norms
 from .features import BOUNDS, MAX_STEPS, Finding
 
 MAX_COUNT = 20  # steps of an optimizer that a correction may have counted
 MIN_DECAY = 0.5
+MAX_CLIPPED = 80  # values of a region that may be clipped gradients
 
 
 def epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -34,46 +34,68 @@ def epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return finding
 
 
-def decay(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find the decay of a running average, `b` or `1 - b`, confirmed by the first one's."""
-    other = divergence.parts[1]
-    for first, second in features.pairs(divergence):
-        ours, theirs = (
-            features.constants(part.tape, step)
-            for part, step in zip(divergence.parts, (first, second), strict=True)
+def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find equal operations with several other numbers, confirmed by all of the first one's.
+
+    Those of an optimizer are named by what they are: the decay of a running average.
+    """
+    one, other = divergence.parts
+    sides = [
+        [
+            (part.tape.steps[index].name, constant)
+            for index in part.steps[:MAX_STEPS]
+            for constant in features.constants(part.tape, index)
+        ]
+        for part in divergence.parts
+    ]
+    forms = [[(name, constant.position) for name, constant in side] for side in sides]
+    if not sides[0] or forms[0] != forms[1]:
+        return None
+    pairs = [
+        (mine, theirs)
+        for (_, mine), (_, theirs) in zip(*sides, strict=True)
+        if mine.value != theirs.value
+    ]
+    if not pairs:
+        return None
+    changed = {}
+    for mine, theirs in pairs:
+        operand = other.tape.steps[theirs.step].operands[theirs.position]
+        array = np.full(np.shape(other.tape.arrays[operand]), mine.value)
+        changed[theirs.step, theirs.position] = array
+    if not divergence.agrees({}, changed):
+        return None
+    decays = [
+        {_decay(part.tape, constant) for constant in constants}
+        for part, constants in zip(divergence.parts, zip(*pairs, strict=True), strict=True)
+    ]
+    confirmed = "with the first one's in both, the results are equal"
+    if all(len(each) == 1 and None not in each for each in decays):
+        shown = [f"{each.pop():.6g}" for each in decays]
+        evidence = (
+            f"a running average decays by {shown[0]} in {labels[0]}, by {shown[1]} in "
+            f"{labels[1]}; {confirmed}"
         )
-        for mine, yours in itertools.product(ours, theirs):
-            if mine.position != yours.position or mine.value == yours.value:
-                continue
-            decays = _decay(divergence.parts[0], mine), _decay(other, yours)
-            if decays[0] is None or decays[1] is None:
-                continue
-            operand = other.tape.steps[second].operands[yours.position]
-            changed = np.full(np.shape(other.tape.arrays[operand]), mine.value)
-            if divergence.agrees({}, {(second, yours.position): changed}):
-                evidence = (
-                    f"a running average decays by {decays[0]:.6g} in {labels[0]}, by "
-                    f"{decays[1]:.6g} in {labels[1]}; with the first one's in both, the results "
-                    "are equal"
-                )
-                return Finding("optimizer_decay", evidence, divergence)
-    return None
+        return Finding("optimizer_decay", evidence, divergence)
+    if len(pairs) == 1:
+        return None
+    shown = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
+    evidence = f"numbers {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; {confirmed}"
+    return Finding("constant", evidence, divergence)
 
 
-def _decay(part: RegionPart, constant: features.Constant) -> float | None:
+def _decay(tape: Tape, constant: features.Constant) -> float | None:
     """Return the decay of a running average in which a step multiplies with a number."""
-    tape = part.tape
     step = tape.steps[constant.step]
-    if step.name == "mul":
+    if step.name == "mul" and 0 < constant.value < 1:
         for index in features.onward(tape, step.results, 1):
             if tape.steps[index].name not in ("add", "sub"):
                 continue
             for operand in tape.steps[index].operands:
-                numbers = _constants_in(tape, operand)
                 if any(math.isclose(number, 1 - constant.value, rel_tol=1e-6)
-                       for number in numbers):  # fmt: skip
-                    return max(constant.value, 1 - constant.value)
-    if step.name in ("mul", "div") and 0 < constant.value:
+                       for number in _constants_in(tape, operand)):  # fmt: skip
+                    return round(max(constant.value, 1 - constant.value), 12)
+    if step.name in ("mul", "div") and constant.value > 0:
         correction = constant.value if step.name == "div" else 1 / constant.value
         return _corrected(tape, correction)
     return None
@@ -128,28 +150,90 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
 
 
 def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find gradients that are clipped by their norm in one program, by element in the other."""
-    kinds = [_clipping(part) for part in divergence.parts]
-    if kinds[0] == kinds[1] or not any(kind.startswith("by") for kind in kinds):
-        return None
-    if divergence.substitute is None or not any("norm" in kind for kind in kinds):
-        return None
-    evidence = f"gradients are clipped {kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}"
-    evidence = evidence.replace("clipped not at all", "not clipped")
-    return Finding("gradient_clipping", evidence, divergence)
+    """Find gradients that are clipped by another norm, by element, or in one program only."""
+    search = divergence.search
+    return search.once((gradient_clipping, labels), lambda: _gradient_clipping(search, labels))
 
 
-def _clipping(part: RegionPart) -> str:
-    names = part.names
-    if not part.steps:
-        return "not at all"
-    sums = sum(part.tape.steps[index].name == "reduce_sum" for index in part.steps)
-    bounded = names & {*BOUNDS, "select_n"}
-    if "sqrt" in names and sums and bounded:
-        return f"by the norm of {sums} array{'s' * (sums > 1)}"
-    if names & {*BOUNDS} and not sums:
-        return "by element"
-    return "otherwise"
+def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
+    sides = [_clipped(region) for region in (search.one, search.other)]
+    for side in (0, 1):
+        bare = (search.one, search.other)[1 - side]
+        for value, (source, kind) in sides[side].items():
+            if "norm" not in kind:
+                continue
+            region = (search.one, search.other)[side]
+            core, tolerance = region.view.core(source), region.view.tolerance
+            others = [
+                (each, other_kind)
+                for each, (gradient, other_kind) in sides[1 - side].items()
+                if bare.view.core(gradient).same(core, tolerance) and other_kind != kind
+            ]
+            raw = [each for each in bare.view.find_all(core)
+                   if each in {*bare.boundary, *bare.leaves}]  # fmt: skip
+            others += [(each, "") for each in raw]
+            for each, other_kind in others:
+                a, b = (value, each) if side == 0 else (each, value)
+                if not search.fits(a, b):
+                    continue
+                whole = search.next_agree(a, b) or search.later_agree(a, b)
+                if whole is None:
+                    continue
+                shown = [kind, other_kind] if side == 0 else [other_kind, kind]
+                words = [f"clipped {each}" if each else "not clipped" for each in shown]
+                evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
+                return Finding("gradient_clipping", evidence, whole, at=(a, b))
+    return None
+
+
+def _clipped(region: Region) -> dict[int, tuple[int, str]]:
+    """Return the clipped gradients of a region, with the gradient and how it is clipped."""
+    clipped: dict[int, tuple[int, str]] = {}
+    tape = region.tape
+    for value in region.values[:MAX_CLIPPED]:
+        step = tape.steps[tape.producers[value]]
+        if step.name in BOUNDS:
+            first = step
+            operands = [v for v in step.operands if not tape.is_constant(v)]
+            inner = tape.producers.get(tape.roots[operands[0]]) if len(operands) == 1 else None
+            if inner is not None and tape.steps[inner].name in BOUNDS:
+                first = tape.steps[inner]
+                operands = [v for v in first.operands if not tape.is_constant(v)]
+            if len(operands) == 1:
+                clipped[value] = tape.roots[operands[0]], "by element"
+        if step.name not in ("mul", "div", "select_n"):
+            continue
+        for position, operand in enumerate(step.operands):
+            rest = [v for i, v in enumerate(step.operands) if i != position]
+            count = max(_norm(tape, each) for each in rest)
+            if count and not _norm(tape, operand):
+                arrays = "one array" if count == 1 else f"{count} arrays together"
+                clipped[value] = tape.roots[operand], f"by the norm of {arrays}"
+    return clipped
+
+
+def _norm(tape: Tape, value: int) -> int:
+    """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
+    root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
+    if root is None or np.size(tape.arrays[value]) > np.size(tape.arrays[tape.steps[root].results[0]]):
+        pass
+    if root is None:
+        return 0
+    bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
+    return _summed(tape, tape.steps[root].operands[0]) if bounded is not None else 0
+
+
+def _summed(tape: Tape, value: int) -> int:
+    """Count the arrays whose squares are summed in a value."""
+    index = tape.producers.get(tape.roots[value])
+    if index is None:
+        return 0
+    step = tape.steps[index]
+    if step.name == "reduce_sum":
+        return 1
+    if step.name in ("add", "add_any"):
+        return sum(_summed(tape, operand) for operand in step.operands)
+    return 0
 
 
 def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -188,5 +272,3 @@ def _counts(tape: Tape, value: int) -> frozenset[str]:
         return frozenset()
     return names
 
-
-__all__ = ["bias_correction", "decay", "epsilon", "gradient_clipping", "schedule"]
