@@ -115,6 +115,9 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             if number < 0:
                 number, verb = -number, {"adds": "subtracts", "subtracts": "adds"}[verb]
             shown = described(part.tape, source)
+            count = _averaged(part.tape, source)
+            if len(f"{number * count:.6g}") < len(f"{number:.6g}"):
+                number, shown = number * count, f"a mean: {shown}"
             times = "" if number == 1 else f"{number:.6g} times "
             decay = _is_updated(part.tape, source) and abs(number) < 1
             name = "weight_decay" if decay else "loss_term"
@@ -123,6 +126,14 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
             return Finding(name, evidence, divergence, at=_ends(divergence))
     return None
+
+
+def _averaged(tape: Tape, value: int) -> int:
+    """Return how many values a sum has; 1 if a value is no sum."""
+    step = _step(tape, value)
+    if step is None or step.name != "reduce_sum":
+        return 1
+    return np.size(tape.arrays[step.operands[0]]) // max(1, np.size(tape.arrays[step.results[0]]))
 
 
 def _ends(divergence: Divergence) -> tuple[int, int]:
@@ -163,9 +174,7 @@ def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             shown = described(part.tape, rest[0])
             evidence = f"{labels[side]} {verb} by {shown}; {labels[1 - side]} does not"
             if flag:
-                evidence = (
-                    f"{labels[side]} cuts off where {shown} says so; {labels[1 - side]} does not"
-                )
+                evidence = _cut_off(part.tape, rest[0], side, labels)
             name = "bootstrap_flag" if flag else "loss_weight"
             return Finding(name, evidence, divergence, at=_ends(divergence))
     return None
@@ -237,9 +246,13 @@ def _cut(
     if not confirmed:
         return None
     side = 0 if numbers[0] is None else 1
-    shown = described((one, other)[side].tape, (mine, theirs)[side])
-    evidence = f"{labels[side]} cuts off where {shown} says so; {labels[1 - side]} does not"
+    evidence = _cut_off((one, other)[side].tape, (mine, theirs)[side], side, labels)
     return Finding("bootstrap_flag", evidence, divergence)
+
+
+def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
+    names = " and ".join(f"`{name}`" for name in sorted(leaves_of(tape, value)))
+    return f"a flag, of {names}, cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 
 def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | None:
@@ -259,18 +272,61 @@ def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | Non
 def shift(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an array in time whose rows one program reads one step earlier or later."""
     search = divergence.search
-    return search.once((shift, labels), lambda: _shift(search, labels))
+    whole = search.once((shift, labels), lambda: _shift(search, labels))
+    return whole or _other_row(divergence, labels)
+
+
+def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation on another row of an array, confirmed by the first one's row."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        for mine, (position, theirs) in itertools.product(
+            left.operands, enumerate(right.operands)
+        ):
+            rows = _row(one.tape, mine), _row(other.tape, theirs)
+            if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
+                continue
+            cores = one.view.core(rows[0][0]), other.view.core(rows[1][0])
+            array = _fitting(divergence, mine, theirs)
+            if array is None or not cores[0].same(cores[1], one.view.tolerance):
+                continue
+            if divergence.agrees({}, {(second, position): array}):
+                apart = [b - a for a, b in zip(rows[0][1], rows[1][1], strict=True)]
+                axis = next(index for index, distance in enumerate(apart) if distance)
+                direction = "later" if apart[axis] > 0 else "earlier"
+                evidence = (
+                    f"{labels[1]} reads {described(other.tape, rows[1][0])} {abs(apart[axis])} "
+                    f"{direction} along axis {max(0, axis - 1)} than {labels[0]}; {CONFIRMED}"
+                )
+                return Finding("time_shift", evidence, divergence)
+    return None
+
+
+def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
+    """Return the array of which a value is a row, times numbers, and where the row starts."""
+    for _ in range(MAX_CHAIN):
+        step = _step(tape, value)
+        if step is None:
+            return None
+        if step.name == "slice":
+            return tape.roots[step.operands[0]], tuple(step.equation.params["start_indices"])
+        if step.name == "dynamic_slice":
+            starts = [features.scalar(tape, each) for each in step.operands[1:]]
+            if any(start is None for start in starts):
+                return None
+            return tape.roots[step.operands[0]], tuple(int(start or 0) for start in starts)
+        data = [each for each in step.operands if not tape.is_constant(each)]
+        if len(data) != 1:
+            return None
+        (value,) = data
+    return None
 
 
 def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
     one, other = search.one, search.other
-    sides = [
-        [v for v in (*sorted(each.boundary), *each.values[:MAX_SHIFTED]) if _has_time(each, v)]
-        for each in (one, other)
-    ]
+    sides = [[v for v in _read(each) if _has_time(each, v)] for each in (one, other)]
     for a, b in itertools.product(*sides):
-        if a in one.boundary and b in other.boundary and one.view.core(a).same(other.view.core(b)):
-            continue
         moved = _moved(np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b]))
         if moved is None:
             continue
@@ -284,6 +340,15 @@ def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
             )
             return Finding("time_shift", evidence, whole, at=_reading(whole, a, b))
     return None
+
+
+def _read(region: Region) -> list[int]:
+    """List the values of a region and around it, and the arrays of which they are rows."""
+    near = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
+    steps = (_step(region.tape, value) for value in near)
+    whole = [region.tape.roots[step.operands[0]] for step in steps
+             if step is not None and step.name in ROWS]  # fmt: skip
+    return list(dict.fromkeys([*near, *whole]))
 
 
 def _has_time(region: Region, value: int) -> bool:
