@@ -57,12 +57,19 @@ def _distribution(key: jax.Array, spec: Box) -> jax.Array:
     return jax.nn.softmax(jax.random.normal(key, spec.shape, spec.dtype))
 
 
+def _gradient(key: jax.Array, spec: Box) -> jax.Array:
+    normal, size = jax.random.split(key)
+    exponent = jax.random.uniform(size, spec.shape, spec.dtype, -5, 0)
+    return jax.random.normal(normal, spec.shape, spec.dtype) * 10**exponent
+
+
 KINDS: Mapping[str, Kind] = {
     "action": Kind("int32", lambda key, spec: sample(spec, key), "integers, 0..1 without bounds"),
     "advantage": Kind("float32", lambda key, spec: 1.5 * _normal(key, spec) + 0.3, "normal"),
     "discount": Kind("float32", _discount, "from 0.9 to 1, and 0 where an episode ends"),
     "distribution": Kind("float32", _distribution, "sums to 1 along the last axis"),
     "flag": Kind("float32", _flag, f"1 with probability {ENDS}, else 0"),
+    "gradient": Kind("float32", _gradient, "normal, times 1e-5 to 1"),
     "log_prob": Kind("float32", _uniform(MIN_LOG_PROB, MAX_LOG_PROB),
                      f"from {MIN_LOG_PROB} to {MAX_LOG_PROB}"),
     "logits": Kind("float32", _normal, "normal"),
@@ -70,6 +77,7 @@ KINDS: Mapping[str, Kind] = {
     "probability": Kind("float32", _uniform(0.05, 0.95), "from 0.05 to 0.95"),
     "return": Kind("float32", _normal, "normal"),
     "reward": Kind("float32", _normal, "normal"),
+    "square": Kind("float32", lambda key, spec: _gradient(key, spec) ** 2, "squares of gradients"),
     "step": Kind("int32", lambda key, spec: sample(spec, key), "a count, 1..1000 without bounds"),
     "value": Kind("float32", _normal, "normal"),
     "weight": Kind("float32", _uniform(0.1, 1.0), "from 0.1 to 1"),

@@ -330,13 +330,12 @@ def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
         moved = _moved(np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b]))
         if moved is None:
             continue
-        distance, axis = moved
         for whole in _substituted(search, a, b):
             shown = described(one.tape, a), described(other.tape, b)
-            direction = "later" if distance > 0 else "earlier"
+            direction = "earlier" if moved > 0 else "later"
             evidence = (
-                f"{labels[1]} reads {shown[1]} where {labels[0]} reads {shown[0]}: one step "
-                f"{direction} along axis {axis}; {CONFIRMED}"
+                f"{labels[1]} reads {shown[1]} where {labels[0]} reads {shown[0]}: the rows of one "
+                f"step {direction}; {CONFIRMED}"
             )
             return Finding("time_shift", evidence, whole, at=_reading(whole, a, b))
     return None
@@ -356,20 +355,20 @@ def _has_time(region: Region, value: int) -> bool:
     return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
 
 
-def _moved(one: np.ndarray, other: np.ndarray) -> tuple[int, int] | None:
-    """Return how far the rows of two arrays are apart, and the axis without that of batches."""
+def _moved(one: np.ndarray, other: np.ndarray) -> int | None:
+    """Return how far the rows of two arrays are apart."""
     if one.shape != other.shape or close(one, other):
         return None
-    for axis in range(1, one.ndim):
+    for axis in range(one.ndim):
         if one.shape[axis] < MIN_ROWS:
             continue
         first, second = (np.moveaxis(array, axis, 0) for array in (one, other))
         if all(np.all(each == each[:1]) for each in (first, second)):
             continue
         if close(first[1:], second[:-1]):
-            return 1, axis - 1
+            return 1
         if close(first[:-1], second[1:]):
-            return -1, axis - 1
+            return -1
     return None
 
 
@@ -380,15 +379,19 @@ def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
     """
     other, array = search.other, np.asarray(search.one.view.arrays[a])
     tape, wanted = other.tape, [search.one.view.core(v) for v in search.one.values]
+    spread = [
+        index
+        for index, step in enumerate(tape.steps)
+        if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
+    ]
+    arranged = tape.replay({b: array}, arrays=other.view.arrays, steps=spread)
     for steps in _readings(tape, b):
         operands = {
-            (step, position): array.reshape(np.shape(other.view.arrays[value]))
+            (step, position): arranged[value]
             for step in steps
             for position, value in enumerate(tape.steps[step].operands)
-            if tape.roots[value] == b and np.size(other.view.arrays[value]) == array.size
+            if tape.roots[value] == b
         }
-        if len(operands) < len(steps):
-            continue
         now = tape.replay({}, operands, arrays=other.view.arrays)
         changed = [v for v in other.values if now[v] is not other.view.arrays[v]]
         rows = {result for step in steps for result in tape.steps[step].results}

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart
+from ..regions import Region, RegionPart, consumers
 from ..tape import INPUTS, PARAMS, Tape
+from ..values import Core
 from . import features, losses, norms
 from .features import BOUNDS, MAX_STEPS, Finding
 
@@ -95,6 +96,8 @@ def _decay(tape: Tape, constant: features.Constant) -> float | None:
                 if any(math.isclose(number, 1 - constant.value, rel_tol=1e-6)
                        for number in _constants_in(tape, operand)):  # fmt: skip
                     return round(max(constant.value, 1 - constant.value), 12)
+    if step.name == "pow" and constant.position == 0 and MIN_DECAY <= constant.value < 1:
+        return round(constant.value, 12)
     if step.name in ("mul", "div") and constant.value > 0:
         correction = constant.value if step.name == "div" else 1 / constant.value
         return _corrected(tape, correction)
@@ -156,6 +159,8 @@ def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Findin
 
 
 def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
+    if (scaled := _moved_scale(search, labels)) is not None:
+        return scaled
     sides = [_clipped(region) for region in (search.one, search.other)]
     for side in (0, 1):
         bare = (search.one, search.other)[1 - side]
@@ -183,6 +188,33 @@ def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | Non
                 words = [f"clipped {each}" if each else "not clipped" for each in shown]
                 evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
                 return Finding("gradient_clipping", evidence, whole, at=(a, b))
+    return None
+
+
+def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
+    """Find gradients that are scaled before they are clipped in one program, after in the other."""
+    sides = [_clipped(region) for region in (search.one, search.other)]
+    for side in (0, 1):
+        late, early = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        for value, (source, kind) in sides[side].items():
+            for step in consumers(late.tape, value):
+                known = losses._number_of(late.tape, late.tape.steps[step])
+                if known is None:
+                    continue
+                scaled = late.tape.steps[step].results[0]
+                gradient = np.asarray(late.view.arrays[source], np.float64)
+                for other, (again, other_kind) in sides[1 - side].items():
+                    wanted = Core.of(known[0] * gradient)
+                    if other_kind != kind or not early.view.core(again).same(wanted):
+                        continue
+                    a, b = (scaled, other) if side == 0 else (other, scaled)
+                    whole = search.next_agree(a, b) or search.later_agree(a, b)
+                    if whole is not None:
+                        evidence = (
+                            f"multiplied by {known[0]:.6g} after it is clipped {kind} in "
+                            f"{labels[side]}, before in {labels[1 - side]}"
+                        )
+                        return Finding("operation_order", evidence, whole, at=(a, b))
     return None
 
 
@@ -215,8 +247,6 @@ def _clipped(region: Region) -> dict[int, tuple[int, str]]:
 def _norm(tape: Tape, value: int) -> int:
     """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
     root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
-    if root is None or np.size(tape.arrays[value]) > np.size(tape.arrays[tape.steps[root].results[0]]):
-        pass
     if root is None:
         return 0
     bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
@@ -238,6 +268,8 @@ def _summed(tape: Tape, value: int) -> int:
 
 def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find numbers that depend on a count only, such as a learning rate's schedule."""
+    if (constant := _unscheduled(divergence, labels)) is not None:
+        return constant
     shown = []
     for part in divergence.parts:
         if part.end is None or not part.tape.depends[part.end] & INPUTS:
@@ -255,6 +287,32 @@ def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         f"{shown[1]} and is {numbers[1]}: another unit or length"
     )
     return Finding("schedule_unit", evidence, divergence)
+
+
+def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a number in one program where the other has a schedule, confirmed by the first's."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=False)):
+            sides = ((one, mine), (other, theirs))
+            fixed = [features.scalar(part.tape, value) for part, value in sides]
+            counts = [_counts(part.tape, value) for part, value in sides]
+            side = 0 if counts[0] else 1
+            if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
+                continue
+            array = np.asarray(one.view.arrays[mine])
+            whole = np.shape(other.view.arrays[right.results[0]])
+            if array.ndim not in (0, len(whole)):
+                continue
+            if divergence.agrees({}, {(second, position): np.broadcast_to(array, whole)}):
+                names = " and ".join(f"`{each}`" for each in sorted(counts[side]))
+                evidence = (
+                    f"a schedule of {names} in {labels[side]}, the number {fixed[1 - side]:.6g} in "
+                    f"{labels[1 - side]}"
+                )
+                return Finding("schedule_unit", evidence, divergence)
+    return None
 
 
 def _counts(tape: Tape, value: int) -> frozenset[str]:
