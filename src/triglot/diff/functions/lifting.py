@@ -1,9 +1,10 @@
 """From a loss, a target or an update step to a `Network` whose examples are whole batches."""
 
+import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -79,9 +80,11 @@ def over_batches(network: Network, sources: Sources, arguments: Arguments) -> Ne
         learned = variables.params if arguments.learned else {}
 
         def call(batch: Mapping[str, Any]) -> Any:
-            known = {**batch, **{n: learned[n] for n in arguments.learned if n in learned}}
+            inputs = {n: learned[n] for n in arguments.learned if n in learned}
+            known = {**batch, **inputs}
             values = tuple(Batch(known) if each == WHOLE else known[each] for each in sources)
-            outputs, state = network.apply(variables, values, key=key, train=train)
+            own = Variables(params={}, state=variables.state) if inputs else variables
+            outputs, state = network.apply(own, values, key=key, train=train)
             return jax.tree.map(jnp.asarray, outputs), state
 
         outputs, states = jax.vmap(call)(dict(inputs))
@@ -155,15 +158,17 @@ def _jax_base(
     keys = [name for name in names if name in KEYS and name not in arguments.names]
     inputs = {name: each for name, each in names.items() if name not in keys}
     sources = _sources(inputs, arguments, shown)
+    named = [name for name, each in inputs.items() if each.kind == each.POSITIONAL_OR_KEYWORD]
 
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
         del train
-        drawn = jax.random.key(0) if key is None else key
-        by_name = dict(zip(_positions(names, keys), inputs, strict=False))
-        positional = list(by_name.values())
-        return function(*positional, **dict.fromkeys(keys, drawn)), variables.state
+        drawn = dict.fromkeys(keys, jax.random.key(0) if key is None else key)
+        if len(named) < len(inputs):  # some are positional only, as those of `*args`
+            return function(*inputs, **drawn), variables.state
+        by_name = dict(zip(named, inputs, strict=False))
+        return function(**by_name, **drawn), variables.state
 
     def init(key: jax.Array) -> Variables:
         del key
@@ -172,10 +177,6 @@ def _jax_base(
     codec = Codec.named({}, [])
     network = calling.lifted(shown, "jax", init, apply, None, codec=codec, random_start=False)
     return network, sources
-
-
-def _positions(names: Mapping[str, inspect.Parameter], keys: Sequence[str]) -> list[str]:
-    return [name for name in names if name not in keys]
 
 
 def _sources(
@@ -299,6 +300,20 @@ def _torch_base(
             self.model = module
 
         def forward(self, *inputs: Any) -> Any:
-            return bound(*inputs) if module is None else bound(self.model, *inputs)
+            with _without_validation():
+                return bound(*inputs) if module is None else bound(self.model, *inputs)
 
     return lift(Function(), shown)[0], sources
+
+
+@contextlib.contextmanager
+def _without_validation() -> Iterator[None]:
+    """Let distributions of PyTorch check no values, which are not known while tracing."""
+    from torch.distributions import Distribution
+
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)

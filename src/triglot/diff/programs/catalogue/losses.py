@@ -344,9 +344,8 @@ def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
 def _read(region: Region) -> list[int]:
     """List the values of a region and around it, and the arrays of which they are rows."""
     near = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
-    steps = (_step(region.tape, value) for value in near)
-    whole = [region.tape.roots[step.operands[0]] for step in steps
-             if step is not None and step.name in ROWS]  # fmt: skip
+    rows = (_row(region.tape, value) for value in near)
+    whole = [row[0] for row in rows if row is not None]
     return list(dict.fromkeys([*near, *whole]))
 
 
