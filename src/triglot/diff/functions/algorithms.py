@@ -63,11 +63,6 @@ class Reference:
         return "\n".join(lines)
 
 
-def is_reference(text: str) -> bool:
-    """Return whether a text names the loss of an algorithm."""
-    return text.startswith(PREFIX)
-
-
 def load_reference(text: str) -> Reference:
     """Build the loss of a shipped algorithm.
 

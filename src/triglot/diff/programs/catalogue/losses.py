@@ -152,31 +152,48 @@ def _is_updated(tape: Tape, value: int) -> bool:
 
 
 def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find a factor, computed from inputs, that only one program has: a weight or a flag."""
+    """Find factors, computed from inputs, that only one program has: a weight or a flag."""
     for side, part, bare in _sides(divergence):
-        step = _step(part.tape, part.end or 0)
-        if step is None or step.name not in (*PRODUCTS, "select_n"):
+        factors = _factors(part, part.end or 0, bare, MAX_CHAIN)
+        if factors is None:
             continue
-        for position, value in enumerate(step.operands):
-            if not _is_bare(part, value, bare):
-                continue
-            if step.name == "div" and position == 1:
-                continue
-            rest = [v for i, v in enumerate(step.operands) if i != position]
-            if step.name == "select_n":
-                rest = [step.operands[0]]
-            if position == 0 and step.name == "select_n":
-                continue
-            if part.tape.is_constant(rest[0]) or _is_root(part.tape, rest[0]):
-                continue
-            flag = step.name == "select_n" or _is_flag(part, rest[0])
-            verb = "divides" if step.name == "div" else "multiplies"
-            shown = described(part.tape, rest[0])
-            evidence = f"{labels[side]} {verb} by {shown}; {labels[1 - side]} does not"
-            if flag:
-                evidence = _cut_off(part.tape, rest[0], side, labels)
-            name = "bootstrap_flag" if flag else "loss_weight"
-            return Finding(name, evidence, divergence, at=_ends(divergence))
+        number, values = factors
+        if not values or any(_is_root(part.tape, each) for each in values):
+            continue
+        flags = [each for each in values if _is_flag(part, each)]
+        if flags:
+            evidence, name = _cut_off(part.tape, flags[0], side, labels), "bootstrap_flag"
+        else:
+            shown = " and ".join(described(part.tape, each) for each in values)
+            shown += "" if number == 1 else f" and {number:.6g}"
+            evidence = f"{labels[side]} multiplies by {shown}; {labels[1 - side]} does not"
+            name = "loss_weight"
+        return Finding(name, evidence, divergence, at=_ends(divergence))
+    return None
+
+
+def _factors(
+    part: RegionPart, value: int, bare: RegionPart, depth: int
+) -> tuple[float, list[int]] | None:
+    """Return the number and the values by which a part multiplies the result of the other."""
+    if _is_bare(part, value, bare):
+        return 1.0, []
+    step = _step(part.tape, value)
+    if step is None or not depth or step.name not in (*PRODUCTS, "select_n"):
+        return None
+    if step.name == "select_n":
+        chosen = [v for v in step.operands[1:] if not part.tape.is_constant(v)]
+        inner = _factors(part, chosen[0], bare, depth - 1) if len(chosen) == 1 else None
+        return None if inner is None else (inner[0], [*inner[1], step.operands[0]])
+    for position, operand in enumerate(step.operands):
+        other = step.operands[1 - position]
+        inner = _factors(part, operand, bare, depth - 1)
+        if inner is None or (step.name == "div" and position == 1):
+            continue
+        known = _number_of(part.tape, step)
+        if known is not None:
+            return inner[0] * known[0], inner[1]
+        return inner[0], [*inner[1], other]
     return None
 
 
