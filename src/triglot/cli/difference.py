@@ -29,8 +29,6 @@ def is_reference(text: str) -> bool:
     return text.startswith(PREFIX)
 
 
-
-
 def diff(options: DiffOptions) -> int:
     """Compare two networks, print the report and write it as JSON.
 

@@ -287,7 +287,9 @@ def _actor_critic(
         )
         temperature = Variables(params=given["log_temperature"], state=())
         empty = Variables(params={}, state=())
-        learners: dict[str, Any] = dict.fromkeys(("actor", "critic"), SimpleNamespace(variables=empty))
+        learners: dict[str, Any] = dict.fromkeys(
+            ("actor", "critic"), SimpleNamespace(variables=empty)
+        )
         learners["temperature"] = SimpleNamespace(variables=temperature)
         state: Any = SimpleNamespace(learners=learners, target=empty, hyper=agent.hyper)
         batch = ActorCriticBatch(sample=sample, state=state)

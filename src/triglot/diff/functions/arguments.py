@@ -59,7 +59,7 @@ def _distribution(key: jax.Array, spec: Box) -> jax.Array:
 
 def _gradient(key: jax.Array, spec: Box) -> jax.Array:
     normal, size = jax.random.split(key)
-    exponent = jax.random.uniform(size, spec.shape, spec.dtype, -5, 0)
+    exponent = jax.random.uniform(size, spec.shape, spec.dtype, -4, 0.5)
     return jax.random.normal(normal, spec.shape, spec.dtype) * 10**exponent
 
 
@@ -69,7 +69,7 @@ KINDS: Mapping[str, Kind] = {
     "discount": Kind("float32", _discount, "from 0.9 to 1, and 0 where an episode ends"),
     "distribution": Kind("float32", _distribution, "sums to 1 along the last axis"),
     "flag": Kind("float32", _flag, f"1 with probability {ENDS}, else 0"),
-    "gradient": Kind("float32", _gradient, "normal, times 1e-5 to 1"),
+    "gradient": Kind("float32", _gradient, "normal, times 1e-4 to 3"),
     "log_prob": Kind("float32", _uniform(MIN_LOG_PROB, MAX_LOG_PROB),
                      f"from {MIN_LOG_PROB} to {MAX_LOG_PROB}"),
     "logits": Kind("float32", _normal, "normal"),

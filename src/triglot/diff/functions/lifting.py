@@ -54,7 +54,8 @@ def lift_function(function: Any, arguments: Arguments, name: str | None = None) 
     Raises:
       TriglotError: if it is none of these, or its parameters do not fit the arguments.
     """
-    shown = name or calling.display_name(function)
+    is_pair = type(function) is tuple and len(function) == 2
+    shown = name or calling.display_name(function[1] if is_pair else function)
     base, sources = _base(function, arguments, shown)
     used = [each for each in _names(sources, arguments) if each in arguments.learned]
     if used and base.codec is not None and base.codec.leaves:
@@ -120,9 +121,7 @@ def _base(function: Any, arguments: Arguments, shown: str) -> tuple[Network, Sou
     if is_functions(function):
         init, apply = function if type(function) is tuple else (function.init, function.apply)
         apply = _with_constants(apply, arguments)
-        signature = Signature.of(
-            apply, shown, first="params", expected="function(params, inputs)"
-        )
+        signature = Signature.of(apply, shown, first="params", expected="function(params, inputs)")
         inputs = {n: signature.names[n] for n, role in signature.roles.items() if role == INPUTS}
         return from_functions(init, apply, name=shown), _sources(inputs, arguments, shown)
     if _is_torch_module(function):
@@ -179,9 +178,7 @@ def _jax_base(
     return network, sources
 
 
-def _sources(
-    inputs: Mapping[str, inspect.Parameter], arguments: Arguments, shown: str
-) -> Sources:
+def _sources(inputs: Mapping[str, inspect.Parameter], arguments: Arguments, shown: str) -> Sources:
     """Choose the argument of each parameter: by name, else in order, else all of them as one.
 
     Raises:

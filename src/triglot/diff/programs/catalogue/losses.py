@@ -100,8 +100,10 @@ def _scaled(tape: Tape, value: int) -> tuple[float, int]:
 
 def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a term that only one of two sums has, such as an entropy bonus or weight decay."""
+    if (changed := _other_sign(divergence, labels)) is not None:
+        return changed
     for side, part, bare in _sides(divergence):
-        step = _step(part.tape, part.end or 0)
+        step = _step(part.tape, _without_ones(part.tape, part.end or 0))
         if step is None or step.name not in SUMS:
             continue
         for kept, added in ((0, 1), (1, 0)):
@@ -124,7 +126,41 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             if decay:
                 shown = "the parameter itself"
             evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
-            return Finding(name, evidence, divergence, at=_ends(divergence))
+            ends = step.results[0], bare.end or 0
+            at = ends if side == 0 else ends[::-1]
+            return Finding(name, evidence, divergence, at=at)
+    return None
+
+
+def _without_ones(tape: Tape, value: int) -> int:
+    """Return what a value is before products with 1."""
+    for _ in range(MAX_CHAIN):
+        step = _step(tape, value)
+        known = None if step is None else _number_of(tape, step)
+        if step is None or known is None or known[0] != 1:
+            break
+        value = step.operands[known[1]]
+    return value
+
+
+def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a term that one program adds and the other subtracts."""
+    one, other = divergence.parts
+    for first, second in itertools.product(one.steps[:MAX_STEPS], other.steps[:MAX_STEPS]):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if {left.name, right.name} != {"add", "sub"}:
+            continue
+        term_of = other.view.arrays[right.operands[1]]
+        if one.view.core(left.operands[1]).same(other.view.core(right.operands[1])):
+            if divergence.agrees({}, {(second, 1): -np.asarray(term_of)}):
+                verbs = {"add": "adds", "sub": "subtracts"}
+                shown = described(other.tape, right.operands[1])
+                evidence = (
+                    f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
+                    f"{shown}; {CONFIRMED}"
+                )
+                at = left.results[0], right.results[0]
+                return Finding("loss_term", evidence, divergence, at=at)
     return None
 
 
@@ -220,9 +256,7 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         left, right = one.tape.steps[first], other.tape.steps[second]
         if len(left.operands) != len(right.operands):
             continue
-        for position, (mine, theirs) in enumerate(
-            zip(left.operands, right.operands, strict=True)
-        ):
+        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=True)):
             is_flag = _is_flag(one, mine), _is_flag(other, theirs)
             if is_flag[0] != is_flag[1]:
                 if (cut := _cut(divergence, mine, (second, position), labels)) is not None:
@@ -298,9 +332,7 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
     one, other = divergence.parts
     for first, second in features.pairs(divergence):
         left, right = one.tape.steps[first], other.tape.steps[second]
-        for mine, (position, theirs) in itertools.product(
-            left.operands, enumerate(right.operands)
-        ):
+        for mine, (position, theirs) in itertools.product(left.operands, enumerate(right.operands)):
             rows = _row(one.tape, mine), _row(other.tape, theirs)
             if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
                 continue
@@ -460,13 +492,12 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     counts = [1 if each is None else each[0] for each in divisors]
     if counts[0] == counts[1] or not math.isclose(number, counts[1] / counts[0], rel_tol=NEAR):
         return None
-    shown = [
-        f"divides the sum by {count}" if count > 1 else "only sums" for count in counts
-    ]
+    shown = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
     where = next(each[1] for each in divisors if each is not None)
     evidence = (
         f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}, of values {where}: a mean over "
-        f"{counts[0]} against {counts[1]}" if all(count > 1 for count in counts)
+        f"{counts[0]} against {counts[1]}"
+        if all(count > 1 for count in counts)
         else f"{labels[0]} {shown[0]}, {labels[1]} {shown[1]}, of values {where}"
     )
     return Finding("loss_reduction", evidence, divergence, at=_ends(divergence))
@@ -514,10 +545,14 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
         part = divergence.parts[side]
         if features.comes_from(part.tape, divisors[side], ("reduce_sum",), 3) is None:
             continue
-        array = np.broadcast_to(
-            np.asarray(one.view.arrays[divisors[0]]), np.shape(other.view.arrays[divisors[1]])
-            or np.shape(one.view.arrays[divisors[0]]),
-        ) if side == 1 else np.asarray(one.view.arrays[divisors[0]])
+        array = (
+            np.broadcast_to(
+                np.asarray(one.view.arrays[divisors[0]]),
+                np.shape(other.view.arrays[divisors[1]]) or np.shape(one.view.arrays[divisors[0]]),
+            )
+            if side == 1
+            else np.asarray(one.view.arrays[divisors[0]])
+        )
         if not divergence.agrees({}, {(second, 1): array}):
             continue
         shown = [
@@ -547,7 +582,10 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
             continue
         counts = [round(count) for count in counts]
         squared = all(
-            features.comes_from(part.tape, part.tape.steps[step].results[0], ("square", "integer_pow", "mul"), 5) is not None
+            features.comes_from(
+                part.tape, part.tape.steps[step].results[0], ("square", "integer_pow", "mul"), 5
+            )
+            is not None
             for part, step in zip(divergence.parts, (first, second), strict=True)
         )
         leads = any(
@@ -699,7 +737,7 @@ def _clip(tape: Tape, index: int) -> list[tuple[str, int, int, float]]:
 def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a minimum, a maximum or a clip that only one program takes, or takes otherwise."""
     for side, part, bare in _sides(divergence):
-        value, names = part.end or 0, list[str]()
+        value, names = _without_ones(part.tape, part.end or 0), list[str]()
         others: list[int] = []
         for _ in range(MAX_CHAIN):
             step = _step(part.tape, value)

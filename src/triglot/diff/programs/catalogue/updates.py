@@ -142,7 +142,9 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
                 correction = constant if step.name == "div" else 1 / constant
                 known = _corrected(part.tape, correction) is not None
             else:
-                known = features.comes_from(part.tape, number, ("pow", "integer_pow"), 4) is not None
+                known = (
+                    features.comes_from(part.tape, number, ("pow", "integer_pow"), 4) is not None
+                )
             if known:
                 evidence = (
                     f"{labels[side]} divides a running average by 1 - decay^t; "
@@ -329,4 +331,3 @@ def _counts(tape: Tape, value: int) -> frozenset[str]:
     ):
         return frozenset()
     return names
-
