@@ -18,7 +18,7 @@ from ..core.network import Network, Variables, num_params
 from ..core.specs import Box
 from ..core.types import PyTree, by_path
 from .functions.arguments import Argument, Arguments
-from .functions.lifting import ROWS, lift_function, names_of, over_batches
+from .functions.lifting import ROWS, lift_function, names_of, over_batches, with_first_output
 from .inputs import batch_of, carry_of, described
 from .loading import load_network
 from .measures import effort, weights
@@ -48,6 +48,9 @@ def load_networks(
             lift_function(model, inputs, name)
             for model, name in zip((one, other), options.names, strict=True)
         )
+        counts = _num_outputs(first, inputs), _num_outputs(second, inputs)
+        if counts[0] != counts[1] and 1 in counts:  # a loss, and one with metrics beside it
+            first, second = with_first_output(first), with_first_output(second)
         return Networks((first, second), inputs, options)
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
@@ -63,6 +66,14 @@ def load_networks(
             )
             return Networks((first, second), arguments, options)
     return Networks((first, second), inputs, options)
+
+
+def _num_outputs(network: Network, arguments: Arguments) -> int:
+    """Count the arrays that a function returns."""
+    with user_error_context(f"{network.name!r} failed on {described(arguments)}"):
+        variables = jax.eval_shape(network.init, jax.random.key(0))
+        batch = jax.eval_shape(lambda: batch_of(arguments, 2, jax.random.key(0)))
+        return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
 
 
 def _reduces_batch(network: Network, inputs: Inputs) -> bool:

@@ -11,7 +11,6 @@ from tests.diff.functions import ppo, targets, updates
 from triglot import diff_networks
 from triglot.diff.report import DIFFERENT, Report
 
-
 # A masked mean multiplies by the mask and divides by its sum.
 ALONGSIDE = {"loss_reduction": ("bootstrap_flag",)}
 

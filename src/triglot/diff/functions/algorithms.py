@@ -18,11 +18,12 @@ from ...core.families.action_values import ReplayedBatch, ReplayedQ
 from ...core.families.actor_critic import ActorCriticBatch
 from ...core.families.policy_gradient import PolicyGradient, PolicySamples
 from ...core.network import Codec, Network, Variables
+from ...core.rl.distributions import SquashedGaussian
 from ...core.rl.replay import Sample
 from ...core.specs import Box, Dict, Discrete
 from ...core.tracing.jaxprs import leaves_read
 from ...runs.registry.algorithms import ALGORITHMS, find_algorithm
-from .arguments import Argument, Arguments, parse_arguments
+from .arguments import Arguments, parse_arguments
 
 PREFIX = "algorithm:"
 ROWS, ACTIONS = 32, 3  # of a batch
@@ -221,21 +222,23 @@ def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..
     return function, texts
 
 
-class _Drawn:
-    """A policy whose drawn action has a given log-probability."""
+class _Drawn(SquashedGaussian):
+    """A policy whose drawn action has a given log-probability, in place of its mean `[B, 1]`."""
 
-    def __init__(self, log_prob: jax.Array) -> None:
-        self._log_prob = log_prob
+    @classmethod
+    def of(cls, log_prob: jax.Array) -> "_Drawn":
+        """Give the drawn actions log-probabilities `[B]`."""
+        return cls(mean=log_prob[:, None], log_std=jnp.zeros_like(log_prob[:, None]))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Return any action: the critics return what they are given."""
         del key
-        return jnp.zeros((*self._log_prob.shape, 1))
+        return jnp.zeros_like(self.mean)
 
     def squashed_log_prob(self, raw: jax.Array) -> jax.Array:
-        """Return the log-probability of the drawn action, `[B]`."""
+        """Return the log-probabilities `[B]`."""
         del raw
-        return self._log_prob
+        return self.mean[:, 0]
 
 
 def _actor_critic(
@@ -247,7 +250,7 @@ def _actor_critic(
         """The algorithm, whose networks return what is in the observations."""
 
         def policy(self, actor: Any, obs: Any, action_mask: Any = None, **options: Any) -> Any:
-            return _Drawn(obs["log_prob"]), ()
+            return _Drawn.of(obs["log_prob"]), ()
 
         def q(self, critic: Any, obs: Any, action: Any, **options: Any) -> Any:
             return obs["q"], ()

@@ -94,6 +94,18 @@ def over_batches(network: Network, sources: Sources, arguments: Arguments) -> Ne
     return replace(network, apply=apply)
 
 
+def with_first_output(network: Network) -> Network:
+    """Leave out all results but the first, such as metrics that a loss returns beside it."""
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        outputs, state = network.apply(variables, inputs, key=key, train=train)
+        return {"loss": jax.tree.leaves(outputs)[0]}, state
+
+    return replace(network, apply=apply)
+
+
 def names_of(function: Any) -> list[str]:
     """Name the inputs of a pair `(init, apply)`; empty if they are not known."""
     if not is_functions(function):
@@ -251,7 +263,7 @@ def _is_torch_function(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
-    target = function if inspect.isfunction(function) else getattr(function, "__call__", None)
+    target = function if inspect.isfunction(function) else type(function).__call__
     known = getattr(target, "__globals__", {})
     roots = {name: _root(value) for name, value in known.items()}
     if "torch" not in roots.values():

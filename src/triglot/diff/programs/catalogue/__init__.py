@@ -172,12 +172,12 @@ def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
     does.
     """
     known = divergence.parts[1].tape
-    entries = (*OF_BATCHES, *ENTRIES) if known.of_batches else ENTRIES
-    if (finding := _first_finding(entries, divergence, labels)) is not None:
+    strong = (*OF_BATCHES, *ENTRIES) if known.of_batches else ENTRIES
+    if (finding := _first_finding(strong, divergence, labels)) is not None:
         return finding
     others = list(itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_OTHERS))
     likely = [part for part in others if not _ends_inside(part, divergence)]
-    for entries, parts in ((entries, others), (WEAK, [divergence, *likely])):
+    for entries, parts in ((strong, others), (WEAK, [divergence, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding

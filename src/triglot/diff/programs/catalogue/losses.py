@@ -150,17 +150,17 @@ def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
         left, right = one.tape.steps[first], other.tape.steps[second]
         if {left.name, right.name} != {"add", "sub"}:
             continue
-        term_of = other.view.arrays[right.operands[1]]
-        if one.view.core(left.operands[1]).same(other.view.core(right.operands[1])):
-            if divergence.agrees({}, {(second, 1): -np.asarray(term_of)}):
-                verbs = {"add": "adds", "sub": "subtracts"}
-                shown = described(other.tape, right.operands[1])
-                evidence = (
-                    f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
-                    f"{shown}; {CONFIRMED}"
-                )
-                at = left.results[0], right.results[0]
-                return Finding("loss_term", evidence, divergence, at=at)
+        term_of = right.operands[1]
+        if not one.view.core(left.operands[1]).same(other.view.core(term_of)):
+            continue
+        if divergence.agrees({}, {(second, 1): -np.asarray(other.view.arrays[term_of])}):
+            verbs = {"add": "adds", "sub": "subtracts"}
+            evidence = (
+                f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
+                f"{described(other.tape, term_of)}; {CONFIRMED}"
+            )
+            at = left.results[0], right.results[0]
+            return Finding("loss_term", evidence, divergence, at=at)
     return None
 
 
@@ -509,7 +509,7 @@ def _divisor(part: RegionPart) -> tuple[int, str] | None:
     for index in part.steps[:MAX_STEPS]:
         step = tape.steps[index]
         known = _number_of(tape, step)
-        if known is None or step.name == "neg" or known[0] <= 0:
+        if known is None or step.name != "div" or known[0] <= 0:
             continue
         divisor = 1 / known[0]
         summed = features.comes_from(tape, step.operands[known[1]], ("reduce_sum",), 4)
@@ -569,7 +569,7 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
 
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find standard deviations whose variances divide by n and by n - 1."""
-    one, other = divergence.parts
+    other = divergence.parts[1]
     for first, second in features.pairs(divergence):
         numbers = [
             _number_of(part.tape, part.tape.steps[step])

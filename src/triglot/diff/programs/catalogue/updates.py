@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart, consumers
+from ..regions import Region, consumers
 from ..tape import INPUTS, PARAMS, Tape
 from ..values import Core
 from . import features, losses, norms
@@ -40,7 +40,7 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
     Those of an optimizer are named by what they are: the decay of a running average.
     """
-    one, other = divergence.parts
+    other = divergence.parts[1]
     sides = [
         [
             (part.tape.steps[index].name, constant)
