@@ -1,20 +1,19 @@
 """Batches of inputs, and their description in words."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..backends.calling import Inputs, describe_inputs
+from ..backends.calling import Inputs
 from ..core.errors import TriglotError, shown
 from ..core.network import Network, Variables
-from ..core.specs import Box, sample
+from ..core.specs import Box, Dict, Discrete, Spec, sample
 from ..core.types import PyTree
 
-if TYPE_CHECKING:
-    from .functions.arguments import Arguments
+MANY = 64  # elements for each value
 
 
 def parse_input(text: str) -> Box:
@@ -58,24 +57,43 @@ def _bounds(kind: np.dtype, text: str) -> tuple[float, float]:
     return -float("inf"), float("inf")
 
 
-def described(inputs: "Inputs | Arguments") -> str:
-    """Describe a batch of inputs in words."""
-    return str(inputs) if hasattr(inputs, "draw") else describe_inputs(inputs)
-
-
-def batch_of(inputs: "Inputs | Arguments", size: int, key: jax.Array) -> PyTree:
+def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
     """Draw a batch `[size, ...]` of inputs; a tuple of batches for several.
 
-    The examples of a function's arguments are whole batches, in a dictionary by name.
+    Integers are drawn so that each value occurs, such as a padding token; of more values than half
+    the elements, the lowest, among which are the special tokens.
     """
-    if hasattr(inputs, "draw"):
-        return inputs.draw(size, key)
     several = inputs if isinstance(inputs, tuple) else (inputs,)
     drawn = tuple(
-        jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(own_key, size))
-        for spec, own_key in zip(several, jax.random.split(key, len(several)), strict=True)
+        _with_each_value(
+            spec,
+            jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(spec_key, size)),
+            spec_key,
+        )
+        for spec, spec_key in zip(several, jax.random.split(key, len(several)), strict=True)
     )
     return drawn if isinstance(inputs, tuple) else drawn[0]
+
+
+def _with_each_value(spec: Spec, drawn: PyTree, key: jax.Array) -> PyTree:
+    """Put each value of a spec of integers at a random place of a batch."""
+    if isinstance(spec, Dict):
+        return {name: _with_each_value(child, drawn[name], key) for name, child in spec.items}
+    if isinstance(spec, Discrete):
+        low, high = 0, spec.num_values - 1
+    elif isinstance(spec, Box) and np.issubdtype(spec.dtype, np.integer):
+        bounds = spec.bounds()
+        if not drawn.size or any(np.any(bound != bound.flat[0]) for bound in bounds):
+            return drawn
+        low, high = (int(bound.flat[0]) for bound in bounds)
+    else:
+        return drawn
+    if low < 0 or drawn.size >= MANY * (high - low + 1):  # no tokens, or each occurs by chance
+        return drawn
+    count = high - low + 1 if high - low < drawn.size else drawn.size // 2
+    places = jax.random.permutation(jax.random.fold_in(key, 1), drawn.size)[:count]
+    values = jnp.asarray(low + np.arange(count), drawn.dtype)
+    return drawn.ravel().at[places].set(values).reshape(drawn.shape)
 
 
 def carry_of(network: Network, variables: Variables, size: int, key: jax.Array) -> PyTree:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..backends.calling import Inputs
+from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
 from ..backends.pairing.mapping import Target
 from ..backends.pairing.statistics import translate_state
@@ -19,7 +19,7 @@ from ..core.specs import Box
 from ..core.types import PyTree, by_path
 from .functions.arguments import Argument, Arguments
 from .functions.lifting import ROWS, lift_function, names_of, over_batches, with_first_output
-from .inputs import batch_of, carry_of, described
+from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures import effort, weights
 from .measures.compiling import quick_jit
@@ -70,10 +70,21 @@ def load_networks(
 
 def _num_outputs(network: Network, arguments: Arguments) -> int:
     """Count the arrays that a function returns."""
-    with user_error_context(f"{network.name!r} failed on {described(arguments)}"):
+    with user_error_context(f"{network.name!r} failed on {_described(arguments)}"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
-        batch = jax.eval_shape(lambda: batch_of(arguments, 2, jax.random.key(0)))
+        batch = jax.eval_shape(lambda: _batch_of(arguments, 2, jax.random.key(0)))
         return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
+
+
+def _described(inputs: Inputs | Arguments) -> str:
+    return str(inputs) if isinstance(inputs, Arguments) else describe_inputs(inputs)
+
+
+def _batch_of(inputs: Inputs | Arguments, size: int, key: jax.Array) -> PyTree:
+    """Draw a batch of inputs; the examples of a function's arguments are whole batches."""
+    if isinstance(inputs, Arguments):
+        return inputs.draw(size, key)
+    return batch_of(inputs, size, key)
 
 
 def _reduces_batch(network: Network, inputs: Inputs) -> bool:
@@ -81,9 +92,9 @@ def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     if network.recurrent:
         return False
     for size in (2, 3):
-        with user_error_context(f"{network.name!r} failed on {described(inputs)}"):
+        with user_error_context(f"{network.name!r} failed on {_described(inputs)}"):
             variables = jax.eval_shape(network.init, jax.random.key(0))
-            batch = jax.eval_shape(lambda s=size: batch_of(inputs, s, jax.random.key(0)))
+            batch = jax.eval_shape(lambda s=size: _batch_of(inputs, s, jax.random.key(0)))
             outputs, _ = jax.eval_shape(network.apply, variables, batch)
         if any(leaf.shape[:1] == (size,) for leaf in jax.tree.leaves(outputs)):
             return False
@@ -215,7 +226,7 @@ class Networks:
 
     def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""
-        inputs = batch_of(self.inputs, size, self.keys["inputs"])
+        inputs = _batch_of(self.inputs, size, self.keys["inputs"])
         if not network.recurrent:
             return inputs
         return inputs, carry_of(network, variables, size, self.keys["carry"])
@@ -228,7 +239,7 @@ class Networks:
             )
 
     def _called(self, network: Network) -> AbstractContextManager[None]:
-        return user_error_context(f"{network.name!r} failed on {described(self.inputs)}")
+        return user_error_context(f"{network.name!r} failed on {_described(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""

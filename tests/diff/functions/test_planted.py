@@ -85,7 +85,8 @@ def test_gae(planted: str) -> None:
 
 @pytest.mark.parametrize("option", ["discount", "trace"])
 def test_numbers_of_gae(option: str) -> None:
-    other = targets.gae(**{option: 0.9})
+    numbers: dict[str, Any] = {option: 0.9}
+    other = targets.gae(**numbers)
     check(targets, targets.INPUTS, targets.gae(), other, "constant", "discount *", "a factor is")
 
 

@@ -104,7 +104,8 @@ def with_optax(clip: float | None = None) -> Any:
             count=step - 1, mu={"w": mean_w, "b": mean_b}, nu={"w": square_w, "b": square_b}
         )
         with jax.numpy_dtype_promotion("standard"):
-            moves, after = adam.update(grads, known, params)
+            moves, state = adam.update(grads, known, params)
+        after: Any = state
         params = jax.tree.map(lambda p, u: p - 1e-3 * u, params, moves)
         return {"params": params, "means": after.mu, "squares": after.nu}
 

@@ -131,7 +131,8 @@ def _base(function: Any, arguments: Arguments, shown: str) -> tuple[Network, Sou
     if type(function) is tuple and len(function) == 2 and _is_torch_module(function[0]):
         return _torch_base(function[1], arguments, shown, function[0])
     if is_functions(function):
-        init, apply = function if type(function) is tuple else (function.init, function.apply)
+        pair: Any = function
+        init, apply = pair if type(function) is tuple else (pair.init, pair.apply)
         apply = _with_constants(apply, arguments)
         signature = Signature.of(apply, shown, first="params", expected="function(params, inputs)")
         inputs = {n: signature.names[n] for n, role in signature.roles.items() if role == INPUTS}

@@ -53,7 +53,7 @@ def described(tape: Tape, value: int) -> str:
     return f"{tape.steps[tape.producers[root]].name}{read}" + (f" ({source})" if source else "")
 
 
-def _sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]]:
+def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]]:
     """Yield each part that computes something from what the other part ends with."""
     for side in (0, 1):
         part, bare = divergence.parts[side], divergence.parts[1 - side]
@@ -61,18 +61,18 @@ def _sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart
             yield side, part, bare
 
 
-def _step(tape: Tape, value: int) -> Step | None:
+def step_of(tape: Tape, value: int) -> Step | None:
     index = tape.producers.get(tape.roots[value])
     return None if index is None else tape.steps[index]
 
 
-def _is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
+def is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
     """Return whether a value of one part is the result of the other."""
     end = bare.view.core(bare.end or 0)
     return part.view.core(value).same(end, part.view.tolerance)
 
 
-def _number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
+def number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
     """Return the number with which a step multiplies, and the position of the other operand."""
     if step.name == "neg":
         return -1.0, 0
@@ -90,8 +90,8 @@ def _scaled(tape: Tape, value: int) -> tuple[float, int]:
     """Take numbers out of a product: return the number, and the value that is multiplied."""
     number = 1.0
     for _ in range(MAX_CHAIN):
-        step = _step(tape, value)
-        known = None if step is None else _number_of(tape, step)
+        step = step_of(tape, value)
+        known = None if step is None else number_of(tape, step)
         if step is None or known is None:
             break
         number, value = number * known[0], step.operands[known[1]]
@@ -102,13 +102,13 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a term that only one of two sums has, such as an entropy bonus or weight decay."""
     if (changed := _other_sign(divergence, labels)) is not None:
         return changed
-    for side, part, bare in _sides(divergence):
-        step = _step(part.tape, _without_ones(part.tape, part.end or 0))
+    for side, part, bare in sides(divergence):
+        step = step_of(part.tape, _without_ones(part.tape, part.end or 0))
         if step is None or step.name not in SUMS:
             continue
         for kept, added in ((0, 1), (1, 0)):
             value = step.operands[added]
-            if part.tape.is_constant(value) or not _is_bare(part, step.operands[kept], bare):
+            if part.tape.is_constant(value) or not is_bare(part, step.operands[kept], bare):
                 continue
             if added == 0 and step.name == "sub":
                 continue
@@ -126,8 +126,8 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             if decay:
                 shown = "the parameter itself"
             evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
-            ends = step.results[0], bare.end or 0
-            at = ends if side == 0 else ends[::-1]
+            end, other = step.results[0], bare.end or 0
+            at = (end, other) if side == 0 else (other, end)
             return Finding(name, evidence, divergence, at=at)
     return None
 
@@ -135,8 +135,8 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 def _without_ones(tape: Tape, value: int) -> int:
     """Return what a value is before products with 1."""
     for _ in range(MAX_CHAIN):
-        step = _step(tape, value)
-        known = None if step is None else _number_of(tape, step)
+        step = step_of(tape, value)
+        known = None if step is None else number_of(tape, step)
         if step is None or known is None or known[0] != 1:
             break
         value = step.operands[known[1]]
@@ -166,7 +166,7 @@ def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
 
 def _averaged(tape: Tape, value: int) -> int:
     """Return how many values a sum has; 1 if a value is no sum."""
-    step = _step(tape, value)
+    step = step_of(tape, value)
     if step is None or step.name != "reduce_sum":
         return 1
     return np.size(tape.arrays[step.operands[0]]) // max(1, np.size(tape.arrays[step.results[0]]))
@@ -189,7 +189,7 @@ def _is_updated(tape: Tape, value: int) -> bool:
 
 def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find factors, computed from inputs, that only one program has: a weight or a flag."""
-    for side, part, bare in _sides(divergence):
+    for side, part, bare in sides(divergence):
         factors = _factors(part, part.end or 0, bare, MAX_CHAIN)
         if factors is None:
             continue
@@ -212,9 +212,9 @@ def _factors(
     part: RegionPart, value: int, bare: RegionPart, depth: int
 ) -> tuple[float, list[int]] | None:
     """Return the number and the values by which a part multiplies the result of the other."""
-    if _is_bare(part, value, bare):
+    if is_bare(part, value, bare):
         return 1.0, []
-    step = _step(part.tape, value)
+    step = step_of(part.tape, value)
     if step is None or not depth or step.name not in (*PRODUCTS, "select_n"):
         return None
     if step.name == "select_n":
@@ -226,7 +226,7 @@ def _factors(
         inner = _factors(part, operand, bare, depth - 1)
         if inner is None or (step.name == "div" and position == 1):
             continue
-        known = _number_of(part.tape, step)
+        known = number_of(part.tape, step)
         if known is not None:
             return inner[0] * known[0], inner[1]
         return inner[0], [*inner[1], other]
@@ -355,7 +355,7 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
     """Return the array of which a value is a row, times numbers, and where the row starts."""
     for _ in range(MAX_CHAIN):
-        step = _step(tape, value)
+        step = step_of(tape, value)
         if step is None:
             return None
         if step.name == "slice":
@@ -508,7 +508,7 @@ def _divisor(part: RegionPart) -> tuple[int, str] | None:
     tape, count, shape = part.tape, 1.0, ""
     for index in part.steps[:MAX_STEPS]:
         step = tape.steps[index]
-        known = _number_of(tape, step)
+        known = number_of(tape, step)
         if known is None or step.name != "div" or known[0] <= 0:
             continue
         divisor = 1 / known[0]
@@ -572,7 +572,7 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
     other = divergence.parts[1]
     for first, second in features.pairs(divergence):
         numbers = [
-            _number_of(part.tape, part.tape.steps[step])
+            number_of(part.tape, part.tape.steps[step])
             for part, step in zip(divergence.parts, (first, second), strict=True)
         ]
         if numbers[0] is None or numbers[1] is None or min(abs(n[0]) for n in numbers if n) == 0:
@@ -671,14 +671,14 @@ def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
 def _standardized(region: Region, value: int) -> int | None:
     """Return the value of which another is the standardized one."""
     tape = region.tape
-    step = _step(tape, value)
+    step = step_of(tape, value)
     if step is None or step.name not in PRODUCTS:
         return None
     for position, operand in enumerate(step.operands):
         root = features.comes_from(tape, step.operands[1 - position], ROOTS, 3)
         if root is None:
             continue
-        centred = _step(tape, operand)
+        centred = step_of(tape, operand)
         source = operand
         if centred is not None and centred.name == "sub":
             source = centred.operands[0]
@@ -736,16 +736,16 @@ def _clip(tape: Tape, index: int) -> list[tuple[str, int, int, float]]:
 
 def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a minimum, a maximum or a clip that only one program takes, or takes otherwise."""
-    for side, part, bare in _sides(divergence):
+    for side, part, bare in sides(divergence):
         value, names = _without_ones(part.tape, part.end or 0), list[str]()
         others: list[int] = []
         for _ in range(MAX_CHAIN):
-            step = _step(part.tape, value)
+            step = step_of(part.tape, value)
             if step is None or step.name not in BOUNDS:
                 break
             names.append(step.name)
             kept = [v for v in step.operands if not part.tape.is_constant(v)]
-            bare_ones = [v for v in kept if _is_bare(part, v, bare)]
+            bare_ones = [v for v in kept if is_bare(part, v, bare)]
             if bare_ones:
                 others = [v for v in kept if v not in bare_ones]
                 evidence = _bounds(part, names, others, side, labels)
@@ -803,8 +803,8 @@ def _factor_of(part: RegionPart) -> float:
     number, value = 1.0, part.end or 0
     inside = {result for index in part.steps for result in part.tape.steps[index].results}
     while part.tape.roots[value] in inside:
-        step = _step(part.tape, value)
-        known = None if step is None else _number_of(part.tape, step)
+        step = step_of(part.tape, value)
+        known = None if step is None else number_of(part.tape, step)
         if step is None or known is None:
             break
         number, value = number * known[0], step.operands[known[1]]

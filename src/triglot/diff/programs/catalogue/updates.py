@@ -129,13 +129,13 @@ def _corrected(tape: Tape, correction: float) -> float | None:
 
 def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages that only one program divides by `1 - decay^t`."""
-    for side, part, bare in losses._sides(divergence):
-        step = losses._step(part.tape, part.end or 0)
+    for side, part, bare in losses.sides(divergence):
+        step = losses.step_of(part.tape, part.end or 0)
         if step is None or step.name not in ("div", "mul"):
             continue
         for position, value in enumerate(step.operands):
             number = step.operands[1 - position]
-            if not losses._is_bare(part, value, bare) or part.tape.depends[number] & PARAMS:
+            if not losses.is_bare(part, value, bare) or part.tape.depends[number] & PARAMS:
                 continue
             constant = features.scalar(part.tape, number)
             if constant is not None and constant > 0:
@@ -200,7 +200,7 @@ def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
         late, early = (search.one, search.other)[side], (search.one, search.other)[1 - side]
         for value, (source, kind) in sides[side].items():
             for step in consumers(late.tape, value):
-                known = losses._number_of(late.tape, late.tape.steps[step])
+                known = losses.number_of(late.tape, late.tape.steps[step])
                 if known is None:
                     continue
                 scaled = late.tape.steps[step].results[0]
