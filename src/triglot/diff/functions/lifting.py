@@ -1,10 +1,9 @@
 """From a loss, a target or an update step to a `Network` whose examples are whole batches."""
 
-import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -288,8 +287,7 @@ def _torch_base(
     from ...backends.torch.importing import load_torchax
 
     load_torchax()
-    import torch
-
+    from ...backends.torch.functions import lift_function_of_tensors
     from ...backends.torch.lifting import lift
 
     if isinstance(module, type):
@@ -304,26 +302,4 @@ def _torch_base(
         names.pop(next(iter(names)))
     sources = _sources(names, arguments, shown)
 
-    class Function(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = module
-
-        def forward(self, *inputs: Any) -> Any:
-            with _without_validation():
-                return bound(*inputs) if module is None else bound(self.model, *inputs)
-
-    return lift(Function(), shown)[0], sources
-
-
-@contextlib.contextmanager
-def _without_validation() -> Iterator[None]:
-    """Let distributions of PyTorch check no values, which are not known while tracing."""
-    from torch.distributions import Distribution
-
-    before = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        Distribution.set_default_validate_args(before)
+    return lift_function_of_tensors(bound, module, shown), sources
