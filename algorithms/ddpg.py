@@ -67,13 +67,9 @@ class DDPG(rl.ActorCritic):
         action, _ = self.unit_action(state.learners["actor"].variables, obs)
         return action if key is None else rl.noisy(action, state.hyper.exploration_noise, key)
 
-    def learn(
-        self, state: rl.ActorCriticState, sample: rl.Sample, key: jax.Array
-    ) -> tuple[rl.ActorCriticState, rl.Metrics]:
-        """Step the critic, the actor and both targets, in this order (algorithm 1)."""
-        losses = {"critic": self.critic_loss, "actor": self.actor_loss}
-        state, metrics = self.step(state, sample, key, **losses)
-        return self.move_targets(state), metrics
+    @property
+    def losses(self) -> dict[str, rl.Loss]:
+        return {"critic": self.critic_loss, "actor": self.actor_loss}  # then both targets move
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

@@ -68,19 +68,13 @@ class SAC(rl.ActorCritic):
         unit = rl.unit_actions(action_spec, algorithm="SAC")
         return nn.soft_actor_critic(obs_spec, unit, config)
 
-    def learn(
-        self, state: rl.ActorCriticState, sample: rl.Sample, key: jax.Array
-    ) -> tuple[rl.ActorCriticState, rl.Metrics]:
-        """Step the critics, the actor, the temperature and the targets, in this order."""
-        state, metrics = self.step(
-            state,
-            sample,
-            key,
-            critic=self.critic_loss,
-            actor=self.actor_loss,
-            temperature=self.temperature_loss,
-        )
-        return self.move_targets(state), metrics
+    @property
+    def losses(self) -> dict[str, rl.Loss]:
+        return {
+            "critic": self.critic_loss,
+            "actor": self.actor_loss,
+            "temperature": self.temperature_loss,
+        }
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

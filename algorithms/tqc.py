@@ -83,19 +83,13 @@ class TQC(rl.ActorCritic):
         head = ("quantiles", nn.Head(size=config.num_quantiles))
         return described | {"critic": replace(critic, heads=(head,))}
 
-    def learn(
-        self, state: rl.ActorCriticState, sample: rl.Sample, key: jax.Array
-    ) -> tuple[rl.ActorCriticState, rl.Metrics]:
-        """Step the critics, the actor, the temperature and the targets, in this order."""
-        state, metrics = self.step(
-            state,
-            sample,
-            key,
-            critic=self.critic_loss,
-            actor=self.actor_loss,
-            temperature=self.temperature_loss,
-        )
-        return self.move_targets(state), metrics
+    @property
+    def losses(self) -> dict[str, rl.Loss]:
+        return {
+            "critic": self.critic_loss,
+            "actor": self.actor_loss,
+            "temperature": self.temperature_loss,
+        }
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

@@ -18,7 +18,7 @@ Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 TRAINING = ("train", "training", "is_training")
 EVALUATING = ("deterministic", "inference", "use_running_average")
 # Parameters that an adapter fills in itself.
-FILLED_IN = {"key", "state", *TRAINING, *EVALUATING}
+FILLED_IN = {"key", "rngs", "state", *TRAINING, *EVALUATING}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -121,7 +121,7 @@ def lifted(
 ) -> Network:
     """Build the network of a module, which is recurrent if it has an `initial_carry`."""
 
-    def carry(variables: Any, num_envs: int) -> PyTree:
+    def carry(variables: PyTree, num_envs: int) -> PyTree:
         return initial_carry(num_envs) if initial_carry else ()
 
     own: Any = {"recurrent": initial_carry is not None, "initial_carry": carry, **rest}

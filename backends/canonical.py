@@ -21,6 +21,7 @@ from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
 from ..core.tracing.norms import has_norms
 from ..core.tracing.products import in_one_order
+from ..core.types import Params, PyTree
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -63,9 +64,9 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         return Variables(params=params, state=variables.state)
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
-        def forward(params: Any, inputs: Any) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        def forward(params: Params, inputs: PyTree) -> tuple[PyTree, PyTree]:
             own = decoded(Variables(params=params, state=variables.state))
             return network.apply(own, inputs, key=key, train=train)
 
@@ -74,7 +75,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         rewritten = params_on_the_right(forward, recurrent=network.recurrent)
         return rewritten(variables.params, inputs)
 
-    def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
+    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
         own = codec.decode(params, layout=layout)
         assert network.scatter_add is not None  # for the type checker
         return codec.encode(network.scatter_add(own, inputs, changes), layout=layout)
@@ -110,7 +111,7 @@ def params_on_the_right(
     those whose result has a stated sharding. Each equation keeps the context of its trace.
     """
 
-    def rewritten(params: Any, inputs: Any) -> Any:
+    def rewritten(params: Params, inputs: PyTree) -> Any:
         closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
         if recurrent or has_norms(closed.jaxpr):
             closed = in_one_order(closed, len(jax.tree.leaves(params)))
@@ -275,7 +276,12 @@ def _swapped_precision(precision: Any) -> Any:
 
 
 def _convolution(
-    images: Value, kernel: Value, shape: tuple[int, ...], *, dimension_numbers: Any, **params: Any
+    images: Value,
+    kernel: Value,
+    shape: tuple[int, ...],
+    *,
+    dimension_numbers: Any,
+    **params: Any,
 ) -> Value:
     # A specification gives the positions of (batch, feature, height, width).
     numbers, source = dimension_numbers, images.source | kernel.source

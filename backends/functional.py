@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ..core.errors import user_error_context
 from ..core.network import Codec, Network, Statistic, Variables
 from ..core.networks.combinators import hold
+from ..core.types import PyTree
 from . import calling
 from .layers.describe import CallLog, Words, describe
 from .libraries import find
@@ -27,8 +28,8 @@ def lift(
     obs_spec: calling.Inputs,
     initial_carry: calling.InitialCarry | None,
     *,
-    init: Callable[..., tuple[Any, Any]],
-    apply: Callable[..., tuple[Any, Any]],
+    init: Callable[..., tuple[PyTree, PyTree]],
+    apply: Callable[..., tuple[PyTree, PyTree]],
     train_at_init: bool,
     intercept: Callable[[Any], AbstractContextManager[Any]],
     place: Callable[[Any], Words | None],
@@ -69,8 +70,8 @@ def lift(
         return Variables(params=params, state=state)
 
     def apply_network(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         given, modes = calling.bind(module, names, inputs, train)
         outputs, state = apply(variables, key, *given, **modes)
         return outputs, state if train else variables.state

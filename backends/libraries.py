@@ -7,7 +7,7 @@ part of what triglot knows of the library:
 |---|---|---|
 | `zoo` | `zoo(spec, name)` | builds the networks that an algorithm asks for |
 | `lifting` | the function named by `Library.lift` | turns a user's module into a `Network` |
-| `layers` | `STORAGE`, a `layers.storage.Storage` | how the library's layers store their arrays |
+| `layers` | `STORAGE`, a `layers.storage.Storage` | what its layers store and compute |
 | `source` | `STYLE`, a `source.Style` | writes a plain module for `triglot export` |
 
 Each is optional and imported when it is first used; what needs one that is missing says so.
@@ -41,6 +41,7 @@ toy = "triglot_toy:LIBRARY"
 
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 PARTS = {
     "zoo": "builds networks from the library's layers",
     "lifting": "turns a user's module into a Network",
-    "layers": "says how the library's layers store their arrays",
+    "layers": "says what the library's layers store and compute",
     "source": "writes a plain module for triglot export",
 }
 
@@ -76,7 +77,8 @@ class Library:
       lift: the function of `lifting` that lifts a user's module, such as `from_linen`; None if
         there is none.
       module: the library's import name; its base classes are defined there or below.
-      distribution: the name under which pip installs it; None if it needs nothing but JAX.
+      distribution: the name under which pip installs it; None if it needs nothing but JAX, or if
+        pip does not install it.
       extra: the extra of triglot that installs it; None if `pip install DISTRIBUTION` does.
       suffixes: of files that this library alone writes, such as `.pt`.
       format: the name in `triglot export --format`; None if it has no module `source`.
@@ -100,21 +102,20 @@ class Library:
         return importlib.util.find_spec(self.module.partition(".")[0]) is not None
 
     @property
-    def install_command(self) -> str:
-        """The command that installs the library."""
-        wanted = f"'triglot[{self.extra}]'" if self.extra else self.distribution or self.module
-        return f"pip install {wanted}"
+    def install_command(self) -> str | None:
+        """The command that installs the library; None if the record names no distribution."""
+        if self.extra:
+            return f"pip install 'triglot[{self.extra}]'"
+        return f"pip install {self.distribution}" if self.distribution else None
 
     @property
     def lift_path(self) -> str | None:
         """The function that lifts a user's module, as a user imports it."""
         if self.lift is None:
             return None
-        return (
-            f"triglot.{self.lift}"
-            if self.name in LIBRARIES
-            else f"{self.folder}.lifting.{self.lift}"
-        )
+        package = sys.modules[__name__.partition(".")[0]]
+        is_public = self.name in LIBRARIES and self.lift in package.__all__
+        return f"triglot.{self.lift}" if is_public else f"{self.folder}.lifting.{self.lift}"
 
     def defines(self, kind: type) -> bool:
         """Check whether a class or one of its bases is defined in the library."""
@@ -128,12 +129,14 @@ class Library:
         """Check that the library is installed.
 
         Raises:
-          MissingExtra: if it is not, with the command that installs it.
+          MissingExtra: if it is not, with the command that installs it where the record has one.
         """
         if not self.installed:
+            command = self.install_command
+            needed = self.distribution or f"the module {self.module}"
             raise MissingExtra(
-                f"the backend {self.name} needs {self.distribution or self.module}, which is not "
-                f"installed: run `{self.install_command}`."
+                f"the backend {self.name} needs {needed}, which is not installed"
+                + (f": run `{command}`." if command else ".")
             )
 
     def load_zoo(self) -> "Callable[[NetworkSpec, str], Network]":

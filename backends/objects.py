@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from ..core.network import Codec
+from ..core.types import Params
 from .calling import parameters
 from .layers.describe import describe, walk
 from .libraries import find
@@ -52,7 +53,7 @@ def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
 def codec_of(
     backend: str,
     module: Any,
-    params: Any,
+    params: Params,
     is_layer: Callable[[Any], bool],
     *,
     is_parameter: Callable[[Any], bool] | None = None,

@@ -290,6 +290,49 @@ class Agent(Protocol):
         ...
 
 
+class Algorithm(Protocol):
+    """What builds an agent: a class such as `PPO`, or an `ExtendedAlgorithm`."""
+
+    @property
+    def __name__(self) -> str:
+        """The name in messages."""
+        ...
+
+    @property
+    def Config(self) -> type | OptionTable:
+        """See `Agent.Config`."""
+        ...
+
+    @property
+    def Hyperparams(self) -> type | OptionTable:
+        """See `Agent.Hyperparams`."""
+        ...
+
+    @property
+    def plans(self) -> bool:
+        """See `Agent.plans`; the agent then takes a `model` too."""
+        ...
+
+    def networks(
+        self, obs_spec: Spec, action_spec: Spec, config: AnyConfig
+    ) -> Mapping[str, NetworkSpec | Network]:
+        """See `Agent.networks`."""
+        ...
+
+    def __call__(
+        self,
+        *,
+        network: Network,
+        obs_spec: Spec,
+        action_spec: Spec,
+        config: AnyConfig,
+        hyper: AnyHyperparams,
+        **further: Any,
+    ) -> Agent:
+        """Build the agent; `further` are the `optimizer`, the `model` and `two_players`."""
+        ...
+
+
 @runtime_checkable
 class ActionValues(Agent, Protocol):
     """An agent that estimates action values; this is optional."""

@@ -177,12 +177,9 @@ def _short(spec: Any) -> str:
 
 def _advice(env: Any) -> str:
     if isinstance(env, type):
-        return f": give an instance of it, such as {env.__name__}()."
+        return f": give triglot.make_env({env.__name__})."
     if hasattr(env, "observation_space") and hasattr(env, "reset"):
-        return (
-            ": Gymnasium's are made by their ids, such as "
-            "triglot.make_env('gymnasium:CartPole-v1')."
-        )
+        return ", an environment of Gymnasium: give triglot.make_env(env)."
     if isinstance(getattr(env, "env", None), Environment):
         return ": give the single environment, its field `env`."
     needed = ("name", "obs_spec", "action_spec", "reset", "step")

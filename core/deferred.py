@@ -32,13 +32,16 @@ def deferred(*names: str) -> Iterator[None]:
     Args:
       names: of modules, such as `seaborn`.
     """
+    for name in names:
+        _stand_for_annotations(sys.modules.get(name))
     finder = _Finder(set(names).difference(sys.modules))
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        finder.forget_annotations()
+        for name in names:
+            _forget_annotations(sys.modules.get(name))
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -46,7 +49,6 @@ class _Finder(MetaPathFinder, Loader):
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
-        self.modules: list[ModuleType] = []
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -61,15 +63,7 @@ class _Finder(MetaPathFinder, Loader):
         return _Deferred(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        for name in _ANNOTATIONS.get(module.__name__, ()):
-            setattr(module, name, ForwardRef(f"{module.__name__}.{name}"))
-        self.modules.append(module)
-
-    def forget_annotations(self) -> None:
-        """Remove what stood for classes, which whoever imports the module later asks for."""
-        for module in self.modules:
-            for name in _ANNOTATIONS.get(module.__name__, ()):
-                vars(module).pop(name)
+        _stand_for_annotations(module)
 
 
 class _Deferred(ModuleType):
@@ -96,3 +90,16 @@ class _Deferred(ModuleType):
             if isinstance(value, ModuleType):
                 vars(module).setdefault(child, value)
         return module
+
+
+def _stand_for_annotations(module: ModuleType | None) -> None:
+    if isinstance(module, _Deferred):
+        for name in _ANNOTATIONS.get(module.__name__, ()):
+            setattr(module, name, ForwardRef(f"{module.__name__}.{name}"))
+
+
+def _forget_annotations(module: ModuleType | None) -> None:
+    """Remove what stood for classes, for which whoever imports the module later asks."""
+    if isinstance(module, _Deferred):
+        for name in _ANNOTATIONS.get(module.__name__, ()):
+            vars(module).pop(name, None)

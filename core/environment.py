@@ -1,6 +1,7 @@
 """Environments as pure functions of a state; they never reset themselves."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
@@ -92,6 +93,18 @@ class Renderable(Environment, Protocol):
 
     def draw(self, states: EnvState, path: str) -> None:
         """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
+
+
+def with_strong_reward(step: Any) -> Any:
+    """Cast a weakly typed reward, such as a Python number, to float32; return others as they are.
+
+    Args:
+      step: what `reset` or `step` returned for several environments.
+    """
+    reward = getattr(step, "reward", None)
+    if not isinstance(step, TimeStep) or not getattr(reward, "weak_type", False):
+        return step
+    return replace(step, reward=jnp.asarray(reward).astype(jnp.float32))
 
 
 def check_starts(env: Environment, starts: Any) -> None:

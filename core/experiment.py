@@ -1,6 +1,6 @@
 """One experiment: an agent in its environments, for some seeds and steps. All training uses it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, replace
@@ -24,6 +24,7 @@ from .hyper import (
     check_hyperparams,
     fill_schedule_horizon,
     per_seed,
+    schedules_of,
     with_schedules,
 )
 from .loop.callbacks import Callback, OnStage, check_callback, ignore_stage
@@ -45,8 +46,9 @@ from .loop.trainer import (
     play_seeds,
     updates_for,
 )
+from .rl.schedules import Schedule
 from .trainers import make_trainer
-from .types import PyTree, as_key, is_key
+from .types import Params, PyTree, as_key, is_key, type_differences
 from .wrappers.levels import held_out
 
 MAX_STEPS = 100_000  # of an episode in an evaluation
@@ -224,9 +226,26 @@ class Experiment:
         """The shapes and dtypes of the states `[S, ...]`."""
         return init_seeds.eval_shape(self.trainer, self._key_shapes, self.hyperparams)
 
-    def start(self) -> RunnerState:
-        """Initialize the agent and the environments of every seed, `[S, ...]`."""
-        return init_seeds(self.trainer, self.keys, self.hyperparams)
+    def start(self, params: Params | None = None) -> RunnerState:
+        """Initialize the agent and the environments of every seed, `[S, ...]`.
+
+        Args:
+          params: `[S, ...]`, with which the agent's network starts; None draws them. Other random
+            numbers do not depend on it.
+
+        Raises:
+          TriglotError: if they do not fit the network, naming the first array that does not.
+        """
+        if params is None:
+            return init_seeds(self.trainer, self.keys, self.hyperparams)
+        network = self.agent.network
+        expected = jax.eval_shape(jax.vmap(network.init), self._key_shapes).params
+        for name, (actual, wanted) in type_differences(params, expected).items():
+            raise TriglotError(
+                f"the parameters do not fit the {network.backend} network {network.name!r} of "
+                f"{self.num_seeds} seeds: {name} is {actual}, expected {wanted}."
+            )
+        return init_seeds(self.trainer, self.keys, self.hyperparams, params)
 
     def program(self) -> Program:
         """Build the program that trains all seeds; close it after use."""
@@ -331,8 +350,7 @@ class Experiment:
         """
         check_continued(self.agent, self.shapes, state, self.num_seeds)
         hyper = {name: getattr(self._one_hyper, name) for name in changed}
-        name = self.agent.name
-        return continued(name, state, hyper, self.num_updates, self.steps_per_update)
+        return continued(self.agent, state, hyper, self.num_updates, self.steps_per_update)
 
     def whole(self, state: PyTree) -> PyTree:
         """Collect the arrays `[S, ...]` of all devices on the first one."""
@@ -345,6 +363,7 @@ class Experiment:
         *,
         beside: Mapping[str, PyTree] | None = None,
         of: Mapping[str, Any] | None = None,
+        write_files: Callable[[Path], None] | None = None,
         keep: int = 2,
     ) -> None:
         """Write a checkpoint that `restore` reads, atomically, with the number of updates as name.
@@ -354,6 +373,8 @@ class Experiment:
           state: `[S, ...]`.
           beside: further arrays, by name, that belong to the state.
           of: what the arrays belong to, as JSON has it; see `core.manifest`.
+          write_files: called with the checkpoint's folder before it is complete, to write further
+            files into it.
           keep: how many checkpoints to keep; older ones are deleted.
 
         Raises:
@@ -361,7 +382,7 @@ class Experiment:
         """
         tree = self.whole(state)
         tree = tree if beside is None else {"state": tree, **beside}
-        Checkpoints(Path(folder), keep).save(updates_of(state), tree, of)
+        Checkpoints(Path(folder), keep).save(updates_of(state), tree, of, write_files)
 
     def restore(self, folder: str | Path, *, previous: bool = False) -> RunnerState:
         """Read the last checkpoint that `save` wrote, to go on with this experiment.
@@ -374,7 +395,17 @@ class Experiment:
           TriglotError: if there is none, it is damaged, or it belongs to another training.
         """
         _, state = Checkpoints(Path(folder)).restore(self.shapes, previous=previous)
-        return self.continued(state)
+        return state if self._has_schedules(state.schedules) else self.continued(state)
+
+    def _has_schedules(self, schedules: Mapping[str, Schedule]) -> bool:
+        """Whether these are this training's own schedules, which no longer training stretches."""
+        expected = schedules_of(self.hyperparams)
+        return jax.tree.structure(expected) == jax.tree.structure(schedules) and all(
+            np.all(np.asarray(number) == np.asarray(wanted, np.float32))
+            for number, wanted in zip(
+                jax.tree.leaves(schedules), jax.tree.leaves(expected), strict=True
+            )
+        )
 
     def in_env(self, env: Environment | HostEnvironment) -> "Experiment":
         """Put the agent into another environment, with the same observations and actions."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import jax
 import numpy as np
 
+from .environment import Environment
 from .errors import TriglotError
 from .specs import Dict, Spec, Specified, mask_size
 
@@ -155,6 +156,10 @@ class HostEnvironment(Specified, Protocol):
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""
         ...
+
+
+AnyEnvironment: TypeAlias = Environment | HostEnvironment
+"""An environment in JAX, or one that is stepped in Python."""
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,16 @@ from .types import (
     pytree_dataclass,
 )
 
-Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
+
+class Loss(Protocol):
+    """A loss: a function of a network's variables, a batch and a key."""
+
+    def __call__(
+        self, variables: Variables, batch: Any, key: jax.Array, /
+    ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
+        """Compute the scalar, its metrics and the network's new state."""
+        ...
+
 
 _OBSERVED: ContextVar[Callable[[Loss], Loss] | None] = ContextVar("observed", default=None)
 

@@ -7,7 +7,7 @@ hold. The functions of this module take either.
 
 from collections.abc import Mapping
 from dataclasses import Field, FrozenInstanceError, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class OptionTable:
@@ -47,6 +47,10 @@ class OptionValues:
 
     table: OptionTable
     parts: tuple[Any, ...]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, table: OptionTable, parts: tuple[Any, ...]) -> None:
         values = {name: value for part in parts for name, value in option_values(part).items()}

@@ -77,7 +77,8 @@ class EnvPool(HostAdapted):
     """
 
     time_limit: int
-    milliseconds = 60  # of a frame: about an Atari game's, whose frames are skipped by 4
+    # Of a frame: about an Atari game's, whose frames are skipped by 4.
+    milliseconds = 60
 
     def open(self, num_envs: int) -> "EnvPoolVector":
         """Prepare `num_envs` environments, which `reset` starts."""

@@ -3,13 +3,16 @@
 Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
 """
 
+import copy
+import re
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import TriglotError, check_known, prefixed, require, unknown
+from ..core.errors import TriglotError, check_known, describe, prefixed, require, unknown
 from ..core.host_environment import Transition
 from ..core.specs import mask_size
 from .adapting import masks
@@ -51,13 +54,62 @@ def make(name: str, **options: Any) -> "Gymnasium":
       TriglotError: if the environment or an option is unknown, a package is missing, or a space is
         not supported.
     """
-    gym, full_name = require("gymnasium", "gymnasium"), f"gymnasium:{name}"
+    return _make(name, f"gymnasium:{name}", None, options)
+
+
+def adapt(name: str, factory: Callable[..., Any], **options: Any) -> "Gymnasium":
+    """Adapt an environment that is not registered.
+
+    Args:
+      name: how it is called, such as `my_file:MyEnv`.
+      factory: its class, or another function that makes one.
+      options: as those of `make`; the environment's own are passed to `factory`.
+
+    Raises:
+      TriglotError: as `make`.
+    """
+    return _make(name, name, factory, options)
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Makes environments by copying one.
+
+    Attributes:
+      env: an environment of Gymnasium.
+    """
+
+    env: Any
+
+    def __call__(self) -> Any:
+        try:
+            return copy.deepcopy(self.env)
+        except Exception as error:  # what it holds decides which
+            raise TriglotError(
+                f"{type(self.env).__name__} cannot be copied for each environment of a training "
+                f"({describe(error)}): give its class, or a function that makes one."
+            ) from None
+
+    @property
+    def metadata(self) -> Any:
+        """That of the environment."""
+        return self.env.metadata
+
+    def __deepcopy__(self, memo: Any) -> "Copies":
+        return self  # Gymnasium copies the specification that holds it
+
+
+def _make(
+    name: str, full_name: str, factory: Callable[..., Any] | None, options: dict[str, Any]
+) -> "Gymnasium":
+    gym = require("gymnasium", "gymnasium")
+    target = _target(name, factory)
     mode, scale = options.pop("vectorization_mode", None), options.pop("action_scale", None)
     use_mask = options.pop("use_action_mask", True)
     check_values(full_name, {"use_action_mask": use_mask}, {"use_action_mask": True})
     check_known("vectorization_mode", str(mode or "sync"), ("sync", "async", OWN_VECTOR))
     pairs = hashable_options(full_name, options)
-    alone = _has_vectors_alone(gym, name)
+    alone = factory is None and _has_vectors_alone(gym, name)
     if alone and mode not in (None, OWN_VECTOR):
         raise TriglotError(
             f"{full_name} registers a vector_entry_point alone, so vectorization_mode cannot be "
@@ -65,9 +117,12 @@ def make(name: str, **options: Any) -> "Gymnasium":
         )
     with building(full_name, options):
         try:
-            _check_own(full_name, {**options, "action_scale": scale}, gym.registry.get(name))
+            registered = gym.registry.get(name) if factory is None else target
+            _check_own(full_name, {**options, "action_scale": scale}, registered)
             env = (
-                gym.make_vec(name, 1, OWN_VECTOR, **options) if alone else gym.make(name, **options)
+                gym.make_vec(name, 1, OWN_VECTOR, **options)
+                if alone
+                else gym.make(target, **options)
             )
         except gym.error.UnregisteredEnv:
             raise unknown("environment of gymnasium", name, names()) from None
@@ -101,7 +156,16 @@ def make(name: str, **options: Any) -> "Gymnasium":
     )
     env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
     how = (own, mode, milliseconds, form, use_mask, not alone)
-    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how)
+    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how, factory)
+
+
+def _target(name: str, factory: Callable[..., Any] | None) -> Any:
+    """Return what Gymnasium makes environments of: the name of a registered one, or a record."""
+    if factory is None:
+        return name
+    registration = require("gymnasium.envs.registration", "gymnasium")
+    short = re.sub(r"[^\w.-]", "_", name.rpartition(":")[2])
+    return registration.EnvSpec(id=short, entry_point=factory)
 
 
 def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None:
@@ -143,6 +207,7 @@ class Gymnasium(HostAdapted):
       mask_form: how it gives action masks, as `adapting.masks.find_form` returns it.
       use_action_mask: whether they are read.
       has_single: whether single environments are registered, and not vectors alone.
+      factory: makes an environment that is not registered; None of one that is.
     """
 
     vector_entry_point: Any
@@ -151,6 +216,12 @@ class Gymnasium(HostAdapted):
     mask_form: str
     use_action_mask: bool
     has_single: bool = True
+    factory: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The environment's name, with that of the suite if it is registered."""
+        return super().name if self.factory is None else self.env_id
 
     @property
     def has_action_mask(self) -> bool:
@@ -194,7 +265,7 @@ class Gymnasium(HostAdapted):
         """Open one environment, without Gymnasium's own checker."""
         gym = require("gymnasium", "gymnasium")
         options = {**dict(self.options), "disable_env_checker": True}
-        return gym.make(self.env_id, **options)
+        return gym.make(_target(self.env_id, self.factory), **options)
 
     def transitions(
         self, mode: str, num_envs: int, seed: int, choose: Any, num: int
@@ -221,7 +292,8 @@ class Gymnasium(HostAdapted):
         wrapped = mode != OWN_VECTOR and self.mask_form in (masks.IN_INFO, masks.METHOD)
         size = mask_size(self.action_spec)
         wrappers = [masks.in_info(self.mask_form, size)] if wrapped else None
-        return gym.make_vec(self.env_id, num_envs, mode, kwargs, wrappers, **options)
+        target = _target(self.env_id, self.factory)
+        return gym.make_vec(target, num_envs, mode, kwargs, wrappers, **options)
 
 
 def _restart_cartpole(vector: Any, done: Any) -> Any:

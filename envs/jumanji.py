@@ -36,6 +36,7 @@ import jax.numpy as jnp
 from ..core.environment import TimeStep
 from ..core.errors import check_known, require, user_error_context
 from ..core.specs import Box, Dict, Discrete, Leaf, Spec
+from ..core.types import EnvState, Obs
 from ..core.wrappers.observations import flat, flat_spec
 from . import adapting
 from .adapting import NEVER, Adapted, Adapter, check_values
@@ -177,7 +178,7 @@ def _as_vector(spec: Any) -> tuple[Spec, Callable[[Any], Any]]:
     # As floats, integers without bounds stay so.
     leaves = [replace(leaf, dtype="float32") if isinstance(leaf, Box) else leaf for leaf in leaves]
 
-    def convert(obs: Any) -> jax.Array:
+    def convert(obs: Obs) -> jax.Array:
         arrays = [attrgetter(name)(obs) for name in fields]
         return jnp.concatenate([flat(*each) for each in zip(leaves, arrays, strict=True)])
 
@@ -185,7 +186,7 @@ def _as_vector(spec: Any) -> tuple[Spec, Callable[[Any], Any]]:
     return flat_spec(Dict({f"{i:03}": leaf for i, leaf in enumerate(leaves)})), convert
 
 
-def _maze_image(obs: Any) -> jax.Array:
+def _maze_image(obs: Obs) -> jax.Array:
     walls = obs.walls.astype(jnp.float32)
     places = obs.agent_position, obs.target_position
     marks = [jnp.zeros_like(walls).at[place.row, place.col].set(1.0) for place in places]
@@ -234,7 +235,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     def reset(key: jax.Array) -> TimeStep:
         return observed(env.reset(key))
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         return observed(env.step(replace(state, key=key), actions.to_library(action)))
 
     def draw(states: list[Any], path: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from ..core.environment import TimeStep, first_step
 from ..core.errors import check_known, require
 from ..core.specs import Box, Discrete
+from ..core.types import EnvState
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
 from .adapting.options import building
@@ -89,7 +90,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         started = env.reset(key)
         return first_step(kept(started), observe(started.observation))
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         # `step` would reset an episode that has ended.
         after = env._step(state.replace(state=state.state.replace(key=key)), action)
         return TimeStep(

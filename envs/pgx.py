@@ -15,6 +15,7 @@ import numpy as np
 from ..core.environment import Environment, TimeStep
 from ..core.errors import require
 from ..core.specs import Box, Discrete
+from ..core.types import EnvState
 from . import adapting
 from .adapting import AGENT, Adapter, Players
 from .adapting.games import against
@@ -67,10 +68,10 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     def reset(key: jax.Array) -> TimeStep:
         return observed(env.init(key))
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         return observed(env.step(state, action, key))
 
-    def observed(state: Any) -> TimeStep:
+    def observed(state: EnvState) -> TimeStep:
         return TimeStep(
             state=state,
             obs=_floats(state.observation),
@@ -80,7 +81,7 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
             action_mask=state.legal_action_mask,
         )
 
-    def observe(state: Any, player: int) -> jax.Array:
+    def observe(state: EnvState, player: int) -> jax.Array:
         return _floats(env._observe(state, jnp.int32(player)))
 
     def draw(states: list[Any], path: str) -> None:
@@ -111,7 +112,7 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (math.prod(shape),) if is_small else shape
 
 
-def _minatar_image(state: Any) -> np.ndarray:
+def _minatar_image(state: EnvState) -> np.ndarray:
     """Give each kind of object of the observation `[10, 10, C]` its colour."""
     from matplotlib import colormaps
 

@@ -13,6 +13,7 @@ import jax
 
 from ..core.errors import TriglotError, check_known, require
 from ..core.specs import Box
+from ..core.types import EnvState
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
 from .adapting.importing import without_warning
@@ -74,7 +75,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
         check_known(f"observation of {name}", str(observation), started.obs)
     limit = int(options.get("episode_length", config.episode_length))
 
-    def observe(state: Any) -> jax.Array:
+    def observe(state: EnvState) -> jax.Array:
         return state.obs[observation] if several else state.obs
 
     def draw(states: list[Any], path: str) -> None:

@@ -17,6 +17,7 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
+from ..core.types import EnvState
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import building
@@ -75,7 +76,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         started = env.reset(replace(params, **task), reset_key)
         return first_step(started.state, observe(started.observation))
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         # XLand's `step` reads the state alone; its end by the limit has the discount 1.
         unread = dict.fromkeys(("step_type", "reward", "discount", "observation"))
         before = types.TimeStep(state=state.replace(key=key), **unread)

@@ -4,11 +4,18 @@ from importlib.util import find_spec
 
 import pytest
 
+from triglot.backends.libraries import LIBRARIES
 from triglot.runs.registry.environments import SUITES
 from triglot.shared.machine.version import package_version
 
 TORCH = ("torch",) if find_spec("torchax") else ()
 """The backend of PyTorch, for tests of all backends."""
+BACKENDS = tuple(
+    name
+    for name, library in LIBRARIES.items()
+    if library.lift is not None and (name != "torch" or TORCH)  # `table` has no modules
+)
+"""The network libraries of the registry that are installed."""
 
 
 def skip_missing(backend: str) -> None:

@@ -1,7 +1,7 @@
 """Equinox's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.network import Statistic
 from .. import cells
@@ -11,6 +11,9 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Normalized,
+    UnknownLayout,
+    Words,
     define,
     gates,
     heads,
@@ -64,8 +67,16 @@ def _layers() -> dict[str, Layer]:
         **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", gru),
-        **refuse("SpectralNorm WeightNorm", kinds.REPARAMETRIZED),
+        "WeightNorm": Layer(wraps=weight_norm),
+        **refuse("SpectralNorm", kinds.REPARAMETRIZED),
     }
+
+
+def weight_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `eqx.nn.WeightNorm`, whose place is that of the wrapper."""
+    if module.weight_name != "weight":
+        raise UnknownLayout(f"it normalizes {module.weight_name!r}, not `weight`")
+    return Normalized(module.layer, "weight", module.axis, place, (*place, "g"))
 
 
 def _file_name(
@@ -81,6 +92,7 @@ def _file_name(
 
 STORAGE = Storage(
     layers=_layers(),
+    channels_first=True,
     leaf_names={"weight": "kernel"},
     statistics={name: last for last, name in NAMES.items()},
     corrects_start=True,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, require, user_error_context
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import BATCH_AXIS, codec_of, constructor
@@ -45,13 +46,13 @@ def from_equinox(
     is_built = isinstance(module, eqx.Module | tuple)
     construct = (lambda key: module) if is_built else constructor(module, "key", lambda key: key)
 
-    def with_state(built: Any) -> tuple[Any, Any]:
+    def with_state(built: Any) -> tuple[PyTree, PyTree]:
         """Split a module from its state, whether built with `eqx.nn.make_with_state` or not."""
         if isinstance(built, tuple):
             return built
         return eqx.nn.delete_init_state(built), eqx.nn.State(built)
 
-    def with_constants_hidden(key: jax.Array) -> tuple[Any, Any]:
+    def with_constants_hidden(key: jax.Array) -> tuple[PyTree, PyTree]:
         # filter_eval_shape would turn NumPy arrays into abstract arrays and lose their values.
         built, state = with_state(construct(key))
         return jax.tree.map(lambda leaf: _Constant(leaf) if _is_numpy(leaf) else leaf, built), state
@@ -89,8 +90,8 @@ def from_equinox(
         )
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         buffers = jax.tree.unflatten(
             jax.tree.structure(abstract_buffers), variables.state["buffers"]
         )
@@ -101,7 +102,9 @@ def from_equinox(
         if "key" in names and train and key is not None:
             keys = jax.random.split(key, jax.tree.leaves(given)[0].shape[0])
 
-        def one(given: tuple[Any, ...], own_key: jax.Array | None, state: Any) -> tuple[Any, Any]:
+        def one(
+            given: tuple[Any, ...], own_key: jax.Array | None, state: PyTree
+        ) -> tuple[PyTree, PyTree]:
             more = {} if own_key is None else {"key": own_key}
             if not stateful:
                 return built(*given, **more, **modes), None
@@ -133,7 +136,7 @@ def from_equinox(
     return lifted(shown, "equinox", init, apply, initial_carry, **how)
 
 
-def _statistics(module: Any, state: Any) -> list[Statistic | None]:
+def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
     """Describe the arrays of an `eqx.nn.State`; those of `BatchNorm` are running statistics."""
     eqx = require("equinox", "equinox")
     leaves, structure = jax.tree.flatten(state)

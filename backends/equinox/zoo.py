@@ -29,6 +29,7 @@ from ...core.networks.inputs import (
     pool_padding,
 )
 from ...core.networks.noise import dropped, of_layer, sigma_start
+from ...core.types import PyTree
 from ..objects import BATCH_AXIS
 from ..zoo.initializers import kernel_initializer
 from ..zoo.lifting import lift_zoo
@@ -88,7 +89,7 @@ def _norm(torso: Layers, size: int) -> eqx.nn.LayerNorm | eqx.nn.BatchNorm:
 
 
 def _normalized(
-    norm: eqx.nn.LayerNorm | eqx.nn.BatchNorm, features: jax.Array, state: Any
+    norm: eqx.nn.LayerNorm | eqx.nn.BatchNorm, features: jax.Array, state: PyTree
 ) -> tuple[jax.Array, Any]:
     """Normalize features whose channels come last, of one example."""
     if isinstance(norm, eqx.nn.LayerNorm):
@@ -141,7 +142,7 @@ class TorsoAndHeads(eqx.Module):
         self.activation = getattr(jax.nn, torso.activation)
         self.spec = spec
 
-    def __call__(self, *inputs: Any, state: Any = None) -> Any:
+    def __call__(self, *inputs: PyTree, state: PyTree = None) -> Any:
         spec, moved, flat = self.spec, state, []
         observations, more = spec.split(inputs)
         noise = more if self.cell is None else {}
@@ -188,7 +189,7 @@ class TorsoAndHeads(eqx.Module):
         outputs = heads if carry is None else (heads, carry)
         return outputs if state is None else (outputs, moved)
 
-    def _activated(self, features: jax.Array, index: int, state: Any) -> tuple[jax.Array, Any]:
+    def _activated(self, features: jax.Array, index: int, state: PyTree) -> tuple[jax.Array, Any]:
         is_last = self.spec.layers.normalize_after_activation
         features = self.activation(features) if is_last else features
         if self.norm:

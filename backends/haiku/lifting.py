@@ -7,6 +7,7 @@ import jax
 
 from ...core.errors import TriglotError, kind_of, require
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from .. import calling, functional
 from ..layers.describe import Words
 from ..naming import normalize_separators
@@ -56,14 +57,14 @@ def from_haiku(
         function = hk.transform_with_state(function)
     transformed = cast(Any, function)
 
-    def init(key: jax.Array, *inputs: Any, **modes: bool) -> tuple[Any, Any]:
+    def init(key: jax.Array, *inputs: PyTree, **modes: bool) -> tuple[PyTree, PyTree]:
         # hk.initializers.Orthogonal multiplies a matrix by a vector, an error in strict mode.
         with jax.numpy_rank_promotion("allow"):
             return transformed.init(key, *inputs, **modes)
 
     def apply(
-        variables: Variables, key: jax.Array | None, *inputs: Any, **modes: bool
-    ) -> tuple[Any, Any]:
+        variables: Variables, key: jax.Array | None, *inputs: PyTree, **modes: bool
+    ) -> tuple[PyTree, PyTree]:
         return transformed.apply(variables.params, variables.state, key, *inputs, **modes)
 
     def place(context: Any) -> Words | None:

@@ -21,6 +21,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
+from ...core.types import Obs, PyTree
 from ..zoo.lifting import activated, inputs_of, lift_zoo, values_of
 from .lifting import from_haiku
 
@@ -36,7 +37,7 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
     if cell is not None:
         return lambda obs, carry, is_training=False: _recurrent(obs, carry, is_training, spec, cell)
 
-    def network(*inputs: Any, is_training: bool = False) -> dict[str, jax.Array]:
+    def network(*inputs: PyTree, is_training: bool = False) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
             return {name: _row(inputs[0], spec, name, head) for name, head in sorted(spec.heads)}
         observations, noise = spec.split(inputs)
@@ -47,7 +48,7 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
 
 
 def _recurrent(
-    obs: Any,
+    obs: Obs,
     carry: dict[str, jax.Array],
     is_training: bool,
     spec: NetworkSpec,

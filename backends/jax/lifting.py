@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.errors import TriglotError, check_text, unknown, user_error_context
 from ...core.network import Leaf, Network
+from ...core.types import PyTree
 from .. import calling
 from ..layers.describe import describe
 from ..layers.rules import several_axes
@@ -108,7 +109,7 @@ def lift_if_functions(
     return from_functions(init, apply, obs_spec=known, name=shown)
 
 
-def _pair_of(made: Any, shown: str) -> tuple[Any, Any]:
+def _pair_of(made: Any, shown: str) -> tuple[PyTree, PyTree]:
     if isinstance(made, type) and is_functions(made):
         with user_error_context(f"the class {shown} failed when it was called with nothing"):
             made = made()

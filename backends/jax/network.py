@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Variables
 from ...core.networks.combinators import hold
+from ...core.types import PyTree
 from .. import calling
 from ..naming import words_of
 from ..objects import constants_of
@@ -69,8 +70,8 @@ def lift(
         return Variables(params=_arrays(params, starts.shown), state=_arrays(state, starts.shown))
 
     def apply_network(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         known = {"params": variables.params, "train": train, "evaluate": not train}
         switched = calls.takes("train") or calls.takes("evaluate")
         known[KEY] = key if train or switched else None
@@ -125,7 +126,7 @@ def _input_shape(inputs: calling.Inputs) -> Any:
     return tuple(shapes) if isinstance(inputs, tuple) else shapes[0]
 
 
-def _arrays(tree: Any, shown: str) -> Any:
+def _arrays(tree: PyTree, shown: str) -> Any:
     """Convert the leaves to arrays, without weak types."""
 
     def convert(leaf: Any) -> jax.Array:

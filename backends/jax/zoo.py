@@ -21,7 +21,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
-from ...core.types import Key
+from ...core.types import Key, PyTree
 from ..calling import InitialCarry, example_arguments
 from ..cells import LSTM_GATES
 from ..naming import normalize_separators
@@ -62,7 +62,7 @@ def make(spec: NetworkSpec) -> tuple[Callable[..., Any], Callable[..., Any]]:
         keys = jax.random.split(key, len(params))
         return _drawn(params, keys), _drawn(statistics, keys[: len(statistics)])
 
-    def apply(params: Arrays, state: Arrays, *inputs: Any, train: bool) -> tuple[Any, Arrays]:
+    def apply(params: Arrays, state: Arrays, *inputs: PyTree, train: bool) -> tuple[Any, Arrays]:
         layers = _Layers(spec, _reader(params), _reader(state), train)
         outputs = layers(*inputs)
         return outputs, {**state, **layers.moved}
@@ -117,7 +117,7 @@ class _Layers:
     train: bool
     moved: Arrays = field(default_factory=dict)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: PyTree) -> Any:
         spec = self.spec
         observations, more = spec.split(inputs)
         if spec.cell is None:

@@ -1,4 +1,4 @@
-"""Keras's layers, and how their arrays are stored."""
+"""Keras's layers: how their arrays are stored, and what they compute."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from ..layers.rules import (
     SCALE,
     Layer,
     Rule,
+    compute,
     define,
     gates,
     norm,
@@ -26,6 +27,7 @@ from ..layers.rules import (
     window,
 )
 from ..layers.storage import Storage
+from . import formulas
 
 GRU_GATES = ("z", "r", "n")
 
@@ -57,21 +59,38 @@ def _layers() -> dict[str, Layer]:
     }
     affine = {"gamma": SCALE, "beta": BIAS}
     normed = {"gamma": norm("scale"), "beta": norm("bias")}
+    dense = {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}
+    embedding = {"embeddings": stored("embedding", 2)}
+    convolution = {"kernel": window(), "bias": BIAS}
     transposed = {"kernel": turned_window, "bias": BIAS}
     return {
-        **define(kinds.DENSE, "Dense", {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
-        **define(kinds.EMBEDDING, "Embedding", {"embeddings": stored("embedding", 2)}),
-        **define(kinds.CONVOLUTION, "Conv1D Conv2D Conv3D", {"kernel": window(), "bias": BIAS}),
+        **compute(formulas.FUNCTIONS),
+        **define(kinds.DENSE, "Dense", dense, formula=formulas.dense),
+        **define(kinds.EMBEDDING, "Embedding", embedding, formula=formulas.embedding),
+        **define(
+            kinds.CONVOLUTION, "Conv1D Conv2D Conv3D", convolution, formula=formulas.convolution
+        ),
         **define(
             kinds.CONVOLUTION,
             "DepthwiseConv1D DepthwiseConv2D",
             {"kernel": depthwise_window, "bias": BIAS},
+            formula=formulas.convolution,
         ),
-        **define(kinds.TRANSPOSED, "Conv1DTranspose Conv2DTranspose Conv3DTranspose", transposed),
-        **define(kinds.BATCH_NORM, "BatchNormalization", affine),
-        **define(kinds.GROUP_NORM, "GroupNormalization", affine),
-        **define(kinds.LAYER_NORM, "LayerNormalization", normed),
-        **define(kinds.RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
+        **define(
+            kinds.TRANSPOSED,
+            "Conv1DTranspose Conv2DTranspose Conv3DTranspose",
+            transposed,
+            formula=formulas.transposed_convolution,
+        ),
+        **define(kinds.BATCH_NORM, "BatchNormalization", affine, formula=formulas.batch_norm),
+        **define(kinds.GROUP_NORM, "GroupNormalization", affine, formula=formulas.group_norm),
+        **define(kinds.LAYER_NORM, "LayerNormalization", normed, formula=formulas.layer_norm),
+        **define(
+            kinds.RMS_NORM,
+            "RMSNormalization",
+            {"scale": norm("scale")},
+            formula=formulas.rms_norm,
+        ),
         **define(kinds.ATTENTION, "MultiHeadAttention", attention),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", gru),

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
+from ...core.types import PyTree
 from .. import calling
 from ..layers.describe import describe
 from ..libraries import Library, find
 from ..naming import normalize_separators
 from .importing import import_keras
 from .layers import STORAGE
-from .variables import Named, draw, named_variables, recording, reseed, seed_bits
+from .variables import Named, draw, named_variables, recording, reseed, same_seeds, seed_bits
 
 PRECISE = ("float32", "float64")
 
@@ -44,7 +45,8 @@ def from_keras(
     Returns:
       The network; `params` are the trainable variables by their place in the model, `state` are all
       others. Each variable's own initializer draws from a key of `init`, whatever seed it was made
-      with; seed generators, as of dropout, draw from the key of `apply`. What only Keras's own
+      with; seed generators, as of dropout, draw from the key of `apply`, and those with equal seeds
+      draw alike. What only Keras's own
       training reads (a compiled loss, metrics) is left out.
 
     Raises:
@@ -63,7 +65,7 @@ def from_keras(
         names = calling.parameters(module.call)
         takes_one = _takes_one(names)
 
-        def arguments(inputs: Any) -> tuple[Any, ...]:
+        def arguments(inputs: PyTree) -> tuple[Any, ...]:
             return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
 
         given = example[0] if len(example) == 1 else example
@@ -75,6 +77,7 @@ def from_keras(
     seeds = [each for each in found if each.is_seed]
     trained = [each for each in found if _is_trained(each)]
     kept = [each for each in found if not each.is_seed and not _is_trained(each)]
+    folded = same_seeds([starts[each.name] for each in seeds])
     reseed(keras, module, [start for start in starts.values() if callable(start)])
 
     def init(key: jax.Array) -> Variables:
@@ -93,12 +96,15 @@ def from_keras(
         )
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         values = {**variables.params, **variables.state}
         held = [(each.variable, values[each.name]) for each in (*trained, *kept)]
         own = jax.random.key(0) if key is None else key
-        drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
+        drawn = [
+            (each.variable, jax.random.fold_in(own, number))
+            for each, number in zip(seeds, folded, strict=True)
+        ]
         held += [(variable, seed_bits(one)) for variable, one in drawn]
         # Not by `stateless_call`: it takes `training` only if the outermost `call` does.
         with calling_keras(keras), keras.StatelessScope(held) as scope:

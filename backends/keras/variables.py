@@ -126,6 +126,19 @@ def seed_bits(key: jax.Array) -> jax.Array:
     return jax.random.bits(key, (2,), "uint32")
 
 
+def same_seeds(starts: Sequence[Callable[..., Any] | jax.Array]) -> list[int]:
+    """Number seed generators, those in an equal state by the first of them: they draw alike.
+
+    Args:
+      starts: of their variables, as `recording` gives them.
+    """
+    states = [
+        np.asarray(start((2,), dtype="uint32") if callable(start) else start).tobytes()
+        for start in starts
+    ]
+    return [states.index(state) for state in states]
+
+
 @contextmanager
 def recording(keras: Any) -> Iterator[Callable[[Any], Callable[..., Any] | jax.Array]]:
     """Make variables without drawing their values.

@@ -20,6 +20,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
+from ...core.types import Obs, PyTree
 from ..calling import arguments
 from ..zoo.lifting import activated, inputs_of, lift_zoo
 from .importing import import_keras
@@ -72,7 +73,7 @@ class TorsoAndHeads(keras.Layer):
         self.head = {name: _head(head, size, spec.noise) for name, head in spec.heads}
         self.activation = getattr(jax.nn, torso.activation)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, training: bool = False) -> Any:
         spec, norm_input = self.spec, self.norm_input
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
@@ -169,7 +170,7 @@ def _cell(cell: RecurrentCell) -> keras.Layer:
 class LSTM(keras.layers.LSTMCell):
     """Keras's cell, with the zoo's order of results and its carry."""
 
-    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
         given = [states["hidden"], states["cell"]]
         hidden, (_, cell) = super().call(inputs, given, training)
         return hidden, {"hidden": hidden, "cell": cell}
@@ -190,7 +191,7 @@ class GRU(keras.layers.GRUCell):
         self.bias = self.add_weight(shape=(3 * size,), initializer="zeros", name="bias")
         self.bias_n = self.add_weight(shape=(size,), initializer="zeros", name="bias_n")
 
-    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
         hidden, sigmoid, product = states["hidden"], jax.nn.sigmoid, cast(Any, keras.ops.matmul)
         i_z, i_r, i_n = jnp.split(product(inputs, self.kernel) + self.bias, 3, axis=-1)
         h_z, h_r, h_n = jnp.split(product(hidden, self.recurrent_kernel), 3, axis=-1)
@@ -250,6 +251,6 @@ class Tabular(keras.Layer):
             for name, size in self.sizes.items()
         }
 
-    def call(self, obs: Any) -> dict[str, Any]:
+    def call(self, obs: Obs) -> dict[str, Any]:
         rows = {name: self.head[name](obs) for name in self.sizes}
         return {n: row[:, 0] if self.sizes[n] is None else row for n, row in rows.items()}

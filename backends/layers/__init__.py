@@ -1,1 +1,1 @@
-"""The layers whose parameters `translate` understands, and the rules of their layouts."""
+"""What all libraries' lists of layers are made of: kinds, rules of layouts, and formulas."""

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from ...core.network import Leaf
 from ..libraries import Library
 from ..naming import canonical_name, normalize_separators, words_of
-from .rules import Layer, UnknownLayout, several_axes
+from .rules import Layer, Normalized, UnknownLayout, Words, several_axes
+from .weight_norm import kernel_rule, scale_rule, with_norm
 
-Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
 Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
 
 # The zoo's cells override `__call__` for the order of arguments and a bias of their own.
@@ -84,6 +84,7 @@ def describe(
       its layout is unknown, unless it is a vector of a layer that the user wrote.
     """
     unknown = ""
+    wrapped: Normalized | None = None
     for place, module in owners:
         found = _find(library, type(module))
         if found is None:
@@ -92,17 +93,20 @@ def describe(
         if layer.refused:
             unknown = f"it belongs to {library.name}'s {name}: {layer.refused}"
             break
-        rule = layer.parameters.get("/".join(words[len(place) :]))
-        if rule is None or words[: len(place)] != place:
-            continue
         try:
-            leaf = rule(module, shape)
+            if layer.wraps is not None:
+                wrapped = layer.wraps(place, module)
+                place, leaf = wrapped.place, _scale_leaf(library, wrapped, words, shape)
+            else:
+                leaf = _leaf(layer, place, module, words, shape, wrapped)
+                if wrapped is not None and type(module) is type(wrapped.layer):
+                    place = wrapped.place
         except UnknownLayout as problem:
             unknown = f"it belongs to {library.name}'s {name}, but {problem}"
             break
-        prefix = normalize_separators("/".join(place))
-        names = tuple(f"{prefix}/{name}".strip("/") for name in leaf.names)
-        return replace(leaf, names=names, layer=leaf.layer or layer.kind)
+        if leaf is not None:
+            prefix = normalize_separators("/".join(place))
+            return replace(leaf, names=tuple(f"{prefix}/{each}".strip("/") for each in leaf.names))
     owner = type(owners[-1][1]) if owners else None
     names = (canonical_name(words, library.storage.leaf_names),)
     if not unknown and owner is not None and library.defines_itself(owner):
@@ -112,6 +116,48 @@ def describe(
     if not unknown:
         return Leaf(names)
     return Leaf(names, layer=f"{library.name} {_title(owner)}", unknown=unknown)
+
+
+def _leaf(
+    layer: Layer,
+    place: Words,
+    module: Any,
+    words: Words,
+    shape: tuple[int, ...],
+    wrapped: Normalized | None,
+) -> Leaf | None:
+    """Describe a parameter of a listed layer; None if it has no such parameter.
+
+    Raises:
+      UnknownLayout: see `Layer.parameters`.
+    """
+    inside = "/".join(words[len(place) :])
+    rule = layer.parameters.get(inside)
+    if rule is None or words[: len(place)] != place:
+        return None
+    if wrapped is None or type(module) is not type(wrapped.layer) or inside != wrapped.kernel:
+        leaf = rule(module, shape)
+        return replace(leaf, layer=leaf.layer or layer.kind)
+    leaf = kernel_rule(rule, lambda _: wrapped.axis)(module, shape)
+    return replace(leaf, layer=with_norm(leaf.layer or layer.kind))
+
+
+def _scale_leaf(
+    library: Library, wrapped: Normalized, words: Words, shape: tuple[int, ...]
+) -> Leaf | None:
+    """Describe the scale of a kernel's norms; None if the parameter is another.
+
+    Raises:
+      UnknownLayout: if the layer with the kernel is not listed.
+    """
+    found = _find(library, type(wrapped.layer))
+    rule = None if found is None else found[1].parameters.get(wrapped.kernel)
+    if found is None or rule is None:
+        raise UnknownLayout("the layer that it wraps is not listed, or has no such kernel")
+    if words != wrapped.scale:
+        return None
+    leaf = scale_rule(rule, lambda _: wrapped.axis)(wrapped.layer, shape)
+    return replace(leaf, layer=with_norm(found[1].kind))
 
 
 def _find(library: Library, kind: type) -> tuple[str, Layer] | None:

@@ -13,6 +13,7 @@ from .rules import (
     SCALE,
     Layer,
     Rule,
+    UnknownLayout,
     define,
     gates,
     norm,
@@ -25,7 +26,7 @@ from .rules import (
 
 # The ends of running statistics' names, inside of the collection.
 STATISTICS = {"mean": "mean", "var": "var"}
-STATISTICS_IN = "batch_stats/"
+PARAMETERS_IN, STATISTICS_IN = "params/", "batch_stats/"
 
 
 def flax_layers(
@@ -52,7 +53,12 @@ def flax_layers(
         **define("a general dense layer", general_dense_name, general),
         **define(kinds.EMBEDDING, "Embed", {"embedding": stored("embedding", 2)}),
         **define(kinds.CONVOLUTION, "Conv", {"kernel": window(), "bias": BIAS}),
-        **define(kinds.TRANSPOSED, "ConvTranspose", {"kernel": transposed_window, "bias": BIAS}),
+        **define(
+            kinds.TRANSPOSED,
+            "ConvTranspose",
+            {"kernel": transposed_window, "bias": BIAS},
+            variants=lambda shapes: [{"transpose_kernel": turned} for turned in (False, True)],
+        ),
         **define(kinds.BATCH_NORM, "BatchNorm", affine),
         **define(kinds.GROUP_NORM, "GroupNorm InstanceNorm", affine),
         **define(kinds.LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "bias": norm("bias")}),
@@ -60,9 +66,21 @@ def flax_layers(
         **define(kinds.ATTENTION, attention_names, attention),
         **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **refuse("Einsum", kinds.EINSUM),
-        **refuse("SpectralNorm WeightNorm", kinds.REPARAMETRIZED),
+        **refuse("SpectralNorm", kinds.REPARAMETRIZED),
         **own,
     }
+
+
+def norm_axis(feature_axes: int | Sequence[int] | None) -> int | None:
+    """Return the axis of the kernel whose slices have a norm each, of Flax's `WeightNorm`.
+
+    Raises:
+      UnknownLayout: if there are several.
+    """
+    axes = [feature_axes] if isinstance(feature_axes, int) else list(feature_axes or ())
+    if len(axes) > 1:
+        raise UnknownLayout("its norms are those of several axes")
+    return axes[0] if axes else None
 
 
 def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:

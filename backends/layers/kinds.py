@@ -7,6 +7,7 @@ The canonical layouts of their arrays, which the rules of each library's `layers
 | dense kernel | `[in, out]` |
 | convolution's kernel | `[*window, in / groups, out]`, the window as it slides over the inputs |
 | transposed convolution's kernel | the same, over the inputs spread out by the stride |
+| weight normalization | the kernel before it, and a scale: see `weight_norm` |
 | embedding | `[rows, size]` |
 | attention: `query`, `key`, `value`; `out` | `[in, heads, size]`; `[heads, size, out]` |
 | recurrent cells | see `triglot.backends.cells` |

@@ -5,22 +5,48 @@ are relative to the layer. Conversions address axes from the end, so that leadin
 ensemble or of seeds, are kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from ...core.network import Leaf
 from .. import cells
+from .formulas import Formula
 
 Rule: TypeAlias = Callable[[Any, tuple[int, ...]], Leaf]
+Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]  # by the names of `Layer.parameters`
 
 
 class UnknownLayout(Exception):
     """The layer is listed, but not with this shape or configuration; its message says why."""
+
+
+class Normalized(NamedTuple):
+    """A layer whose kernel a wrapper normalizes.
+
+    Attributes:
+      layer: the wrapped one.
+      kernel: the library's name of its kernel.
+      axis: of the kernel in the library's layout, whose slices have a norm each; None for one norm.
+      place: of the layer in canonical names.
+      scale: the path from the network to the scale of the norms.
+    """
+
+    layer: Any
+    kernel: str
+    axis: int | None
+    place: Words
+    scale: Words
+
+
+def _no_variants(shapes: Shapes) -> Iterable[Mapping[str, Any]]:
+    del shapes
+    return ({},)
 
 
 @dataclass(frozen=True)
@@ -31,16 +57,35 @@ class Layer:
       kind: what it computes, as messages call it; arrays of different kinds are not paired.
       parameters: rules by the library's name of the parameter, relative to the layer.
       refused: why it is not translated; empty for a layer that is.
+      formula: computes it from its settings, canonical arrays and inputs; None if none is known.
+      variants: `variants(shapes)` lists the attributes that rules read and that files do not hold,
+        as far as the shapes of a layer's arrays allow them.
+      wraps: `wraps(place, module)` describes the layer that a wrapper normalizes; it raises
+        `UnknownLayout` for other layers. None for a layer that wraps none.
     """
 
     kind: str = ""
     parameters: dict[str, Rule] = field(default_factory=dict)
     refused: str = ""
+    formula: Formula | None = None
+    variants: Callable[[Shapes], Iterable[Mapping[str, Any]]] = _no_variants
+    wraps: Callable[[Words, Any], Normalized] | None = None
 
 
-def define(kind: str, names: str, parameters: dict[str, Rule]) -> dict[str, Layer]:
-    """List the classes of these names as layers of one kind with the same parameters."""
-    return {name: Layer(kind, parameters) for name in names.split()}
+def define(kind: str, names: str, parameters: dict[str, Rule], **more: Any) -> dict[str, Layer]:
+    """List the classes of these names as layers of one kind with the same parameters.
+
+    Args:
+      kind, parameters: see `Layer`.
+      names: of the classes, separated by spaces.
+      more: other attributes of `Layer`.
+    """
+    return {name: Layer(kind, parameters, **more) for name in names.split()}
+
+
+def compute(formulas: Mapping[str, Formula]) -> dict[str, Layer]:
+    """List layers without arrays, by the names of their classes, with their formulas."""
+    return {name: Layer(formula=formula) for name, formula in formulas.items()}
 
 
 def refuse(names: str, reason: str) -> dict[str, Layer]:

@@ -28,9 +28,11 @@ class Storage:
         listed, by the library's names.
       statistics: canonical names of running statistics by the ends of their names in files; None
         for an array that is left out.
+      parameters_in: what is before the names of all parameters in files of both.
       statistics_in: what is before the names of all running statistics in files.
       corrects_start: whether its averages are corrected for their start by a momentum that files
         do not hold.
+      channels_first: whether its layers read images as `[channels, *spatial]`.
       file_name: names an array in a file, from the part of `Variables` that holds it, its path
         there, and the running statistic that it is.
     """
@@ -38,6 +40,8 @@ class Storage:
     layers: Mapping[str, Layer] = field(default_factory=dict)
     leaf_names: Mapping[str, str] = field(default_factory=dict)
     statistics: Mapping[str, str | None] = field(default_factory=dict)
+    parameters_in: str = ""
     statistics_in: str = ""
+    channels_first: bool = False
     corrects_start: bool = False
     file_name: FileName = joined

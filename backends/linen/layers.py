@@ -1,13 +1,30 @@
 """Flax Linen's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.network import Statistic
 from .. import cells
 from ..layers import kinds
-from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
-from ..layers.rules import Layer, define, refuse, stored, vector, window
+from ..layers.flax import (
+    PARAMETERS_IN,
+    STATISTICS,
+    STATISTICS_IN,
+    each_gate,
+    flax_layers,
+    norm_axis,
+)
+from ..layers.rules import (
+    Layer,
+    Normalized,
+    UnknownLayout,
+    Words,
+    define,
+    refuse,
+    stored,
+    vector,
+    window,
+)
 from ..layers.storage import Storage
 
 
@@ -34,9 +51,22 @@ def _layers() -> dict[str, Layer]:
             **define(cells.RESET_AFTER, "GRUCell", gru),
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
             **define(kinds.CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
+            "WeightNorm": Layer(wraps=weight_norm),
             **refuse("ConvLocal MGUCell", kinds.ONLY_HERE),
         },
     )
+
+
+def weight_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `nn.WeightNorm`, which has a place of its own."""
+    if module.variable_filter is None or set(module.variable_filter) != {"kernel"}:
+        raise UnknownLayout(f"it normalizes {module.variable_filter or 'all arrays'}, not `kernel`")
+    inner = tuple(module.layer_instance.path)
+    scale = (*place, f"{inner[-1]}/kernel/scale")
+    # Without a name of its own it is called by the attribute of the wrapper.
+    named = place if inner == (*place, "layer_instance") else inner
+    axis = norm_axis(module.feature_axes)
+    return Normalized(module.layer_instance, "kernel", axis, named, scale)
 
 
 def _file_name(
@@ -50,6 +80,7 @@ def _file_name(
 STORAGE = Storage(
     layers=_layers(),
     statistics=STATISTICS,
+    parameters_in=PARAMETERS_IN,
     statistics_in=STATISTICS_IN,
     file_name=_file_name,
 )

@@ -21,6 +21,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
+from ...core.types import Obs, PyTree
 from ..zoo.initializers import kernel_initializer
 from ..zoo.lifting import activated, inputs_of, lift_zoo, values_of
 from .lifting import from_linen
@@ -42,7 +43,7 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, *inputs: Any, train: bool = False) -> Any:
+    def __call__(self, *inputs: PyTree, train: bool = False) -> Any:
         observations, more = self.spec.split(inputs)
         if self.spec.cell is None:
             features = self._torso(self.spec.parts(observations), more, train)
@@ -161,7 +162,7 @@ class Tabular(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+    def __call__(self, obs: Obs) -> dict[str, jax.Array]:
         outputs = {}
         for name, head in sorted(self.spec.heads):
             init = nn.initializers.constant(self.spec.table.init)

@@ -1,13 +1,29 @@
 """Flax NNX's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.network import Statistic
 from .. import cells
 from ..layers import kinds
-from ..layers.flax import STATISTICS, STATISTICS_IN, each_gate, flax_layers
-from ..layers.rules import Layer, define, gates, refuse, stored
+from ..layers.flax import (
+    PARAMETERS_IN,
+    STATISTICS,
+    STATISTICS_IN,
+    each_gate,
+    flax_layers,
+    norm_axis,
+)
+from ..layers.rules import (
+    Layer,
+    Normalized,
+    UnknownLayout,
+    Words,
+    define,
+    gates,
+    refuse,
+    stored,
+)
 from ..layers.storage import Storage
 
 VALUES = ("value", "raw_value")  # the array in a variable
@@ -41,9 +57,23 @@ def _layers() -> dict[str, Layer]:
             **define(cells.LSTM, "OptimizedLSTMCell", packed_lstm),
             **define(cells.RESET_AFTER, "GRUCell", gru),
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
+            "WeightNorm": Layer(wraps=weight_norm),
             **refuse("LoRA LoRALinear", kinds.ONLY_HERE),
         },
     )
+
+
+def weight_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `nnx.WeightNorm`, whose place is that of the wrapper.
+
+    Its scales are arrays outside of `nnx.Param`, so that no optimizer of NNX trains them: they are
+    state.
+    """
+    chosen = {name: bool(module.variable_filter((name,), None)) for name in ("kernel", "bias")}
+    if chosen != {"kernel": True, "bias": False}:
+        raise UnknownLayout("it normalizes other arrays than `kernel`")
+    axis = norm_axis(module.feature_axes)
+    return Normalized(module.layer_instance, "kernel", axis, place, (*place, "scales", "kernel"))
 
 
 def _file_name(
@@ -57,6 +87,7 @@ def _file_name(
 STORAGE = Storage(
     layers=_layers(),
     statistics=STATISTICS,
+    parameters_in=PARAMETERS_IN,
     statistics_in=STATISTICS_IN,
     file_name=_file_name,
 )

@@ -1,15 +1,22 @@
 """`from_nnx`: from an NNX module to a `Network`."""
 
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...core.errors import TriglotError, require, user_error_context
 from ...core.network import Network, Statistic, Variables
+from ...core.types import PyTree
 from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import codec_of, constructor
+from ..streams import named_keys
+
+STREAMS = ("default", "params", "dropout")  # that a constructor gets in any case
 
 
 def from_nnx(
@@ -19,10 +26,12 @@ def from_nnx(
 
     Args:
       module: a class or another constructor that takes `nnx.Rngs`, as `rngs` if it has a parameter
-        of that name; or a module, whose weights every training then starts from. It is called on a
-        batch of observations `[B, ...]`; a tuple of inputs becomes several arguments. Its `train()`
-        or `eval()` is called first; if `__call__` takes `train` (or `training`, `deterministic`,
-        `use_running_average`), it gets that flag.
+        of that name; or a module, whose weights every training then starts from. The `nnx.Rngs`
+        have `params`, `dropout`, every other stream that the constructor asks for, and `default`.
+        The module is called on a batch of observations `[B, ...]`; a tuple of inputs becomes
+        several arguments. Its `train()` or `eval()` is called first; if `__call__` takes `train`
+        (or `training`, `deterministic`, `use_running_average`), it gets that flag, and if it takes
+        `rngs`, it gets `nnx.Rngs`.
       name: shown in errors and reports.
       initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
         `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
@@ -38,7 +47,7 @@ def from_nnx(
     nnx = require("flax.nnx", "flax")
     shown = name or display_name(module)
     is_built = isinstance(module, nnx.Module)
-    construct = (lambda key: module) if is_built else constructor(module, "rngs", nnx.Rngs)
+    construct = (lambda key: module) if is_built else _constructor(nnx, module)
 
     def is_trainable(path: Any, value: Any) -> bool:
         del path
@@ -47,43 +56,61 @@ def from_nnx(
     def split(module: Any) -> tuple[Any, Any, Any, Any]:
         return nnx.split(module, is_trainable, nnx.RngState, ...)
 
+    structure: list[Any] = []
+
+    def build() -> tuple[Any, ...]:
+        built = construct(jax.random.key(0))
+        if not isinstance(built, nnx.Module):
+            structure.append(type(built))
+            return ()
+        graphdef, *parts = split(built)
+        structure.append(graphdef)
+        return tuple(parts)
+
     with user_error_context(f"the NNX constructor {shown!r} failed when given nnx.Rngs"):
-        abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
-    if not isinstance(abstract, nnx.Module):
+        parts = jax.eval_shape(build)
+    if not parts:
         raise TriglotError(
             f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
-            f"returned a {type(abstract).__name__}."
+            f"returned a {structure[0].__name__}."
         )
-    graphdef, params, streams, state = split(abstract)
+    params, streams, state = parts
+    # Not that of an abstract module, in which arrays outside of variables, such as the scales of
+    # `nnx.WeightNorm`, count as constants.
+    (graphdef,) = structure
+    abstract = nnx.merge(graphdef, params, streams, state)
     names = parameters(abstract)
+    folded = _folded_into_keys(lambda key: split(construct(key))[2], streams)
 
     def init(key: jax.Array) -> Variables:
         _, params, _, state = split(construct(key))
         return Variables(params=params, state=state)
 
-    def seeded(key: jax.Array | None) -> Any:
-        key = jax.random.key(0) if key is None else key
+    def seeded(key: jax.Array) -> Any:
         leaves, treedef = jax.tree.flatten(streams)
+        keys = iter(folded)
         filled = [
-            jax.random.fold_in(key, index)
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            jnp.vectorize(jax.random.fold_in, excluded={0})(key, next(keys))
+            if _is_key(leaf)
             else jnp.zeros(leaf.shape, leaf.dtype)
-            for index, leaf in enumerate(leaves)
+            for leaf in leaves
         ]
         return treedef.unflatten(filled)
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        drawn = jax.random.key(0) if key is None else key
         # Without a copy the merged module shares its Variables with the arguments, and an eager
         # call would change them.
-        module = nnx.merge(graphdef, variables.params, seeded(key), variables.state, copy=True)
+        module = nnx.merge(graphdef, variables.params, seeded(drawn), variables.state, copy=True)
         if train:
             module.train()
         else:
             module.eval()
         given, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
-        outputs = module(*given, **modes)
+        more = {"rngs": nnx.Rngs(drawn)} if "rngs" in names else {}
+        outputs = module(*given, **more, **modes)
         return outputs, split(module)[3] if train else variables.state
 
     def is_layer(node: Any) -> bool:
@@ -108,3 +135,60 @@ def _statistic(path: Any, variable: Any) -> Statistic | None:
     words = words_of(path)
     is_known = type(variable).__name__ == "BatchStat" and words[-1] in ("mean", "var")
     return Statistic(normalize_separators("/".join(words))) if is_known else None
+
+
+def _constructor(nnx: Any, module: Any) -> Callable[[jax.Array], Any]:
+    """Return the function of a key that constructs a module, with named streams.
+
+    A name matters: `nnx.split_rngs`, `nnx.StateAxes` and `Rngs.split` choose streams by name.
+    """
+    asked: set[str] = set()
+
+    class Recording(nnx.Rngs):
+        def __getitem__(self, name: str) -> Any:
+            asked.add(name)
+            return super().__getitem__(name)
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                asked.add(name)
+            return super().__getattr__(name)
+
+        def __call__(self) -> Any:
+            asked.add("default")
+            return super().__call__()
+
+    try:
+        record = constructor(module, "rngs", lambda key: Recording(key))
+        nnx.eval_shape(lambda: record(jax.random.key(0)))
+    except Exception:  # it may need streams by name; another error comes again
+        asked.update(STREAMS)
+    return constructor(module, "rngs", lambda key: nnx.Rngs(**named_keys(asked, key, STREAMS)))
+
+
+def _folded_into_keys(streams_of: Callable[[jax.Array], Any], abstract: Any) -> list[np.ndarray]:
+    """Return for each key of the streams what is folded into the key of a call, uint32.
+
+    Equal keys have equal numbers.
+
+    Args:
+      streams_of: constructs a module from a key, and returns its streams.
+      abstract: these streams without values.
+    """
+    if not any(map(_is_key, jax.tree.leaves(abstract))):
+        return []
+
+    def data(key: jax.Array) -> list[jax.Array]:
+        leaves = filter(_is_key, jax.tree.leaves(streams_of(key)))
+        return [jax.random.key_data(leaf) for leaf in leaves]
+
+    return [
+        np.apply_along_axis(
+            lambda words: zlib.crc32(words.tobytes()), -1, np.asarray(words)
+        ).astype(np.uint32)
+        for words in jax.jit(data)(jax.random.key(0))
+    ]
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -21,6 +21,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
+from ...core.types import Carry, Obs, PyTree
 from ..zoo.initializers import kernel_initializer
 from ..zoo.lifting import activated, lift_zoo
 from .lifting import from_nnx
@@ -73,7 +74,7 @@ class TorsoAndHeads(nnx.Module):
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: PyTree) -> Any:
         spec = self.spec
         observations, more = spec.split(inputs)
         noise, flat = more if self.cell is None else {}, []
@@ -166,7 +167,7 @@ def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
 class LSTM(nnx.OptimizedLSTMCell):
     """NNX's cell, with the zoo's order of arguments and its carry."""
 
-    def __call__(self, features: Any, carry: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)
         return features, {"hidden": hidden, "cell": cell}
 
@@ -178,7 +179,7 @@ class GRU(nnx.GRUCell):
         super().__init__(in_features, size, rngs=rngs)
         self.bias_n = nnx.Param(jnp.zeros((size,)))
 
-    def __call__(self, features: Any, carry: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         hidden = carry["hidden"]
         i_r, i_z, i_n = jnp.split(self.dense_i(features), 3, axis=-1)
         h_r, h_z, h_n = jnp.split(self.dense_h(hidden), 3, axis=-1)
@@ -233,7 +234,7 @@ class Tabular(nnx.Module):
         self.head = nnx.Dict(tables)
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
 
-    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+    def __call__(self, obs: Obs) -> dict[str, jax.Array]:
         return _squeeze({n: embed(obs) for n, embed in self.head.items()}, self.is_scalar)
 
 

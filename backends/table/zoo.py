@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError
 from ...core.network import Codec, Leaf, Network, Variables
 from ...core.networks.architecture import NetworkSpec, Table
+from ...core.types import Params, PyTree
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -19,8 +20,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     torso = spec.torso
     if not isinstance(torso, Table):
         raise TriglotError(
-            f"the backend 'table' builds lookup tables only, and {name!r} asks for "
-            f"{torso}: choose an environment with Discrete observations, or another backend."
+            f"the backend 'table' builds lookup tables only, and {name!r} asks for a network with "
+            f"a torso {type(torso).__name__}: choose an environment with Discrete observations, or "
+            "another backend."
         )
     rows = spec.num_rows
     heads = dict(sorted(spec.heads))
@@ -34,15 +36,15 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         return Variables(params=tables, state=())
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         del key, train
         found = {head: variables.params[head][inputs] for head in heads}
         return {
             head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
         }, variables.state
 
-    def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
+    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
         return {
             head: params[head]
             .at[inputs]

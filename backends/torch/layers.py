@@ -1,4 +1,4 @@
-"""PyTorch's layers, and how their arrays are stored."""
+"""PyTorch's layers: how their arrays are stored, and what they compute."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,9 @@ from ..layers.rules import (
     SCALE,
     Layer,
     Rule,
+    Shapes,
     UnknownLayout,
+    compute,
     define,
     gates,
     heads,
@@ -31,11 +33,18 @@ from ..layers.rules import (
     window,
 )
 from ..layers.storage import Storage
+from ..layers.weight_norm import kernel_rule, scale_rule, with_norm
+from . import formulas
 
 NO_CELL = "it is what PyTorch's own cells derive from"
 MAX_STACKED = 8  # layers of PyTorch's LSTM, GRU or RNN
 LAZY = "its shape is known after its first call only, which makes it the plain layer"
 OWN_ARRAYS = "only their author knows the layout of its arrays"
+# The scale and the kernel of weight normalization, as a parametrization and as a hook.
+WEIGHT_NORMS = (
+    ("parametrizations/weight/original0", "parametrizations/weight/original1"),
+    ("weight_g", "weight_v"),
+)
 
 
 def _layers() -> dict[str, Layer]:
@@ -77,9 +86,9 @@ def _layers() -> dict[str, Layer]:
 
     affine = {"weight": SCALE, "bias": BIAS}
     normed = {"weight": norm("scale"), "bias": norm("bias")}
-    dense = {"weight": swapped("kernel"), "bias": stored("bias", 1)}
-    convolution = {"weight": window(outputs_first=True), "bias": BIAS}
-    transposed = {"weight": transposed_window, "bias": BIAS}
+    dense = {"bias": stored("bias", 1), **kernel(kinds.DENSE, swapped("kernel"))}
+    convolution = {"bias": BIAS, **kernel(kinds.CONVOLUTION, window(outputs_first=True))}
+    transposed = {"bias": BIAS, **kernel(kinds.TRANSPOSED, transposed_window)}
     dimensions = ("1d", "2d", "3d")
     lazy = ["LazyLinear"] + [
         f"Lazy{name}{size}"
@@ -87,17 +96,35 @@ def _layers() -> dict[str, Layer]:
         for size in dimensions
     ]
     return {
-        **define(kinds.DENSE, "Linear", dense),
-        **define(kinds.EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
-        **define(kinds.CONVOLUTION, "Conv1d Conv2d Conv3d", convolution),
-        **define(kinds.TRANSPOSED, "ConvTranspose1d ConvTranspose2d ConvTranspose3d", transposed),
-        **define(kinds.BATCH_NORM, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm", affine),
+        **compute(formulas.FUNCTIONS),
+        **define(kinds.DENSE, "Linear", dense, formula=formulas.linear),
         **define(
-            kinds.GROUP_NORM, "GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d", affine
+            kinds.EMBEDDING,
+            "Embedding",
+            {"weight": stored("embedding", 2)},
+            formula=formulas.embedding,
         ),
-        **define(kinds.LAYER_NORM, "LayerNorm", normed),
-        **define(kinds.RMS_NORM, "RMSNorm", normed),
-        **define(kinds.ATTENTION, "MultiheadAttention", attention),
+        **define(
+            kinds.CONVOLUTION, "Conv1d Conv2d Conv3d", convolution, formula=formulas.convolution
+        ),
+        **define(
+            kinds.TRANSPOSED,
+            "ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+            transposed,
+            formula=formulas.transposed_convolution,
+            variants=possible_groups,
+        ),
+        **define(
+            kinds.BATCH_NORM,
+            "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm",
+            affine,
+            formula=formulas.batch_norm,
+        ),
+        **define(kinds.GROUP_NORM, "GroupNorm", affine, formula=formulas.group_norm),
+        **define(kinds.GROUP_NORM, "InstanceNorm1d InstanceNorm2d InstanceNorm3d", affine),
+        **define(kinds.LAYER_NORM, "LayerNorm", normed, formula=formulas.layer_norm),
+        **define(kinds.RMS_NORM, "RMSNorm", normed, formula=formulas.rms_norm),
+        **define(kinds.ATTENTION, "MultiheadAttention", attention, formula=formulas.attention),
         **define(kinds.PRELU, "PReLU", {"weight": slope}),
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", own_gru),
@@ -124,21 +151,88 @@ def slope(layer: Any, shape: tuple[int, ...]) -> Leaf:
     )
 
 
+def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
+    """List the names of a layer's kernel, which weight normalization stores as two arrays.
+
+    Args:
+      kind: of the layer.
+      rule: of the kernel without weight normalization.
+    """
+    found = {"weight": rule}
+    for scale, direction in WEIGHT_NORMS:
+
+        def axis_of(layer: Any, scale: str = scale) -> int | None:
+            return _norm_axis(layer, scale)
+
+        found[scale] = _of_kind(with_norm(kind), scale_rule(rule, axis_of))
+        found[direction] = _of_kind(with_norm(kind), kernel_rule(rule, axis_of))
+    return found
+
+
+def _of_kind(kind: str, rule: Rule) -> Rule:
+    return lambda layer, shape: replace(rule(layer, shape), layer=kind)
+
+
+def _norm_axis(layer: Any, scale: str) -> int | None:
+    """Read the axis whose slices have a norm each off the shape of the scale.
+
+    It has the axes of the kernel, all others of size 1, and none if there is one norm. Where all
+    are of size 1, a norm of the first axis is that of any.
+
+    Raises:
+      UnknownLayout: if a module computes its weight in another way.
+    """
+    if hasattr(layer, "parametrizations"):
+        steps = [type(step).__name__ for step in layer.parametrizations["weight"]]
+        if steps != ["_WeightNorm"]:
+            raise UnknownLayout(f"its weight is computed by {', '.join(steps)}")
+    # A file's or a recording's layer has `shapes` in place of arrays.
+    shape = layer.shapes[scale] if hasattr(layer, "shapes") else _held(layer, scale).shape
+    if not shape:
+        return None
+    return next((axis for axis, size in enumerate(shape) if size != 1), 0)
+
+
+def _held(layer: Any, name: str) -> Any:
+    for word in name.split("/"):
+        layer = getattr(layer, word)
+    return layer
+
+
 def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
-    """Store the kernel of PyTorch's transposed convolution: `[in, out, *window]`, reversed."""
+    """Store the kernel of PyTorch's transposed convolution: `[in, out / groups, *window]`.
+
+    The window is reversed. The inputs of a group are beside each other, and so are its outputs.
+    """
     spatial = num_spatial_axes(layer)
     require_rank(shape, spatial + 2)
-    if layer.groups != 1:
-        raise UnknownLayout("it has groups, whose channels libraries store in different ways")
-    first, last, window_axes = (-spatial - 2, -spatial - 1), (-2, -1), tuple(range(-spatial, 0))
+    groups, window_axes = layer.groups, tuple(range(-spatial, 0))
+    first, last = (-spatial - 2, -spatial - 1), (-2, -1)
 
     def encode(kernel: jax.Array) -> jax.Array:
-        return jnp.moveaxis(jnp.flip(kernel, window_axes), first, last)
+        kernel = jnp.moveaxis(jnp.flip(kernel, window_axes), first, last)
+        rows = kernel.reshape(*kernel.shape[:-2], groups, -1, kernel.shape[-1])
+        return jnp.moveaxis(rows, -3, -2).reshape(*kernel.shape[:-2], rows.shape[-2], -1)
 
     def decode(kernel: jax.Array) -> jax.Array:
-        return jnp.flip(jnp.moveaxis(kernel, last, first), window_axes)
+        columns = kernel.reshape(*kernel.shape[:-1], groups, -1)
+        rows = jnp.moveaxis(columns, -2, -3).reshape(*kernel.shape[:-2], -1, columns.shape[-1])
+        return jnp.flip(jnp.moveaxis(rows, last, first), window_axes)
 
     return Leaf.one("kernel", encode, decode)
+
+
+def possible_groups(shapes: Shapes) -> list[dict[str, int]]:
+    """List the numbers of groups of a transposed convolution that the shapes allow."""
+    kernels = ("weight", *(direction for _, direction in WEIGHT_NORMS))
+    shape = next((shapes[name] for name in kernels if name in shapes), ())
+    if len(shape) < 3:
+        return []
+    inputs, outputs = shape[:2]
+    found = [groups for groups in range(1, inputs + 1) if inputs % groups == 0]
+    if "bias" in shapes:
+        found = [groups for groups in found if (groups * outputs,) == shapes["bias"]]
+    return [{"groups": groups} for groups in found]
 
 
 def projections(part: str) -> Rule:
@@ -177,6 +271,7 @@ def inside(place: str, rule: Rule) -> Rule:
 
 STORAGE = Storage(
     layers=_layers(),
+    channels_first=True,
     leaf_names={"weight": "kernel"},
     statistics={"running_mean": "mean", "running_var": "var", "num_batches_tracked": "count"},
 )

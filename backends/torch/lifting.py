@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError
 from ...core.network import Codec, Network, Statistic, Variables
+from ...core.types import PyTree
 from .. import calling
 from ..layers.describe import describe
 from ..libraries import find
@@ -113,8 +114,8 @@ def lift(
         )
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         given, modes = calling.bind(shown, names, inputs, train)
         if channels_first:
             given = move_channels(given, initial_carry is not None)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from torch.nn.utils.weight_norm import WeightNorm
 
 from ...core.errors import TriglotError
 from .running import Tensor
@@ -37,7 +38,7 @@ class Skeleton:
           TriglotError: if its tensors are not float32 or integers in the CPU's memory.
         """
         try:
-            self.module = copy.deepcopy(module)
+            self.module = copy.deepcopy(module, _normalized_weights(module))
         except Exception as error:
             raise TriglotError(
                 f"{shown} cannot be copied ({error}): make its tensors in __init__, by operations "
@@ -111,6 +112,21 @@ class Skeleton:
                     held.update(old)
 
 
+def _normalized_weights(module: Any) -> dict[int, Any]:
+    """Copy the weights that `torch.nn.utils.weight_norm` computes before each call.
+
+    They have a gradient, so that `deepcopy` refuses them.
+    """
+    hooks = [
+        (owner, hook)
+        for owner in module.modules()
+        for hook in owner._forward_pre_hooks.values()
+        if isinstance(hook, WeightNorm)
+    ]
+    weights = [getattr(owner, hook.name) for owner, hook in hooks]
+    return {id(weight): weight.detach().clone() for weight in weights}
+
+
 def arrays_of(module: Any) -> dict[str, Any]:
     """Read the JAX arrays of a module that was constructed with JAX, by name."""
     found: dict[str, Any] = {}
@@ -163,7 +179,13 @@ def _check(name: str, tensor: Any, shown: str) -> None:
             f"{shown}: {name} is on the device {tensor.device}: move the module to the CPU "
             '(`module.to("cpu")`); training runs on the device that JAX chooses.'
         )
-    if tensor.dtype.is_complex or (tensor.is_floating_point() and tensor.dtype != torch.float32):
+    if tensor.dtype.is_complex:
+        raise TriglotError(
+            f"{shown}: {name} is {str(tensor.dtype).removeprefix('torch.')}; networks are trained "
+            "in float32: hold its real and imaginary parts in one float32 parameter of shape "
+            f"{(*tensor.shape, 2)}, and convert it in forward with torch.view_as_complex."
+        )
+    if tensor.is_floating_point() and tensor.dtype != torch.float32:
         raise TriglotError(
             f"{shown}: {name} is {str(tensor.dtype).removeprefix('torch.')}; networks are trained "
             "in float32: convert the module (`module.float()`)."

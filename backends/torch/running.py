@@ -3,6 +3,7 @@
 import functools
 import threading
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,9 +11,13 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
+from torch.nn.modules import transformer
+from torch.utils._mode_utils import no_dispatch
 
 from ...core.errors import TriglotError
+from ...core.types import PyTree
 from . import operations
 from .importing import load_torchax
 
@@ -40,12 +45,20 @@ class JaxEnvironment(torchax.tensor.Environment):
 
     def __init__(self) -> None:
         super().__init__()
+        self._generators = Generators()
         for function, replacement in operations.REPLACED.items():
             self.define(function, replacement)
         self.define(torch.Tensor.view_as, _view_as, is_view=True)
         for function in (torch.ops.aten.add, torch.ops.aten.sub):
             for overload in (function.Tensor, function.Scalar):
                 self._ops[overload] = _without_factor(self._ops[overload])
+        convolution = torch.ops.aten.convolution
+        for overload in (convolution, convolution.default):
+            if overload in self._ops:
+                self._ops[overload] = _with_groups(self._ops[overload])
+        for norm in (torch.ops.aten.linalg_vector_norm, torch.ops.aten.linalg_vector_norm.default):
+            if norm in self._ops:
+                self._ops[norm] = _with_gradient_at_zero(self._ops[norm])
         for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
             self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
         for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
@@ -98,9 +111,40 @@ class JaxEnvironment(torchax.tensor.Environment):
         return super()._to_copy(the_tensor, new_dtype, "jax")
 
     def get_and_rotate_prng_key(self, generator: Any = None) -> Any:
+        """Return a new key; with a generator, the next one of its own sequence.
+
+        torchax's own gives all draws of a generator the same key.
+        """
+        if generator is not None:
+            return self._generators.next_key(generator)
         if self.param.prng is None:
             self.param.prng = jax.random.key(0)
-        return super().get_and_rotate_prng_key(generator)
+        return super().get_and_rotate_prng_key()
+
+    @contextmanager
+    def drawing(self, generators: "Generators") -> Iterator[None]:
+        """Take the keys of PyTorch's generators from these."""
+        before, self._generators = self._generators, generators
+        try:
+            yield
+        finally:
+            self._generators = before
+
+
+class Generators:
+    """The keys of PyTorch's generators in one call; those in an equal state draw alike."""
+
+    def __init__(self, key: jax.Array | None = None) -> None:
+        """Derive all keys from one; without one they are the same in every call."""
+        self._key = jax.random.key(0) if key is None else key
+        self._counts: dict[int, int] = {}
+
+    def next_key(self, generator: Any) -> jax.Array:
+        """Return the next key of a `torch.Generator`."""
+        with no_dispatch(), torch._C.DisableTorchFunction():
+            state = zlib.crc32(generator.get_state().numpy().tobytes())
+        count = self._counts[id(generator)] = self._counts.get(id(generator), 0) + 1
+        return jax.random.fold_in(jax.random.fold_in(self._key, state), count)
 
 
 class _Reshaped(torchax.view.ViewInfo):
@@ -129,6 +173,44 @@ def _without_factor(operator: Any) -> Any:
     return replace(operator, func=compute)
 
 
+def _with_groups(operator: Any) -> Any:
+    """Order the inputs and outputs of a transposed convolution's groups as torchax reads them.
+
+    It reads the kernel `[groups * in, out, ...]` as `[in, groups * out, ...]`, which is right with
+    one input a group only.
+    """
+
+    def compute(x: Any, kernel: Any, bias: Any, *settings: Any) -> Any:
+        is_transposed, groups = settings[3], settings[5]
+        if is_transposed and groups != 1:
+            parts = kernel.reshape(groups, -1, *kernel.shape[1:])
+            kernel = jnp.moveaxis(parts, 0, 1).reshape(kernel.shape)
+        return operator.func(x, kernel, bias, *settings)
+
+    return replace(operator, func=compute)
+
+
+def _with_gradient_at_zero(operator: Any) -> Any:
+    """Give an L2 norm the gradient 0 where it is 0, as PyTorch does; torchax's is NaN there."""
+
+    def compute(
+        x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any
+    ) -> Any:
+        if (
+            ord != 2
+            or not jax.numpy.issubdtype(x.dtype, jax.numpy.floating)
+            or any(each is not None for each in options.values())
+        ):
+            return operator.func(x, ord, dim, keepdim, **options)
+        axes = dim if dim is None or isinstance(dim, int) else tuple(dim) or None
+        total = jax.numpy.sum(jax.numpy.square(x), axes, keepdims=keepdim)
+        is_zero = total == 0
+        root = jax.numpy.sqrt(jax.numpy.where(is_zero, jax.numpy.ones_like(total), total))
+        return jax.numpy.where(is_zero, jax.numpy.zeros_like(total), root)
+
+    return replace(operator, func=compute)
+
+
 class One:
     """Leaves what it is multiplied with as it is."""
 
@@ -152,26 +234,43 @@ def environment() -> JaxEnvironment:
         return JaxEnvironment()
 
 
+def _as_stated(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Return whether a module states that its mask is causal.
+
+    `nn.TransformerEncoder` reads the mask's values to find out, which a traced one does not have; a
+    mask that is not said to be causal is applied as it is.
+    """
+    return is_causal is True
+
+
 @contextmanager
-def running(key: Any, env: JaxEnvironment | None = None) -> Iterator[JaxEnvironment]:
+def running(
+    key: Any, env: JaxEnvironment | None = None, generators: Generators | None = None
+) -> Iterator[JaxEnvironment]:
     """Compute PyTorch's operations with JAX while this context is active.
 
     Args:
       key: of random operations, such as dropout; None for a fixed one.
       env: None for the common one.
+      generators: of random operations with a `torch.Generator`; None for ones that follow from
+        `key`.
     """
     env = env or environment()
+    generators = generators or Generators(key)
     fast_path = torch.backends.mha.get_fastpath_enabled()
+    detect_causal = transformer._detect_is_causal_mask
     # PyTorch promotes dtypes and ranks, and its integers are int64.
     promotions = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
     with LOCK, warnings.catch_warnings(), promotions[0], promotions[1]:
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         torch.backends.mha.set_fastpath_enabled(False)
+        transformer._detect_is_causal_mask = _as_stated
         try:
-            with env.override_property(prng=key), env:
+            with env.override_property(prng=key), env.drawing(generators), env:
                 yield env
         finally:
             torch.backends.mha.set_fastpath_enabled(fast_path)
+            transformer._detect_is_causal_mask = detect_causal
 
 
 @contextmanager
@@ -199,7 +298,7 @@ def explained(shown: str) -> Iterator[None]:
         ) from None
 
 
-def to_arrays(tree: Any, shown: str) -> Any:
+def to_arrays(tree: PyTree, shown: str) -> Any:
     """Convert the tensors of a module's outputs to JAX arrays.
 
     Raises:
@@ -210,7 +309,7 @@ def to_arrays(tree: Any, shown: str) -> Any:
         if isinstance(leaf, Tensor | View):
             return leaf.jax()
         if isinstance(leaf, torch.Tensor):
-            return jax.numpy.asarray(leaf.detach().numpy())
+            return jnp.asarray(leaf.detach().numpy())
         raise TriglotError(
             f"{shown} returned a {type(leaf).__name__}: return tensors, or dictionaries and tuples "
             "of them."

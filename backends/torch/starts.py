@@ -12,7 +12,7 @@ from torch.utils._mode_utils import no_dispatch
 from ...core.errors import TriglotError, user_error_context
 from ..objects import constants_of
 from .modules import Skeleton, arrays_of
-from .running import JaxEnvironment, running
+from .running import Generators, JaxEnvironment, running
 
 Construct: TypeAlias = Callable[[], Any]
 SEED = 0
@@ -56,7 +56,8 @@ def drawing(
     shapes = {name: jax.ShapeDtypeStruct(a.shape, _dtype(a)) for name, a in expected.items()}
 
     def with_jax(key: Any, env: JaxEnvironment | None = None) -> dict[str, Any]:
-        with running(key, env), constants():
+        # A generator that a constructor makes has a fixed seed, with PyTorch too.
+        with running(key, env, Generators()), constants():
             return arrays_of(factory())
 
     def on_host(seed: Any) -> dict[str, np.ndarray]:

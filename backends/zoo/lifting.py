@@ -11,6 +11,7 @@ from ...core.network import Network, Statistics, Variables
 from ...core.networks.architecture import Head, Layers, NetworkSpec
 from ...core.networks.noise import draw_masks, draw_noise
 from ...core.specs import Box, Dict
+from ...core.types import PyTree
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
 
@@ -75,8 +76,8 @@ def _with_draws(network: Network, spec: NetworkSpec) -> Network:
     sizes = spec.drawn_sizes
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         if key is None:
             unchanged = jnp.ones if spec.dropout else jnp.zeros
@@ -101,7 +102,7 @@ def _with_named_statistics(network: Network, example: Any) -> Network:
     names = [one.name if one and not one.counts else None for one in network.statistics]
     leaves = list(zip(names, arrays, strict=True))
 
-    def encode(state: Any) -> Statistics:
+    def encode(state: PyTree) -> Statistics:
         arrays = zip(leaves, structure.flatten_up_to(state), strict=True)
         return Statistics(named={name: jnp.ravel(array) for (name, _), array in arrays if name})
 
@@ -120,8 +121,8 @@ def _with_named_statistics(network: Network, example: Any) -> Network:
         return Variables(params=own.params, state=Statistics(named=start))
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
         own = Variables(params=variables.params, state=decode(variables.state))
         outputs, moved = network.apply(own, inputs, key=key, train=train)
         return outputs, encode(moved) if train else variables.state

@@ -156,7 +156,7 @@ class ActorCritic(AgentBase, ABC):
     samples until the critics have taken `num_gradient_steps` steps. With `prioritized`, the steps
     of a sample get the priority of the `td_errors` that the critics' loss returns.
 
-    An algorithm has `networks`, `learn` and the losses that it steps on; its `Config` and
+    An algorithm has `networks` and `losses`, or a `learn` of other steps; its `Config` and
     `Hyperparams` are subclasses of `ActorCriticConfig` and `ActorCriticHyperparams`. A network is
     refused if it is recurrent, or lacks a part or a head that `networks` describes.
     """
@@ -368,18 +368,30 @@ class ActorCritic(AgentBase, ABC):
         obs, next_obs = (normalized(state.obs_stats, x) for x in (sample.obs, sample.next_obs))
         return self.learn(state, replace(sample, obs=obs, next_obs=next_obs), key)
 
-    @abstractmethod
+    @property
+    def losses(self) -> Mapping[str, Loss]:
+        """The losses of the parts by name, in the order in which `learn` steps on them."""
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no losses: define `losses`, or another `learn`.")
+
     def learn(
         self, state: ActorCriticState, sample: Sample, key: jax.Array
     ) -> tuple[ActorCriticState, Metrics]:
-        """Take one gradient step of the actor; step the critics and the targets too.
+        """Take one gradient step on each of the `losses`, in their order, and move the targets.
+
+        An algorithm with other steps overrides it; each call steps the actor once.
 
         Args:
           state: the agent's.
           sample: `[B, ...]`, with normalized observations; with a `policy_delay`,
             `[policy_delay, B, ...]`, of which each is for one step of the critics.
           key: a typed key.
+
+        Returns:
+          The next state, and the metrics of `step`.
         """
+        state, metrics = self.step(state, sample, key, **self.losses)
+        return self.move_targets(state), metrics
 
     def step(
         self, state: ActorCriticState, sample: Sample, key: jax.Array, **losses: Loss

@@ -20,7 +20,14 @@ from ..errors import TriglotError
 from ..host_environment import HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
-from ..loop.state import RunnerState, first_state, scheduled, update_keys
+from ..loop.state import (
+    RunnerState,
+    first_state,
+    reads_learning_rate,
+    scheduled,
+    update_keys,
+    without_unread,
+)
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
 from ..types import PyTree, pytree_dataclass
@@ -131,6 +138,9 @@ class HostProgram:
         self._runner: HostRunner | None = None
         self._actor: Actor | None = None
         self._learn: Callable[..., tuple] | None = None
+        self._shows_rate = reads_learning_rate(trainer.agent)
+        # The last trajectory `[S, T, N]` and key data `[S, ...]`, by which a NaN is explained.
+        self.learned_from: tuple[Trajectory, Any] | None = None
 
     def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Compile acting and learning before the first call; see `CompiledProgram`."""
@@ -226,13 +236,16 @@ class HostProgram:
             recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(recorded)
             trajectory = _trajectory({**recorded, "extras": extras}, self._state.carry)
+            self.learned_from = trajectory, learn_keys[:, start]
             agent_state, metrics = learn(self._state.agent, trajectory, learn_keys[:, start])
             rollouts.append(recorded)
             learned.append(metrics)
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
-        return {**runner.episodes(_joined(rollouts)), **hyper, **metrics}
+        episodes = runner.episodes(_joined(rollouts))
+        found = {**episodes, **hyper, **metrics}
+        return found if self._shows_rate else without_unread(agent, found)
 
 
 def _env_seeds(state: RunnerState) -> list[int]:

@@ -12,7 +12,7 @@ from jax.custom_batching import custom_vmap
 from ..errors import TriglotError, kind_of
 
 OnStage: TypeAlias = Callable[[str], None]
-Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], None]
+Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], bool | np.bool_ | None]
 
 
 def check_callback(name: str, callback: Any) -> None:
@@ -30,6 +30,11 @@ def check_callback(name: str, callback: Any) -> None:
         raise TriglotError(f"{call}; {kind_of(callback)} does not take them: {error}.") from None
     except ValueError:  # a function without a signature, as some in C
         pass
+
+
+def asks_to_stop(answer: Any) -> bool:
+    """Return whether the result of a callback ends the training, which only False does."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 def ignore_stage(name: str) -> None:

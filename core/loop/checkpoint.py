@@ -31,13 +31,19 @@ _NUMBER = re.compile(r"[0-9]{8,}", re.ASCII)  # `isdigit` accepts other scripts 
 OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 
 
-def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None:
+def save(
+    path: Path,
+    state: object,
+    of: Mapping[str, Any] | None = None,
+    write_files: Callable[[Path], None] | None = None,
+) -> None:
     """Write a pytree of arrays to a new folder, atomically.
 
     Args:
       path: the folder.
       state: the arrays.
       of: what they belong to, such as the options of a run, as JSON has it; see `check_manifest`.
+      write_files: called with the unfinished folder, to write further files of the checkpoint.
 
     Raises:
       TriglotError: if `path` exists.
@@ -55,6 +61,8 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, _without_empty(state))
             checkpointer.wait_until_finished()
+        if write_files is not None:
+            write_files(unfinished)
         # Orbax alone does not notice a changed byte.
         write_manifest(unfinished, of)
         os.rename(unfinished, path)
@@ -65,14 +73,19 @@ def save(path: Path, state: object, of: Mapping[str, Any] | None = None) -> None
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
-def restore(
+def restore(path: Path, like: State) -> State:
+    """Read a pytree written by `save`; arguments and errors are those of `restore_bound`."""
+    return restore_bound(path, like)[0]
+
+
+def restore_bound(
     path: Path,
     like: State,
     added: Mapping[str, Any] | None = None,
     dropped: tuple[str, ...] = (),
     renamed: Mapping[str, str] | None = None,
-) -> State:
-    """Read a pytree written by `save`.
+) -> tuple[State, dict[str, Any]]:
+    """Read a pytree written by `save`, and what it belongs to.
 
     Args:
       path: the folder.
@@ -84,7 +97,8 @@ def restore(
       renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
-      The arrays, in the structure of `like`.
+      The arrays, in the structure of `like`; and what they belong to, empty in a checkpoint of an
+      earlier version.
 
     Raises:
       TriglotError: if there is no checkpoint, or its structure, shapes or dtypes differ from `like`
@@ -96,7 +110,7 @@ def restore(
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
     require_plain(path)
-    check_manifest(path)
+    of = check_manifest(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
         try:
@@ -128,7 +142,7 @@ def restore(
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
-            return jax.tree.unflatten(jax.tree.structure(abstract), leaves)
+            return jax.tree.unflatten(jax.tree.structure(abstract), leaves), of
         except TriglotError:
             raise
         # Orbax raises many types of errors.
@@ -194,13 +208,19 @@ class Checkpoints:
         """Path of one checkpoint."""
         return self.folder / f"{number:08d}"
 
-    def save(self, number: int, state: object, of: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self,
+        number: int,
+        state: object,
+        of: Mapping[str, Any] | None = None,
+        write_files: Callable[[Path], None] | None = None,
+    ) -> None:
         """Write a checkpoint unless it exists, then delete the oldest ones.
 
         Args:
           number: updates done.
           state: the arrays.
-          of: what they belong to, see `save`.
+          of, write_files: see `save`.
 
         Raises:
           CannotWrite: if it cannot be written; the existing ones are kept.
@@ -209,7 +229,7 @@ class Checkpoints:
             return
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        save(self.path(number), state, of)
+        save(self.path(number), state, of, write_files)
         for old in self.numbers()[: -self.keep]:
             shutil.rmtree(self.path(old), ignore_errors=True)
 
@@ -230,6 +250,12 @@ class Checkpoints:
                     os.rename(self.path(later), self.folder / f"{DAMAGED}{later:08d}")
 
     def restore(
+        self, like: State | Callable[[int], State], *, previous: bool = False
+    ) -> tuple[int, State]:
+        """Read the last checkpoint: the updates done, and the state; see `restore_bound`."""
+        return self.restore_bound(like, previous=previous)[:2]
+
+    def restore_bound(
         self,
         like: State | Callable[[int], State],
         *,
@@ -237,16 +263,17 @@ class Checkpoints:
         added: Mapping[str, Any] | None = None,
         dropped: tuple[str, ...] = (),
         renamed: Mapping[str, str] | None = None,
-    ) -> tuple[int, State]:
-        """Read the last checkpoint.
+    ) -> tuple[int, State, dict[str, Any]]:
+        """Read the last checkpoint, and what it belongs to.
 
         Args:
-          like: see `restore`; or a function of the checkpoint's number that returns it.
+          like: see `checkpoint.restore_bound`; or a function of the checkpoint's number that
+            returns it.
           previous: if the last one is damaged, read the one before it.
-          added, dropped, renamed: see `restore`.
+          added, dropped, renamed: see `checkpoint.restore_bound`.
 
         Returns:
-          The updates done, and the state.
+          The updates done, the state, and what it belongs to.
 
         Raises:
           TriglotError: if there is none, it is damaged, or it does not fit `like`.
@@ -255,9 +282,9 @@ class Checkpoints:
         if not numbers:
             raise TriglotError(f"there is no checkpoint in {self.folder}.")
 
-        def read(number: int) -> tuple[int, State]:
+        def read(number: int) -> tuple[int, State, dict[str, Any]]:
             wanted: Any = like(number) if callable(like) else like
-            return number, restore(self.path(number), wanted, added, dropped, renamed)
+            return number, *restore_bound(self.path(number), wanted, added, dropped, renamed)
 
         try:
             return read(numbers[-1])

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
-from ..options import replace_options
+from ..options import option_values, replace_options
 from ..rl.schedules import Schedule
 from ..types import AnyAgentState, PyTree, on_data, type_differences
-from .state import RunnerState
+from .state import RunnerState, reads_learning_rate
 
 
 def check_continued(agent: Any, expected: RunnerState, state: Any, num_seeds: int) -> int:
@@ -54,7 +54,7 @@ def check_continued(agent: Any, expected: RunnerState, state: Any, num_seeds: in
 
 
 def continued(
-    owner: str, state: RunnerState, given: dict[str, Any], num_updates: int, steps_per_update: int
+    agent: Any, state: RunnerState, given: dict[str, Any], num_updates: int, steps_per_update: int
 ) -> RunnerState:
     """Copy the state and fit its schedules to the longer training.
 
@@ -62,7 +62,7 @@ def continued(
     the whole of both: its values go on from where it would be by then.
 
     Args:
-      owner: the algorithm's name, for the message.
+      agent: the algorithm.
       state: `[S, ...]`; the copy is donated to the training in its place.
       given: hyperparameters that change, by name, with the spans of schedules filled in.
       num_updates: updates of the whole training, those done included.
@@ -78,14 +78,31 @@ def continued(
     # The first seed's numbers: they differ in no training of this package.
     rate = _of_seed(schedules["learning_rate"]) if "learning_rate" in schedules else None
     ends = learning_ends(rate, steps_per_update)
-    if max(ends, done) < num_updates:
+    if max(ends, done) < num_updates and reads_learning_rate(agent):
         raise TriglotError(
-            f"{owner}'s learning rate, {rate}, is 0 after {ends:,.0f} updates, and continuing ends "
-            f"after {num_updates:,}, the last of which would learn nothing: give another, such as "
+            f"{agent.name}'s learning rate, {rate}, is 0 after {ends:,.0f} updates, and "
+            f"continuing ends after {num_updates:,}, the last of which would learn nothing: give "
+            "another, such as "
             "hyper={'learning_rate': 'linear(1e-4, 0)'}, which falls to 0 at the new end, or "
             "hyper={'learning_rate': 1e-4}."
         )
     return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
+
+
+def stretched(hyper: Any, done: int, num_updates: int) -> Any:
+    """Stretch the schedules of a training that ended with it, as `continued` stretches the state's.
+
+    Args:
+      hyper: hyperparameters of the earlier training.
+      done: its updates.
+      num_updates: updates of the whole training.
+    """
+    changes = {
+        name: Schedule(one.kind, one.values, (float(num_updates),), one.unit, one.function)
+        for name, one in option_values(hyper).items()
+        if isinstance(one, Schedule) and one.unit == "updates" and one.counts == (done,)
+    }
+    return replace_options(hyper, changes) if changes else hyper
 
 
 def with_hyper(states: RunnerState, given: Mapping[str, Any], steps_per_update: int) -> RunnerState:

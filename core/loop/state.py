@@ -11,6 +11,7 @@ from ..agent import Agent
 from ..errors import TriglotError
 from ..hyper import first_numbers, schedules_of
 from ..options import replace_options
+from ..rl.optimizers import is_read
 from ..rl.schedules import Schedule, values_at
 from ..types import AnyAgentState, AnyHyperparams, Carry, PyTree, pytree_dataclass
 
@@ -93,6 +94,21 @@ def scheduled(
     values = values_at(state.schedules, state.num_updates, done)
     agent = replace(state.agent, hyper=replace_options(state.agent.hyper, values))
     return replace(state, agent=agent), values
+
+
+def reads_learning_rate(agent: Any) -> bool:
+    """Return whether an agent's optimizer may read its learning rate."""
+    optimizer, hyper = (getattr(agent, name, None) for name in ("optimizer", "hyper"))
+    if optimizer is None or not hasattr(hyper, "learning_rate"):
+        return True
+    return is_read(optimizer, hyper, "learning_rate")
+
+
+def without_unread(agent: Agent, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the learning rate where the optimizer is a custom one that does not read it."""
+    if "learning_rate" not in metrics or reads_learning_rate(agent):
+        return metrics
+    return {name: value for name, value in metrics.items() if name != "learning_rate"}
 
 
 Updated: TypeAlias = tuple[RunnerState, dict[str, Any]]  # with the metrics by name

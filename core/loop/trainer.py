@@ -16,15 +16,24 @@ from ..environment import Environment
 from ..errors import TriglotError, kind_of
 from ..host.trainer import HostProgram, HostTrainer
 from ..hyper import MAX_COUNT, as_hyperparams, check_count, is_integer
+from ..network import Variables
 from ..tracing.hoist import draw_ahead, vmap_seeds
-from ..types import AnyAgentState, AnyHyperparams, as_key
+from ..types import AnyAgentState, AnyHyperparams, Params, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .population import Member, Population, end_chunk
 from .rollout import online_rollout, rollout
 from .self_play import check_self_play, copied, in_training, renewed
 from .sharding import Sharding, gathered, on_host
-from .state import RunnerState, Updated, UpdateKeys, first_state, scheduled, update_keys
+from .state import (
+    RunnerState,
+    Updated,
+    UpdateKeys,
+    first_state,
+    scheduled,
+    update_keys,
+    without_unread,
+)
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
@@ -138,7 +147,8 @@ class Trainer:
             hyper |= self.population.values(state)
             state = replace(state, member=state.member.add(stats))
         after = replace(state, num_updates=state.num_updates + 1)
-        return after, {**stats.metrics(), **hyper, **metrics, **extra}
+        shown = without_unread(self.agent, {**stats.metrics(), **hyper, **metrics})
+        return after, {**shown, **extra}
 
     def train_chunk(
         self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
@@ -236,7 +246,10 @@ class Trainer:
 
 @functools.partial(WholeProgram, static_argnums=0, runs_once=True)
 def init_seeds(
-    trainer: "TrainerLike", keys: jax.Array, hyper: AnyHyperparams = None
+    trainer: "TrainerLike",
+    keys: jax.Array,
+    hyper: AnyHyperparams = None,
+    params: Params | None = None,
 ) -> RunnerState:
     """Initialize one seed per key `[S]`.
 
@@ -244,14 +257,32 @@ def init_seeds(
       trainer: of either kind.
       keys: typed keys `[S]`.
       hyper: hyperparameters of all seeds, or `per_seed` ones `[S]`; None for the agent's own.
+      params: with which the agent's network starts, `[S, ...]`; None draws them.
     """
+
+    def init(key: jax.Array, hyper: AnyHyperparams, params: Params | None) -> RunnerState:
+        return (trainer if params is None else _with_params(trainer, params)).init(key, hyper)
+
     # Sequential, not vmapped: vmapped orthogonal initializers take twice as long to compile, and
     # some of their programs deadlock on two CPU cores with JAX 0.10.2. To vmap `network.init` under
     # `jit` there, pass `compiler_options={"xla_cpu_scheduler_type":
     # "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}`.
     if any(jnp.ndim(leaf) for leaf in jax.tree.leaves(hyper)):
-        return jax.lax.map(lambda given: trainer.init(*given), (keys, hyper))
-    return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
+        return jax.lax.map(lambda seed: init(*seed), (keys, hyper, params))
+    return jax.lax.map(lambda seed: init(seed[0], hyper, seed[1]), (keys, params))
+
+
+def _with_params(trainer: "TrainerLike", params: Params) -> "TrainerLike":
+    """Replace the initial parameters of the agent's network."""
+    # The agent's `init` also copies them to where they belong, such as target networks, and begins
+    # the optimizer's state with them.
+    agent: Any = trainer.agent  # a dataclass
+    network = agent.network
+
+    def init(key: jax.Array) -> Variables:
+        return replace(network.init(key), params=params)
+
+    return replace(trainer, agent=replace(agent, network=replace(network, init=init)))
 
 
 # The small scalar loops of agents that learn at each step are a sixth slower at a lower level.

@@ -14,6 +14,7 @@ from ..environment import (
     check_steps,
     has_costly_reset,
     initial_progress,
+    with_strong_reward,
 )
 from ..errors import TriglotError, user_error_context
 from ..host_environment import require_jittable
@@ -187,6 +188,7 @@ class VectorEnvironment:
         step_keys = jax.random.split(step_key, self.num_envs)
         with user_error_context(f"the environment {self.env.name} failed in step", chained=True):
             stepped = jax.vmap(self.env.step)(state.state, action, step_keys)
+        stepped = with_strong_reward(stepped)
         check_steps(self.env, state.state, state.obs, stepped)
         transition = Transition(
             reward=stepped.reward,
@@ -231,7 +233,7 @@ class VectorEnvironment:
         env: Any = self.env
         reset = env.reset if progress is None else lambda key: env.reset_by(progress, key)
         with user_error_context(f"the environment {env.name} failed in reset", chained=True):
-            starts = jax.vmap(reset)(keys)
+            starts = with_strong_reward(jax.vmap(reset)(keys))
         check_starts(env, starts)
         return starts
 

@@ -141,6 +141,28 @@ def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
         raise TriglotError(f"{wanted}; it returned a {type(made).__name__}.")
 
 
+def is_read(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
+    """Return whether an optimizer may read a hyperparameter; it is built once, to find out.
+
+    Args:
+      optimizer: a function of hyperparameters.
+      hyper: the hyperparameters, numbers.
+      name: of one of them.
+    """
+    read = set()
+
+    class Recorder:
+        def __getattr__(self, name: str) -> Any:
+            read.add(name)
+            return getattr(hyper, name)
+
+    try:
+        optimizer(Recorder())
+    except Exception:  # it does more with them than read attributes
+        return True
+    return name in read
+
+
 def _clipped(hyper: Any, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
     max_grad_norm = getattr(hyper, "max_grad_norm", None)
     if max_grad_norm is None:

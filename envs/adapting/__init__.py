@@ -13,7 +13,7 @@ import numpy as np
 from ...core.environment import TimeStep, first_step
 from ...core.errors import TriglotError
 from ...core.specs import Box, Spec
-from ...core.types import PyTree
+from ...core.types import EnvState, PyTree
 from ..gif import write_gif
 from .importing import unused
 from .options import Options, changed, check_name, check_options, check_values, hashable_options
@@ -124,7 +124,7 @@ def gymnax_functions(
         obs, state = env.reset_env(key, params)
         return first_step(state, obs)
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
         truncated = is_truncated(state)
         return TimeStep(
@@ -150,7 +150,7 @@ def brax_functions(
       observe: takes the observation out of a state.
     """
 
-    def counted(state: Any, steps: jax.Array) -> Any:
+    def counted(state: EnvState, steps: jax.Array) -> Any:
         # Some numbers are Python's or float64, with another dtype after `step` than after `reset`.
         state = strong(state)
         reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
@@ -160,7 +160,7 @@ def brax_functions(
         state = counted(env.reset(key), jnp.zeros((), jnp.int32))
         return first_step(state, observe(state))
 
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         steps = state.info[STEPS] + 1
         state = jax.tree.map(lambda leaf: leaf, state)  # its dictionaries are mutated
         if "rng" in state.info:

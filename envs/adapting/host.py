@@ -10,6 +10,7 @@ import numpy as np
 from ...core.errors import TriglotError, describe
 from ...core.host_environment import Arrays, HostStart, HostStep, to_dtype
 from ...core.specs import Box, Leaf, Spec, mask_size
+from ...core.types import Obs
 from . import masks
 from .options import Options
 from .spaces import map_leaves
@@ -185,7 +186,7 @@ class GymnasiumVector:
                 self._check_shapes(obs, index, error)
             raise
 
-    def read(self, obs: Any) -> Arrays:
+    def read(self, obs: Obs) -> Arrays:
         """Copy observations to the spec's structure and dtypes, integers so that they start at 0.
 
         A tuple becomes a dictionary, without the texts. Gymnasium reuses its arrays.
@@ -228,7 +229,7 @@ class GymnasiumVector:
         last = [self.read(info["final_obs"][index]) for index in ended]
         return replaced(obs, ended, jax.tree.map(lambda *each: np.stack(each), *last)), obs
 
-    def _check_shapes(self, obs: Any, index: int, cause: Exception | None = None) -> None:
+    def _check_shapes(self, obs: Obs, index: int, cause: Exception | None = None) -> None:
         def check(leaf: Leaf, value: Any) -> None:
             if np.shape(value) != leaf.shape:
                 raise TriglotError(

@@ -24,22 +24,23 @@ from .core.network import Network, Variables
 from .core.networks.combinators import combine, ensemble, freeze, scalar, start_from
 from .core.networks.unroll import unroll
 from .core.specs import Box, Dict, Discrete, MultiDiscrete
-from .core.train import Diverged, train
 from .diff.compare import diff_networks
 from .diff.porting.names import load_weights
 from .diff.porting.recordings.compare import diff_recording
 from .diff.testing import assert_same_function
-from .export.policy import load_policy
-from .runs.load import load_run
+from .runs.figure import curves
+from .runs.policy import load_policy
 from .runs.registry.agents import make_agent
 from .runs.registry.environments import make_env
 from .runs.registry.presets.find import preset
+from .runs.result import Diverged, TrainResult, load_run
+from .runs.training import train
 
 __version__: str
 
 __all__ = [
-    "make_env", "make_agent", "preset", "train", "evaluate", "Experiment", "Population", "Trainer",
-    "load_run", "load_policy",
+    "make_env", "make_agent", "preset", "train", "TrainResult", "evaluate", "Experiment",
+    "Population", "Trainer", "load_run", "load_policy", "curves",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",

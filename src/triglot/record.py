@@ -102,10 +102,11 @@ class Recorder:
         """Note that a module is called."""
         calls = self.content["calls"]
         place = f"modules/{len(calls):04d}/{name or 'model'}"
+        kind = _class_of(module)
         call = {
             "name": name,
-            "class": type(module).__name__,
-            "library": type(module).__module__.split(".")[0],
+            "class": kind.__name__,
+            "library": kind.__module__.split(".")[0],
             "settings": settings,
             "defined_at": _defined_at(module),
             "called_at": _called_at(),
@@ -329,6 +330,13 @@ def _settings(known: dict[str, Any]) -> dict[str, Any]:
         elif callable(value) and hasattr(value, "__name__") and not isinstance(value, type):
             found[name] = value.__name__
     return found
+
+
+def _class_of(module: Any) -> type:
+    """Return a module's class, without those that PyTorch's parametrizations derive from it."""
+    kind = type(module)
+    is_derived = kind.__module__ == "torch.nn.utils.parametrize" and len(kind.__bases__) == 1
+    return kind.__bases__[0] if is_derived and kind.__name__.startswith("Parametrized") else kind
 
 
 def _defined_at(module: Any) -> str:

@@ -70,7 +70,7 @@ from .core.hyper import (
     positive,
     unit_interval,
 )
-from .core.learner import Learner, LearnerState, steps_if_ready
+from .core.learner import Learner, LearnerState, Loss, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
 from .core.rl.cuts import truncated_or_cut, truncations
 from .core.rl.distributional import (
@@ -179,7 +179,7 @@ from .core.wrappers.rewards import ClipReward, ScaleReward
 __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
-    "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    "Loss", "Metrics", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",

@@ -183,7 +183,7 @@ def stepped(hyper: Any) -> Any:
 def test_critics_alone_have_dropout_and_layer_normalization(name: str) -> None:
     found = find_algorithm(name)
     config = found.Config(critic_dropout=0.25, critic_normalization="layer")
-    specs = found.networks(Box((2,)), Box((1,), "float32", -1.0, 1.0), config)
+    specs: Any = found.networks(Box((2,)), Box((1,), "float32", -1.0, 1.0), config)
     assert (specs["critic"].dropout, specs["critic"].torso.normalization) == (0.25, "layer")
     assert (specs["actor"].dropout, specs["actor"].torso.normalization) == (0.0, "none")
 
@@ -192,7 +192,7 @@ def test_critics_alone_have_dropout_and_layer_normalization(name: str) -> None:
 def test_so_have_critics_of_discrete_actions(name: str) -> None:
     found = find_algorithm(name)
     config = found.Config(critic_dropout=0.25, critic_normalization="layer")
-    specs = found.networks(Box((2,)), Discrete(2), config)
+    specs: Any = found.networks(Box((2,)), Discrete(2), config)
     assert (specs["critic"].dropout, specs["critic"].torso.normalization) == (0.25, "layer")
     table = found.networks(Discrete(3), Discrete(2), config)["critic"]
     assert isinstance(table, NetworkSpec)

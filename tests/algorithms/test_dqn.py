@@ -20,8 +20,8 @@ from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
 from triglot.core.rl.exploration import epsilon_greedy
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import train
 from triglot.envs import probes
+from triglot.runs.training import train
 
 SMALL = DQNConfig(
     num_envs=2,

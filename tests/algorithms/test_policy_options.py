@@ -153,7 +153,7 @@ def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> 
     np.testing.assert_allclose(actor.log_prob(raw), np.log(density).sum(-1), rtol=1e-4)
 
 
-def rl_config(algorithm: str) -> type:
+def rl_config(algorithm: str) -> Any:
     from triglot.runs.registry.algorithms import find_algorithm
 
     return find_algorithm(algorithm).Config

@@ -18,9 +18,9 @@ from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.networks.combinators import ensemble, freeze
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import train
 from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gridworld import GridWorld
+from triglot.runs.training import train
 
 ENV = GridWorld(3, 3)
 HYPER = QLearningHyperparams()

@@ -24,7 +24,7 @@ REPLAYED = ("dqn", "c51", "qr_dqn", "iqn", "rainbow", "r2d2")
 
 def described(name: str, obs_spec: Any, **config: Any) -> dict[str, Any]:
     found = find_algorithm(name)
-    return found.networks(obs_spec, ACTIONS, found.Config(**config))
+    return dict(found.networks(obs_spec, ACTIONS, found.Config(**config)))
 
 
 @pytest.mark.parametrize("name", [*REPLAYED, "pqn"])

@@ -217,6 +217,63 @@ def transposed(
     return Case(Box((*(4, 3, 2)[:rank], n)), built)
 
 
+def grouped_transposed(n: int, m: int, window: tuple[int, ...], *, groups: int) -> Case:
+    """Build a transposed convolution with a stride of 2 and groups, which Equinox alone has."""
+    rank = len(window)
+    equinox = {1: eqx.nn.ConvTranspose1d, 2: eqx.nn.ConvTranspose2d, 3: eqx.nn.ConvTranspose3d}
+    layer = Built(
+        lambda key: equinox[rank](n, m, window, 2, groups=groups, key=key), channels_first
+    )
+    return Case(Box((*(4, 3, 3)[:rank], n)), {"equinox": layer})
+
+
+AXES = {"outputs": (-1, 0), "inputs": (-2, 1), "the kernel": (None, None)}  # of Flax, of Equinox
+
+
+def weight_norm(kind: str, norms: str) -> Case:
+    """Normalize the kernel of a layer, with a norm for each of its outputs or inputs, or one."""
+    flax, equinox = AXES[norms]
+    window = (3, 2)
+    layers: dict[str, tuple[Any, Any]] = {
+        "dense": (
+            lambda name: nn.Dense(5, name=name),
+            lambda key: eqx.nn.Linear(2, 5, key=key),
+        ),
+        "convolution": (
+            lambda name: nn.Conv(5, window, padding="VALID", name=name),
+            lambda key: eqx.nn.Conv2d(2, 5, window, key=key),
+        ),
+        "transposed": (
+            lambda name: nn.ConvTranspose(5, window, (2, 2), padding="VALID", name=name),
+            lambda key: eqx.nn.ConvTranspose2d(2, 5, window, 2, key=key),
+        ),
+    }
+    linen, own = layers[kind]
+    images = kind != "dense"
+    return Case(
+        Box((4, 3, 2) if images else (2,)),
+        {
+            "linen": Built(lambda name: nn.WeightNorm(linen(name), feature_axes=flax)),
+            "equinox": Built(
+                lambda key: eqx.nn.WeightNorm(own(key), axis=equinox),
+                channels_first if images else lambda layer, x: layer(x),
+            ),
+        },
+    )
+
+
+def weight_norm_without_scale(n: int, m: int) -> Case:
+    return Case(
+        Box((n,)),
+        {
+            "linen": Built(lambda name: nn.WeightNorm(nn.Dense(m, name=name), use_scale=False)),
+            "nnx": Built(
+                lambda rngs: nnx.WeightNorm(nnx.Linear(n, m, rngs=rngs), use_scale=False, rngs=rngs)
+            ),
+        },
+    )
+
+
 def embedding(rows: int, size: int) -> Case:
     def look_up(layer: Any, x: jax.Array) -> jax.Array:
         return layer(jnp.arange(x.shape[0]) % rows) + x

@@ -250,6 +250,44 @@ def test_a_missing_library_is_reported_with_its_install_command(
         libraries.find("haiku").require()
 
 
+def test_a_library_that_pip_does_not_install_has_no_install_command(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("triglot_toy:LIBRARY")
+    private = replace(libraries.find("toy"), distribution=None, module="company.networks")
+    assert private.install_command is None
+    with pytest.raises(MissingExtra) as refused:
+        private.require()
+    assert "company.networks" in str(refused.value) and "pip" not in str(refused.value)
+
+
+def test_the_list_shows_how_each_library_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = replace(libraries.find("haiku"), name="new", distribution="new-nn", extra=None)
+    monkeypatch.setitem(libraries.LIBRARIES, "new", outside)
+    assert "needs new-nn: pip install new-nn\n" in listing.everything()
+
+
+def test_a_function_that_triglot_does_not_export_is_named_by_its_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert libraries.find("haiku").lift_path == "triglot.from_haiku"
+    new = replace(libraries.find("haiku"), name="new", folder="triglot.backends.new")
+    for lift in ("from_new", "from_haiku"):
+        outside = replace(new, folder="new_nn", lift=lift)
+        assert outside.lift_path == f"new_nn.lifting.{lift}"
+    monkeypatch.setitem(libraries.LIBRARIES, "new", replace(new, lift="from_new"))
+    assert libraries.find("new").lift_path == "triglot.backends.new.lifting.from_new"
+
+
+def test_a_refusal_names_the_part_that_a_library_lacks(install: Install) -> None:
+    install("triglot_toy:LIBRARY")
+    normalized = replace(SPEC, torso=MLP((8,), normalization="layer"))
+    for backend, spec, part in (("toy", normalized, "normalization"), ("table", SPEC, "MLP")):
+        with pytest.raises(TriglotError, match=part) as refused:
+            build(backend, {"both": spec})
+        assert "NetworkSpec" not in str(refused.value) and len(str(refused.value)) < 200
+
+
 @pytest.mark.parametrize("name", [n for n, lib in libraries.LIBRARIES.items() if lib.distribution])
 def test_a_built_in_record_is_true_of_its_library(name: str) -> None:
     skip_missing(name)

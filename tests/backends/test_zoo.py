@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.translate import translate
 from triglot.core.errors import TriglotError
@@ -33,7 +33,6 @@ from triglot.core.networks.noise import draw_noise
 from triglot.core.specs import Box, Discrete
 from triglot.core.types import PyTree
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 HEADS = (("q", q_head(3, dueling=True)), ("v", value_head()))
 MLP_LAYERS, CNN_LAYERS = MLP((4, 5), "relu"), CNN((2,), 3, (4,))
 KEY = jax.random.key(7)

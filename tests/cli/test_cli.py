@@ -214,6 +214,14 @@ def test_list_of_algorithms_names_each_once_with_when_to_choose_it(
         assert re.search(rf"^  {name} +\S.*", listed, re.MULTILINE)
 
 
+def test_list_of_algorithms_shows_one_of_no_family(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(ALGORITHMS, "mine", ALGORITHMS["ppo"])
+    assert cli.main(["list", "algorithms"]) == 0
+    assert re.search(r"^  mine +\S.*", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_list_of_a_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list", "probe"]) == 0
     assert "probe:two-step" in capsys.readouterr().out.splitlines()

@@ -20,6 +20,7 @@ from tests.extras import TORCH
 from tests.project.documents import PAGES, ROOT, files
 from triglot.cli import main as cli
 from triglot.cli import new
+from triglot.core.errors import TriglotError
 from triglot.core.networks.combinators import part_of
 
 pytestmark = pytest.mark.packaging
@@ -112,6 +113,12 @@ def test_each_network_trains(page: Path) -> None:
 @pytest.mark.slow
 def test_the_agent_passes(page: Path) -> None:
     assert cli.main(["check", "reinforce:Reinforce", "--env", "probe:truncating"]) == 0
+
+
+@pytest.mark.parametrize("agent", ["reinforce:Reinforce", "small_dqn:SmallDQN"])
+def test_an_agent_for_discrete_actions_refuses_others(page: Path, agent: str) -> None:
+    with pytest.raises(TriglotError, match="supports discrete actions"):
+        triglot.make_agent(agent, triglot.make_env("probe:reach"))
 
 
 def test_all_three_train_together(page: Path) -> None:
@@ -230,11 +237,30 @@ def test_the_sweep_trains_each_rate(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_recurrent_network_passes_and_trains(page: Path) -> None:
-    command = "check recurrent_network:recurrent_network --env probe:two-step"
-    assert cli.main(command.split()) == 0
-    command = "ppo probe:two-step --network recurrent_network:recurrent_network --num-epochs 1"
+@pytest.mark.parametrize("name", ["recurrent_network", "transformer_memory"])
+def test_a_recurrent_network_passes_and_trains(page: Path, name: str) -> None:
+    assert cli.main(["check", f"{name}:{name}", "--env", "probe:two-step"]) == 0
+    command = f"ppo probe:two-step --network {name}:{name} --num-epochs 1"
     train(f"{command} --total-steps 64 --rollout-length 8", page / "out")
+
+
+def test_a_transformer_attends_to_its_window_only(page: Path) -> None:
+    env = triglot.make_env("gymnax:MemoryChain-bsuite")
+    module = importlib.import_module("transformer_memory")
+    network = module.transformer_memory(env.obs_spec, env.action_spec)
+    variables = network.init(jax.random.key(0))
+    first = env.reset(jax.random.key(0)).obs
+    obs = jax.random.normal(jax.random.key(1), (20, 2, *first.shape))
+
+    def logits(steps: jax.Array) -> np.ndarray:
+        outputs, carry = {}, network.initial_carry(variables, 2)
+        for step in steps:
+            (outputs, carry), _ = network.apply(variables, (step, carry))
+        return np.asarray(outputs["logits"])
+
+    before = logits(obs)
+    np.testing.assert_array_equal(before, logits(obs[4:]))  # a window of 16 steps
+    assert np.abs(before - logits(obs[5:])).max() > 1e-6  # the oldest step in it counts
 
 
 @pytest.mark.parametrize(

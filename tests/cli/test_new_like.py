@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import triglot
 from triglot.cli import main as cli
 from triglot.cli.fitting import small_agent
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.options import option_fields
 from triglot.core.types import by_path
 from triglot.runs.registry.algorithms import ALGORITHMS, find_algorithm
 
@@ -81,7 +81,7 @@ def test_the_copy_passes_its_check_and_trains_with_equal_bits(copy: str) -> None
     env = env_of_test(copy)
     assert cli.main(["check", copy, "--env", env.name]) == 0
     states = {}
-    known = {field.name for field in fields(find_algorithm(copy).Config)}
+    known = {field.name for field in option_fields(find_algorithm(copy).Config)}
     given = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k in known]
     for algorithm in (original(copy), copy):
         command = ["train", algorithm, env.name, *TINY.split(), *given]

@@ -41,7 +41,7 @@ class Hyperparams:
     names: tuple[str, ...] = field(default_factory=tuple)
 
 
-ALGORITHM = SimpleNamespace(Config=Config, Hyperparams=Hyperparams)
+ALGORITHM: Any = SimpleNamespace(Config=Config, Hyperparams=Hyperparams)
 
 
 def options(words: str, algorithm: Any = ALGORITHM) -> Any:

@@ -9,13 +9,14 @@ import pytest
 
 from triglot.compare.jobs import Job, weights_file
 from triglot.compare.options import CompareOptions
-from triglot.compare.results import Record
+from triglot.compare.results import Arrays, Record
 from triglot.compare.rungs import rung_named
 from triglot.compare.start import Started
 from triglot.compare.training import train as module
-from triglot.compare.training.session import Session
+from triglot.compare.training.library import LibraryExperiment
 from triglot.runs.jobs.job import RunningJob
 from triglot.runs.jobs.ledger import Ledger
+from triglot.runs.registry.environments import make_env
 
 SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
 OPTIONS = CompareOptions(
@@ -32,12 +33,11 @@ OPTIONS = CompareOptions(
     eval_episodes=4,
 )
 
-Plant = Callable[[Session], None]
+Plant = Callable[[LibraryExperiment], LibraryExperiment]
 
 
 def train(
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     backend: str = "linen",
     rung: str = "weights",
@@ -49,28 +49,27 @@ def train(
 
     Args:
       folder: of the comparison.
-      monkeypatch: replaces the session.
       backend: the library.
       rung: what is shared.
-      plant: called with the session before it trains.
+      plant: changes the experiment before it trains.
       running: the job; None shows nothing.
       changes: options that differ from `OPTIONS`.
     """
-
-    class Planted(Session):
-        def __init__(self, *given: Any, **more: Any) -> None:
-            super().__init__(*given, **more)
-            if plant is not None:
-                plant(self)
-
-    monkeypatch.setattr(module, "Session", Planted)
     folder.mkdir(exist_ok=True)
     options = replace(OPTIONS, out=folder, **changes)
     job = Job(options.env, rung, backend)
     running = RunningJob(lambda event: None) if running is None else running
     running.go()
     arguments = {"job": asdict(job), "leads": True}
-    module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
+    build = LibraryExperiment.build
+
+    def planted(*args: Any, **parts: Any) -> LibraryExperiment:
+        library = build(*args, **parts)
+        return library if plant is None else plant(library)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LibraryExperiment, "build", planted)
+        module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
     return Record.load(Ledger(folder).folder(job.name))
 
 
@@ -84,10 +83,17 @@ def probe(
 ) -> Record:
     """Compute only the parts of the first update; see `train`."""
     options = replace(OPTIONS, out=folder, **changes)
-    session = Session(options, backend, rung=rung_named(rung))
+    library = LibraryExperiment.build(options, backend, rung=rung_named(rung))
     if plant is not None:
-        plant(session)
-    session.init()
+        library = plant(library)
     if rung_named(rung).shared_weights:
-        session.load(weights_file(folder, 0))
-    return Record(probe=session.probe())
+        state = library.start_from(weights_file(folder, 0))
+    else:
+        state = library.experiment.start()
+    return Record(probe=library.probe(state))
+
+
+def initial_weights(options: CompareOptions, backend: str, env: str | None = None) -> Arrays:
+    """Draw the weights with which a library's seeds start, by shared name."""
+    library = LibraryExperiment.build(options, backend, env=make_env(env or options.env))
+    return library.named_params(library.experiment.start())

@@ -37,12 +37,9 @@ def opened(options: CompareOptions) -> Ledger:
         pytest.param(LocalExecutor(2), id="at once"),
     ],
 )
-def test_processes_change_no_bit(
-    executor: Executor | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_change_no_bit(executor: Executor | None, tmp_path: Path) -> None:
     names = ("haiku", "linen")
-    here = [train(tmp_path / "here", monkeypatch, backend=name, total_steps=190) for name in names]
-    monkeypatch.undo()
+    here = [train(tmp_path / "here", backend=name, total_steps=190) for name in names]
     chosen = replace(OPTIONS, out=tmp_path / "out", total_steps=190, repetitions=1)
     ledger = opened(chosen)
     listed = [Job(OPTIONS.env, "weights", name) for name in names]

@@ -24,9 +24,8 @@ from triglot.compare.programs import Program, difference, program_text
 from triglot.compare.rungs import rung_named, rung_of_arithmetic
 from triglot.compare.search import PARTS
 from triglot.compare.training.networks import build_agent
-from triglot.compare.training.session import Session
 
-from .in_process import OPTIONS
+from .in_process import OPTIONS, initial_weights
 
 
 def a_pair(*backends: str, cause: str, part: str = "outputs") -> dict[str, Any]:
@@ -41,7 +40,7 @@ def a_pair(*backends: str, cause: str, part: str = "outputs") -> dict[str, Any]:
 
 def with_weights(options: CompareOptions, folder: Path) -> CompareOptions:
     """Write the first library's weights, and return the options with their folder."""
-    save_file(Session(options, options.libraries[0]).init(), weights_file(folder, 0))
+    save_file(initial_weights(options, options.libraries[0]), weights_file(folder, 0))
     return replace(options, out=folder)
 
 
@@ -121,7 +120,7 @@ def test_a_planted_difference_of_the_update_has_a_place(
 
     config = {"hidden_sizes": [32, 32]}  # a norm of many entries
     options = replace(OPTIONS, backends=("haiku", "linen"), num_seeds=1, config=config)
-    monkeypatch.setattr(traced, "build_agent", build)
+    monkeypatch.setattr("triglot.compare.training.networks.build_agent", build)
     pair = a_pair("haiku", "linen", cause=cause, part=part)
     locate(options, tmp_path, pair)
     operation = pair["first_difference"]["operation"]
@@ -221,8 +220,7 @@ def test_every_environment_and_rung_has_operations(
         OPTIONS, env=others[0], envs=others[1:], backends=("haiku", "equinox"), num_seeds=1
     )
     options = with_weights(options, tmp_path)
-    arrays = Session(options, "haiku", env=others[1]).init()
-    save_file(arrays, weights_file(tmp_path, 1))
+    save_file(initial_weights(options, "haiku", others[1]), weights_file(tmp_path, 1))
     pairs = {env: a_pair("haiku", "equinox", cause="summation_order") for env in others}
     ladder = {
         name: a_pair("haiku", "equinox", cause="summation_order", part="gradients")

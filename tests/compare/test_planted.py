@@ -3,7 +3,8 @@
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,24 @@ import optax
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import triglot
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
-from triglot.compare.training.session import Session
+from triglot.compare.training.library import LibraryExperiment
 from triglot.compare.verdict.causes import find_causes, find_growth
 from triglot.compare.verdict.pairs import Pair
+from triglot.core.loop.chunks import Chunk
+from triglot.core.loop.state import RunnerState
 from triglot.core.network import Variables
 
-from .in_process import OPTIONS, probe, train
+from .in_process import OPTIONS, initial_weights, probe, train
 
 
 @pytest.fixture(scope="module")
-def patch() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def sound(
-    tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch
-) -> tuple[Record, Path]:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
     """Train Haiku without a defect; its folder has the shared weights."""
     folder = tmp_path_factory.mktemp("sound")
-    return train(folder, patch, backend="haiku"), folder
+    return train(folder, backend="haiku"), folder
 
 
 @pytest.fixture
@@ -52,30 +48,30 @@ def names(one: Record, other: Record, rung: str = "weights") -> list[str]:
     return [cause["name"] for cause in find_causes(one, other, rung_named(rung))]
 
 
-def rebuilt(session: Session, **changes: Any) -> None:
-    """Give a session another agent."""
-    session.agent = replace(session.agent, **changes)  # pyright: ignore
-    session.experiment = replace(session.experiment, agent=session.agent)
+def rebuilt(library: LibraryExperiment, **changes: Any) -> LibraryExperiment:
+    """Change the agent of an experiment."""
+    agent: Any = library.agent
+    return replace(library, agent=replace(agent, **changes))
 
 
-def another_epsilon(session: Session) -> None:
+def another_epsilon(library: LibraryExperiment) -> LibraryExperiment:
     """Use Adam with a larger epsilon, which no hyperparameter shows."""
 
     def optimizer(hyper: Any) -> optax.GradientTransformation:
         clip = optax.clip_by_global_norm(hyper.max_grad_norm)
         return optax.chain(clip, optax.adam(hyper.learning_rate, eps=1e-3))
 
-    rebuilt(session, optimizer=optimizer)
+    return rebuilt(library, optimizer=optimizer)
 
 
-def no_clipping(session: Session) -> None:
+def no_clipping(library: LibraryExperiment) -> LibraryExperiment:
     """Leave the global norm as it is."""
-    rebuilt(session, optimizer=lambda hyper: optax.adam(hyper.learning_rate, eps=1e-5))
+    return rebuilt(library, optimizer=lambda hyper: optax.adam(hyper.learning_rate, eps=1e-5))
 
 
-def with_apply(session: Session, change: Any) -> None:
+def with_apply(library: LibraryExperiment, change: Any) -> LibraryExperiment:
     """Change what the network computes."""
-    network: Any = session.agent.network
+    network: Any = library.agent.network
 
     def changed(part: Any) -> Any:
         def apply(variables: Variables, inputs: Any, **options: Any) -> Any:
@@ -85,43 +81,44 @@ def with_apply(session: Session, change: Any) -> None:
         return replace(part, apply=apply)
 
     parts = {name: changed(part) for name, part in network.parts.items()}
-    rebuilt(session, network=replace(changed(network), parts=parts))
-    session.outputs._network = session.agent.network
+    return rebuilt(library, network=replace(changed(network), parts=parts))
 
 
-def scaled_outputs(session: Session) -> None:
+def scaled_outputs(library: LibraryExperiment) -> LibraryExperiment:
     """Multiply the outputs by 1.001."""
-    with_apply(session, lambda output: output * jnp.float32(1.001))
+    return with_apply(library, lambda output: output * jnp.float32(1.001))
 
 
-def rounded_outputs(session: Session) -> None:
+def rounded_outputs(library: LibraryExperiment) -> LibraryExperiment:
     """Round the outputs to bfloat16, as a network in lower precision does."""
-    with_apply(session, lambda output: output.astype(jnp.bfloat16).astype(output.dtype))
+    return with_apply(library, lambda output: output.astype(jnp.bfloat16).astype(output.dtype))
 
 
-def half_outputs(session: Session) -> None:
+def half_outputs(library: LibraryExperiment) -> LibraryExperiment:
     """Return the outputs in bfloat16."""
-    with_apply(session, lambda output: output.astype(jnp.bfloat16))
+    return with_apply(library, lambda output: output.astype(jnp.bfloat16))
 
 
-def half_gradients(session: Session) -> None:
+def half_gradients(library: LibraryExperiment) -> LibraryExperiment:
     """Halve the gradients, not the outputs."""
-    with_apply(session, lambda out: jax.lax.stop_gradient(out / 2) + out / 2)
+    return with_apply(library, lambda out: jax.lax.stop_gradient(out / 2) + out / 2)
 
 
-def nudged_weight(session: Session) -> None:
-    """Add 1e-7 to one weight of the shared ones."""
-    load = session.load
+class Nudged(LibraryExperiment):
+    """Adds 1e-7 to one of the shared weights."""
 
-    def nudged(path: Path) -> None:
+    def start_from(self, path: Path) -> RunnerState:
         arrays = load_file(path)
         name = next(name for name in sorted(arrays) if name.endswith("kernel"))
         arrays[name].reshape(-1)[3] += np.float32(1e-7)
         other = path.with_name("nudged.safetensors")
         save_file(arrays, other)
-        load(other)
+        return super().start_from(other)
 
-    session.load = nudged  # pyright: ignore
+
+def nudged_weight(library: LibraryExperiment) -> LibraryExperiment:
+    """Nudge one weight."""
+    return Nudged(**{each.name: getattr(library, each.name) for each in fields(library)})
 
 
 @pytest.mark.covering(2)
@@ -169,8 +166,8 @@ def test_another_draw_of_the_weights_is_named(sound: tuple[Record, Path], folder
 def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:
     """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
     layers = {"config": {"hidden_sizes": [32, 32]}, "num_seeds": 1}  # a norm of many entries
-    session = Session(replace(OPTIONS, **layers), "equinox")
-    save_file(session.init(), tmp_path / "initial_params.safetensors")
+    weights = initial_weights(replace(OPTIONS, **layers), "equinox")
+    save_file(weights, tmp_path / "initial_params.safetensors")
     own = probe(tmp_path, backend="equinox", rung="weights", **layers)
     in_order = probe(tmp_path, backend="equinox", rung="leaf_order", **layers)
     (cause,) = find_causes(own, in_order, rung_named("weights"))
@@ -182,10 +179,8 @@ def test_the_side_of_a_product_is_rounding(sound: tuple[Record, Path], folder: P
     assert found and found <= {"summation_order", "leaf_order"}
 
 
-def test_a_difference_is_judged_with_its_place(
-    sound: tuple[Record, Path], folder: Path, patch: pytest.MonkeyPatch
-) -> None:
-    other = train(folder, patch, plant=scaled_outputs)
+def test_a_difference_is_judged_with_its_place(sound: tuple[Record, Path], folder: Path) -> None:
+    other = train(folder, plant=scaled_outputs)
     pair = Pair(
         names=("haiku", "linen"), records=(sound[0], other), rung=rung_named("weights"), margin=1.0
     ).judge()
@@ -200,22 +195,34 @@ def test_a_difference_is_judged_with_its_place(
     assert distance["outputs_abs"][0] > 0
 
 
-def leaking(session: Session) -> None:
-    """Keep 8 MB of each chunk."""
-    train_chunk = session.train
-    kept = []
+class Leaking(triglot.Experiment):
+    """Keeps 8 MB of each chunk."""
 
-    def train_and_keep(count: int) -> Any:
-        kept.append(bytearray(b"x") * 2**23)
-        return train_chunk(count)
+    def chunks(self, *args: Any, **options: Any) -> Iterator[Chunk]:
+        for chunk in super().chunks(*args, **options):
+            KEPT.append(bytearray(b"x") * 2**23)
+            yield chunk
 
-    session.train = train_and_keep  # pyright: ignore
+
+KEPT: list[bytearray] = []
+
+
+class LeakingLibrary(LibraryExperiment):
+    @cached_property
+    def experiment(self) -> Leaking:
+        sound = super().experiment
+        parts = {each.name: getattr(sound, each.name) for each in fields(sound)}
+        return Leaking(**parts)
+
+
+def leaking(library: LibraryExperiment) -> LibraryExperiment:
+    """Leak memory."""
+    return LeakingLibrary(**{each.name: getattr(library, each.name) for each in fields(library)})
 
 
 def growth(folder: Path, plant: Any) -> dict[str, Any] | None:
     """Find the growth of the memory of this process while it trains."""
-    with pytest.MonkeyPatch.context() as patch:
-        return find_growth(train(folder, patch, plant=plant))
+    return find_growth(train(folder, plant=plant))
 
 
 @pytest.mark.slow

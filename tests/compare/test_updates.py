@@ -20,9 +20,8 @@ from triglot.compare.jobs import weights_file
 from triglot.compare.operations import Operations
 from triglot.compare.options import CompareOptions
 from triglot.compare.rungs import rung_of_arithmetic
-from triglot.compare.training.session import Session
 
-from .in_process import OPTIONS
+from .in_process import OPTIONS, initial_weights
 
 
 def is_second(agent: Any) -> bool:
@@ -133,7 +132,7 @@ def find(options: CompareOptions, folder: Path, *, functions_only: bool = False)
 
 def search(options: CompareOptions, folder: Path, *, functions_only: bool = False) -> Any:
     """Search the updates of the first two libraries, as a comparison does."""
-    save_file(Session(options, options.libraries[0]).init(), weights_file(folder, 0))
+    save_file(initial_weights(options, options.libraries[0]), weights_file(folder, 0))
     rung = rung_of_arithmetic(options.arithmetic)
     operations = Operations(replace(options, out=folder))
     pair: dict[str, Any] = {

@@ -18,7 +18,8 @@ from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.checks import check_network
 from triglot.core.network import Network
 from triglot.core.specs import Box
-from triglot.core.train import TrainResult, train
+from triglot.runs.result import TrainResult
+from triglot.runs.training import train
 
 OBS = Box((4,))
 CONFIG = PPOConfig(num_envs=4, rollout_length=16, num_epochs=2, num_minibatches=2)

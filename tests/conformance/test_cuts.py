@@ -8,7 +8,7 @@ must give something else, or the test would show nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +26,7 @@ from triglot.core.loop.self_play import in_training
 from triglot.core.loop.state import first_state
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.options import option_fields
 from triglot.core.types import by_path, is_key
 from triglot.runs.registry.algorithms import ALGORITHMS, EXTENSIONS, find_algorithm
 
@@ -55,7 +56,7 @@ def variants() -> list[Variant]:
     """List every algorithm, with the options by which it keeps something across rollouts."""
     found = []
     for name in ALGORITHMS:
-        config = {one.name for one in fields(find_algorithm(name).Config)}
+        config = {one.name for one in option_fields(find_algorithm(name).Config)}
         discrete = Variant(name, "floats")
         scaled = Variant(name, "box", {"scale_rewards": True}, keeps=True, quick=name == "ppo")
         match CASES[name].family:

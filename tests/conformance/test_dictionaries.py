@@ -9,18 +9,17 @@ import pytest
 
 import triglot
 from tests.conformance.test_identity import compare
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 
 slow = pytest.mark.slow
 SIGHTS = "tests.checks.sound_environments:Sights"
 FORCE = "tests.checks.sound_environments:SightsAndForce"
-ALL = ("linen", "haiku", "nnx", "equinox", "jax", "keras", *TORCH)
-SMALL: dict[str, Any] = {"num_envs": 4, "hidden_sizes": [8]}
-ROLLOUT = {**SMALL, "rollout_length": 8}
+SMBACKENDS: dict[str, Any] = {"num_envs": 4, "hidden_sizes": [8]}
+ROLLOUT = {**SMBACKENDS, "rollout_length": 8}
 PPO = {**ROLLOUT, "num_epochs": 1, "num_minibatches": 2}
-REPLAY = {**SMALL, "learning_starts": 16, "buffer_size": 64, "batch_size": 8}
+REPLAY = {**SMBACKENDS, "learning_starts": 16, "buffer_size": 64, "batch_size": 8}
 # The algorithm, the environment and the configuration, one of each family at least.
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ppo": ("ppo", SIGHTS, PPO),
@@ -68,8 +67,11 @@ def test_it_trains(name: str) -> None:
     ("name", "backends"),
     [
         ("ppo", ("haiku", "equinox")),
-        pytest.param("ppo", ALL, marks=slow),
-        *(pytest.param(n, ALL, marks=slow) for n in ("ppo-lstm", "dqn", "sac", "sac-discrete")),
+        pytest.param("ppo", BACKENDS, marks=slow),
+        *(
+            pytest.param(n, BACKENDS, marks=slow)
+            for n in ("ppo-lstm", "dqn", "sac", "sac-discrete")
+        ),
     ],
 )
 def test_libraries_are_equal_bit_for_bit(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.translate import translate
 from triglot.core import specs
@@ -25,7 +25,6 @@ from triglot.core.networks.noise import draw_masks
 
 OBS, ACTION = specs.Box((3,)), specs.Box((2,), low=-1.0, high=1.0)
 HEADS = (("q", value_head()),)
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 KEY = jax.random.key(5)
 INPUTS = jax.random.normal(jax.random.key(1), (6, 3)), jax.random.normal(jax.random.key(2), (6, 2))
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from triglot.compare.options import CompareOptions
-from triglot.compare.training.session import Session
+from triglot.compare.training.library import LibraryExperiment
 from triglot.runs.identity import Trace, compare_traces
 
 pytestmark = pytest.mark.optimized
@@ -44,20 +44,19 @@ def train(
 ) -> Trace:
     """Train one backend; the first one writes `weights`, the others start from them."""
     total_steps = num_updates * steps_per_update
-    session = Session(
+    library = LibraryExperiment.build(
         CompareOptions(algorithm=algorithm, seed=0, total_steps=total_steps, **task), backend
     )
     with unoptimized():  # the training alone must be the program that users run
-        own = session.init()
         if not weights.exists():
-            save_file(own, weights)
-        session.load(weights)
-    session.compile()
-    chunk_size = session.facts["chunk_size"]
-    starts = range(0, num_updates, chunk_size)
-    history = [session.train(min(chunk_size, num_updates - done))[1] for done in starts]
+            save_file(library.named_params(library.experiment.start()), weights)
+        state = library.start_from(weights)
+    history = []
+    for chunk in library.experiment.chunks(state, until=num_updates):
+        state = chunk.runner_states
+        history.append(chunk.metrics)
     metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
-    return Trace(metrics=metrics, params=session.named_params())
+    return Trace(metrics=metrics, params=library.named_params(state))
 
 
 def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, Any]:

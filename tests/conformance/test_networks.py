@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triglot
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.canonical import ARITHMETICS
 from triglot.backends.translate import translate
@@ -27,7 +27,6 @@ from triglot.core.networks.architecture import (
 )
 from triglot.core.networks.combinators import combine, ensemble, scalar
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 REST = [backend for backend in BACKENDS if backend != "linen"]
 slow = pytest.mark.slow
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))

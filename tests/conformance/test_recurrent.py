@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.extras import TORCH
+from tests.extras import BACKENDS
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.backends import build
 from triglot.backends.translate import translate
@@ -24,10 +24,9 @@ from triglot.core.networks.architecture import (
 from triglot.core.networks.combinators import combine
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import train
 from triglot.envs import probes
+from triglot.runs.training import train
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 HEADS = (("logits", policy_head(2)), ("value", value_head()))
 STEPS, ENVS, SIZE = 7, 3, 6
 CELL = {

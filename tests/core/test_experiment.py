@@ -60,6 +60,64 @@ def test_what_was_saved_goes_on_to_the_same_end(
     chex.assert_trees_all_equal(last(again, again.restore(tmp_path)), last(experiment))
 
 
+def test_a_checkpoint_at_the_end_of_a_schedule_keeps_the_schedule(
+    experiment: triglot.Experiment, tmp_path: Path
+) -> None:
+    # It ends with the third update, also where the training is restored from there.
+    rate = "linear(1e-3, 1e-4, 3 updates)"
+    scheduled = replace(experiment, hyper={"learning_rate": rate})
+    scheduled.save(tmp_path, last(scheduled, until=3))
+    again = replace(scheduled)
+    chex.assert_trees_all_equal(last(again, again.restore(tmp_path)), last(scheduled))
+
+
+def test_it_starts_from_parameters(experiment: triglot.Experiment) -> None:
+    drawn = experiment.start()
+    params = drawn.agent.learner.variables.params
+    chex.assert_trees_all_equal(experiment.start(params), drawn)
+    shifted = jax.tree.map(lambda leaf: leaf + 1, params)
+    started = experiment.start(shifted)
+    chex.assert_trees_all_equal(started.agent.learner.variables.params, shifted)
+    chex.assert_trees_all_equal((started.env, started.key), (drawn.env, drawn.key))
+
+
+def test_parameters_also_start_the_target_networks() -> None:
+    env = triglot.make_env("probe:two-step")
+    config = {
+        "num_envs": 2,
+        "hidden_sizes": (8,),
+        "buffer_size": 64,
+        "batch_size": 4,
+        "learning_starts": 8,
+    }
+    agent = triglot.make_agent("dqn", env, config=config)
+    dqn = triglot.Experiment(agent, env, key=KEY, total_steps=64, num_seeds=2)
+    params = jax.tree.map(lambda leaf: leaf + 1, dqn.start().agent.learner.variables.params)
+    chex.assert_trees_all_equal(dqn.start(params).agent.target.params, params)
+
+
+def test_parameters_of_another_network_are_refused(experiment: triglot.Experiment) -> None:
+    params = experiment.start().agent.learner.variables.params
+    for wrong in (jax.tree.map(lambda leaf: leaf[:2], params), {}):
+        with pytest.raises(TriglotError, match=r"do not fit the .* network .*3 seeds"):
+            experiment.start(wrong)
+
+
+def test_a_checkpoint_may_have_further_files(
+    experiment: triglot.Experiment, tmp_path: Path
+) -> None:
+    def write(folder: Path) -> None:
+        (folder / "notes.txt").write_text("mine")
+
+    experiment.save(tmp_path, experiment.start(), write_files=write)
+    notes = tmp_path / "00000000" / "notes.txt"
+    assert notes.read_text() == "mine"
+    experiment.restore(tmp_path)
+    notes.write_text("changed")
+    with pytest.raises(TriglotError, match=r"notes\.txt was modified"):
+        experiment.restore(tmp_path)
+
+
 def test_a_longer_one_stretches_the_schedules_that_had_ended(
     experiment: triglot.Experiment, tmp_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     ),
     "a gradient that is NaN": (
         nets.haiku_activated(nets.unsafe_root), nets.Activated(nets.safe_root),
-        "different", {"unknown"},
+        "different", {"nan_gradient"},
     ),
     "parameters in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(param_dtype=jnp.bfloat16), "different", {"dtype"},
@@ -155,7 +155,7 @@ def test_the_report_fits_80_columns_and_json() -> None:
     assert stored["verdict"] == "different"
     assert stored["max_abs_difference"] > 0
     (cause,) = stored["causes"]
-    assert cause.keys() == {"name", "where", "evidence", "parameters"}
+    assert cause.keys() == {"name", "where", "evidence", "parameters", "effect"}
     assert stored["parameters"]["only_one"] == {"mlp/linear/0/bias": [8]}
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def documented() -> set[str]:
     """Read the names in the first column of the table."""
-    text = (ROOT / "docs" / "guide" / "port.md").read_text()
+    text = (ROOT / "docs" / "reference" / "causes.md").read_text()
     table = text.split("The causes in the report")[1].split("\n\n")[1]
     rows = table.splitlines()[2:]
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}

@@ -1,4 +1,4 @@
-"""The suite that docs/guide/environments.md writes, outside the package."""
+"""The suite that docs/guide/suites.md writes, outside the package."""
 
 import importlib
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture
 def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    text = files(ROOT / "docs/guide/environments.md")["octax_suite.py"]
+    text = files(ROOT / "docs/guide/suites.md")["octax_suite.py"]
     (tmp_path / "octax_suite.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     return importlib.import_module("octax_suite")

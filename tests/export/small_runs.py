@@ -41,6 +41,8 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "atoms": ("c51", "probe:two-step", {**REPLAY, "num_atoms": 4}),
     "deterministic": ("td3", "probe:reach", REPLAY),
     "sequences": ("r2d2", "probe:two-step", SEQUENCES),
+    "extended": ("ppo+rnd", "probe:two-step", {**SMALL, "normalize_obs": True}),
+    "drawn": ("iqn", "probe:two-step", REPLAY),
     "table": ("q_learning", "gridworld:3x3", {}),
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 import triglot
 from triglot.cli import main as cli
-from triglot.export.export import FORMATS
+from triglot.export.written import FORMATS
 
 pytestmark = pytest.mark.packaging
 

@@ -1,5 +1,6 @@
 """`model.py` of each library, run where triglot cannot be imported: its outputs are the run's."""
 
+import ast
 import functools
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from triglot.core.errors import TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
 from triglot.core.networks.combinators import part_of
 from triglot.core.specs import Box, sample
-from triglot.export.models import model_files, specs_of
+from triglot.export.models import model_files, specs_of, without_act
 from triglot.export.sources import written
 from triglot.runs.load import named_weights, safetensors_files, variables_of
 from triglot.shared.machine.files import write_files
@@ -39,6 +40,7 @@ FROM = {
     "atoms": "nnx",
     "deterministic": "linen",
     "sequences": "equinox",
+    "extended": "nnx",
     "table": "table",
 }
 SCRIPT = """
@@ -94,8 +96,9 @@ def expected(kind: str) -> dict[str, Any]:
     given = {name: jnp.asarray(array) for name, array in inputs_of(kind).items()}
     run = small_run(kind, FROM[kind])
     state, variables = seed_of(run, 1), variables_of(run, 1)
-    stats = getattr(state, "obs_stats", None) or getattr(
-        getattr(state, "normalizer", None), "obs_stats", None
+    learned = getattr(state, "agent", state)  # an extended agent holds another one's state
+    stats = getattr(learned, "obs_stats", None) or getattr(
+        getattr(learned, "normalizer", None), "obs_stats", None
     )
     obs = given["obs"] if stats is None else stats.normalize(given["obs"])
     carry = {name: given[name] for name in ("hidden", "cell")}
@@ -148,6 +151,15 @@ def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) 
 def test_a_cell_that_a_library_lacks_is_refused(library: str, backend: str, says: str) -> None:
     with pytest.raises(TriglotError, match=says):
         model_files(small_run("gru", backend), 0, formats()[library], "Weights.")
+
+
+def test_files_without_act_say_so_and_what_to_export_instead(tmp_path: Path) -> None:
+    write_files(tmp_path, model_files(small_run("drawn"), 0, formats()["flax"], "Weights."))
+    text = (tmp_path / "model.py").read_text()
+    assert "def act(" not in text
+    said = " ".join((ast.get_docstring(ast.parse(text)) or "").split())
+    assert without_act(small_run("drawn")) in said and "stablehlo" in said
+    assert without_act(small_run("extended")) == ""
 
 
 def test_bytes_with_bounds_of_each_element_are_refused() -> None:

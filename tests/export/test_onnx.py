@@ -22,9 +22,9 @@ from triglot.core.environment import first_step
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box, Dict, Discrete, sample
 from triglot.export import onnx
-from triglot.export.policy import Policy
 from triglot.runs.acting import Acting
 from triglot.runs.load import Run
+from triglot.runs.policy import Policy
 from triglot.runs.registry.agents import make_agent
 from triglot.shared.machine.files import write_files
 

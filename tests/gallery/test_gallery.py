@@ -14,7 +14,7 @@ from triglot.core.network import num_params
 from triglot.diff.loading import load_network
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide" / "port.md"
+GUIDE = ROOT / "docs" / "reference" / "causes.md"
 PAIRS = gallery.find_pairs()
 BUGS = [(pair, bug) for pair in PAIRS.values() for bug in pair.bugs]
 

@@ -14,8 +14,8 @@ from triglot.backends import build
 from triglot.core.agent import PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.schedules import schedule
-from triglot.core.train import train
 from triglot.envs import probes
+from triglot.runs.training import train
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 DISCOUNT = 0.5

@@ -15,8 +15,8 @@ from triglot.core.agent import Agent, PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.schedules import schedule
 from triglot.core.specs import zeros
-from triglot.core.train import train
 from triglot.envs import probes
+from triglot.runs.training import train
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 DISCOUNT = 0.5

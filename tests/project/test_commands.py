@@ -31,6 +31,8 @@ LEFT_OUT = {
         "ray start",
         "triglot sweep ppo gymnax:CartPole-v1 --over num_envs=4,16 "
         "--over learning_rate=1e-4,1e-3 --executor ray",
+        "triglot sweep ppo gymnax:CartPole-v1 --over clip_epsilon=0.2 --num-seeds 100 --batch 10 "
+        "--executor ray",
     ),
     "needs Docker": ("docker build", "mkdir -p runs", "docker run"),
     "takes more than half an hour on two cores": (

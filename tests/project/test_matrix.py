@@ -71,16 +71,40 @@ def test_a_small_matrix_is_measured_and_continued(
     monkeypatch.setattr(matrix, "MORE", ("jax",))
     out, page, picture = (tmp_path / name for name in ("a/m.json", "a/m.md", "a/m.svg"))
     where = {"out": out, "page_path": page, "picture": picture, "num_updates": 3, "rounds": 1}
-    matrix.main(**where, only=("q_learning",))
+    with pytest.raises(SystemExit, match="dyna_q"):
+        matrix.main(**where, only=("q_learning",))
     measured = json.loads(out.read_text())["algorithms"]["q_learning"]
     assert measured["libraries"]["table"]["steps_per_second"] > 0
-    assert "`q_learning`" in page.read_text() and picture.stat().st_size > 1000
     calls: list[str] = []
     monkeypatch.setattr(matrix, "measure", lambda name, *_: calls.append(name) or measured)
     matrix.main(**where, resume=True)
     assert calls == ["dyna_q"]
+    assert "`q_learning`" in page.read_text() and picture.stat().st_size > 1000
     matrix.main(**where)
     assert calls == ["dyna_q", "q_learning", "dyna_q"]
+
+
+@pytest.mark.parametrize("part", [{"only": ("dqn",)}, {"backends": ("haiku",)}])
+def test_a_part_of_the_matrix_does_not_overwrite_the_page(
+    part: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "CASES", {name: matrix.CASES[name] for name in ("a2c", "dqn")})
+    monkeypatch.setattr(
+        matrix, "measure", lambda _, case, backends, *rest: row(**dict.fromkeys(backends, SAME))
+    )
+    out, page, picture = (tmp_path / name for name in ("m.json", "m.md", "m.svg"))
+    page.write_text("the rows of all")
+    with pytest.raises(SystemExit, match="a2c"):
+        matrix.main(out, page, picture, **part)
+    assert page.read_text() == "the rows of all" and not picture.exists()
+    assert "dqn" in json.loads(out.read_text())["algorithms"]
+    matrix.main(out, page, picture)  # measures all
+    assert "`a2c`" in page.read_text() and "`dqn`" in page.read_text()
+
+
+def test_the_picture_has_an_algorithm_of_no_family(tmp_path: Path) -> None:
+    matrix.draw({**ROWS, "mine": ROWS["dqn"]}, tmp_path / "m.svg")
+    assert "mine" in (tmp_path / "m.svg").read_text()
 
 
 def test_an_unknown_algorithm_is_refused(tmp_path: Path) -> None:

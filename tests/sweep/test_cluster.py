@@ -25,7 +25,7 @@ from tests.sweep.test_search import proposals
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.runs.jobs.local import WORKER
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.run import sweep
 
 pytestmark = [
@@ -120,7 +120,7 @@ def wait_for(condition: Any, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def on_ray(cluster: Cluster, out: Path, **changes: Any) -> SweepOptions:
+def on_ray(cluster: Cluster, out: Path, **changes: Any) -> SweepCommandOptions:
     given = {"batch": 4, "executor": "ray", "address": cluster.address}
     return options(out, **{**given, **changes})
 

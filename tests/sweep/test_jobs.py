@@ -22,7 +22,7 @@ from triglot.runs.jobs.local import WORKER
 from triglot.shared.machine.interrupt import Signalled
 from triglot.sweep import jobs, report, run
 from triglot.sweep.batches import bytes_of_one
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.run import sweep
 
 pytestmark = pytest.mark.packaging
@@ -39,7 +39,7 @@ def no_pages() -> Any:
         yield
 
 
-def two_batches(out: Path, **changes: Any) -> SweepOptions:
+def two_batches(out: Path, **changes: Any) -> SweepCommandOptions:
     return options(out, **{"batch": 4, **changes})
 
 

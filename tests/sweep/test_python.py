@@ -14,10 +14,11 @@ import triglot
 from tests.sweep import small
 from triglot.core.errors import TriglotError
 from triglot.core.rl.optimizers import OPTIMIZERS
+from triglot.runs.registry.algorithms import find_algorithm
 from triglot.sweep import python, run, sweep
 from triglot.sweep.axes import Choices, parse_axes
 from triglot.sweep.learning import Learning
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions, SweepOptions
 
 pytestmark = pytest.mark.packaging
 
@@ -26,9 +27,15 @@ OVER: dict[str, Any] = {"learning_rate": [0.1, 0.5], "epsilon": np.array([0.3, 0
 
 def given(out: Path, **changes: Any) -> dict[str, Any]:
     """Give the arguments of the sweep of `small.options`."""
-    chosen = vars(small.options(out))
-    names = ("num_seeds", "total_steps", "eval_episodes", "backend", "config", "out")
-    return {"over": OVER, "verbose": False, **{name: chosen[name] for name in names}} | changes
+    chosen = small.options(out)
+    options = SweepOptions(
+        num_seeds=chosen.num_seeds,
+        total_steps=chosen.total_steps,
+        eval_episodes=chosen.eval_episodes,
+        backend=chosen.backend,
+        out=out,
+    )
+    return {"over": OVER, "verbose": False, "options": options, "config": chosen.config} | changes
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +120,7 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_written_without_loss(name: str) -> None:
     (text,) = python._texts({name: VALUES[name]})
-    (axis,) = parse_axes([text], {"ppo": triglot.PPO})
+    (axis,) = parse_axes([text], {"ppo": find_algorithm("ppo")})
     lists = [tuple(one) if isinstance(one, list) else one for one in VALUES[name]]
     names = {triglot.PPO: "ppo", OPTIMIZERS["lion"]: "triglot.core.rl.optimizers:lion"}
     wanted = tuple(names.get(one, one) if callable(one) else one for one in lists)
@@ -145,9 +152,13 @@ def test_wrong_arguments_are_explained(case: str, tmp_path: Path) -> None:
 
 def test_every_option_of_the_command_has_an_argument() -> None:
     command_line = {"open", "compilation_cache", "no_compilation_cache", "no_preset", "preset"}
-    options = set(SweepOptions.__dataclass_fields__) - command_line
-    assert set(inspect.signature(sweep).parameters) - {"verbose"} == options
-    for name, parameter in inspect.signature(sweep).parameters.items():
-        default = SweepOptions.__dataclass_fields__.get(name)
-        if default is not None and name not in ("config", "hyper", "algorithm", "env", "over"):
-            assert parameter.default == default.default, name
+    command = set(SweepCommandOptions.__dataclass_fields__) - command_line
+    shared = set(SweepOptions.__dataclass_fields__)
+    own = set(inspect.signature(sweep).parameters) - {"verbose", "options"}
+    assert own | shared == command and own.isdisjoint(shared)
+
+
+def test_a_call_without_options_has_the_defaults_of_the_command() -> None:
+    command = SweepCommandOptions(algorithm="ppo", env="gridworld:3x3")
+    for name, value in vars(SweepOptions()).items():
+        assert getattr(command, name) == value, name

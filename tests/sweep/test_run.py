@@ -30,7 +30,7 @@ from triglot.runs.jobs.ledger import Ledger
 from triglot.runs.registry.overrides import overrides_of
 from triglot.sweep import report, training
 from triglot.sweep.learning import Learning
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.run import sweep
 from triglot.sweep.settings import algorithms_of, train_options
 
@@ -176,7 +176,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def in_batches(out: Path) -> SweepOptions:
+def in_batches(out: Path) -> SweepCommandOptions:
     return options(out, batch=4, halving=True, checkpoint_seconds=1e-6)
 
 

@@ -23,7 +23,7 @@ from triglot.sweep.results import Outcome
 from triglot.sweep.run import sweep
 from triglot.sweep.search import choices, confirm, rounds
 from triglot.sweep.search.study import as_trial, propose, space_of
-from triglot.sweep.settings import algorithms_of, draw_new, settings_of
+from triglot.sweep.settings import Settings, algorithms_of, draw_new, settings_of
 
 pytestmark = pytest.mark.packaging
 
@@ -130,7 +130,7 @@ def test_the_sizes_of_rounds(number: int, batch: int | None, sizes: tuple[int, .
     assert choices.round_sizes(given) == sizes
 
 
-def told(settings: list[dict[str, Any]], axes: list[Any], returns: Any = None) -> list[Outcome]:
+def told(settings: Settings, axes: list[Any], returns: Any = None) -> list[Outcome]:
     """Make outcomes whose return is highest at learning_rate 0.1 and epsilon 0.3."""
     plan = SweepPlan(options=options(), settings=tuple(settings), groups=())
     found = []
@@ -142,7 +142,7 @@ def told(settings: list[dict[str, Any]], axes: list[Any], returns: Any = None) -
     return found
 
 
-def searched(search: str, axes: list[Any], sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+def searched(search: str, axes: list[Any], sizes: tuple[int, ...]) -> Settings:
     """Propose all settings, with outcomes by `told`."""
     settings = draw_new(axes, np.random.default_rng(0), sizes[0], ())
     for number in range(1, len(sizes)):

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from ..core.errors import TriglotError
 from ..core.options import OptionTable
@@ -18,6 +18,9 @@ from ..runs.registry.overrides import field_types, item_type
 from ..shared.terminal.wrapping import terminal_width, wrapped
 from .examples import examples_of
 from .options import GROUPS, NESTED, groups_of
+
+if TYPE_CHECKING:
+    from ..core.agent import Algorithm
 
 FILE = "config_file"  # the name of `--config` among the values
 FILE_HELP = (
@@ -71,7 +74,7 @@ class ArgumentParser(argparse.ArgumentParser):
                 self._add(target, field, types, options, mark)
         self.add_argument("--config", dest=FILE, metavar="FILE", action=_Store, help=FILE_HELP)
 
-    def add_algorithm(self, algorithm: Any) -> None:
+    def add_algorithm(self, algorithm: "Algorithm") -> None:
         """Add the fields of an algorithm's `Config` and `Hyperparams`.
 
         Raises:
@@ -147,7 +150,7 @@ class ArgumentParser(argparse.ArgumentParser):
         else:
             yield f"{name}{equals}{value}"
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Report a mistake in one sentence."""
         raise TriglotError(f"{message.removeprefix('argument ')}.")
 
@@ -188,7 +191,7 @@ class _Store(argparse.Action):
             raise TriglotError(f"{name} is given twice, as {both}: give it once.")
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     return (" ".join(value) if isinstance(value, list) else str(value)) or "nothing"
 
 

@@ -116,7 +116,7 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
     env = _env_for(component, options)
     label = f"{component.text} on {env.name}"
     if component.kind == "network":
-        network = partial(make_network, component.text, component.made, env)
+        network = partial(make_network, component.text, component.loaded, env)
         if component.target is None:
             yield label, lambda: check_network(network(), env.obs_spec)
             return
@@ -141,7 +141,7 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
     def make_network_for(env: Any) -> Any:
         if component.target is not None:
             _require_support(component, options, env)
-        return make_network(component.text, component.made, env)
+        return make_network(component.text, component.loaded, env)
 
     with user_error_context(f"{component.text} could not be checked"), phase("importing"):
         if component.kind == "network":
@@ -203,7 +203,7 @@ def _require_support(component: Component, options: CheckOptions, env: Any) -> M
 
 def _agent(component: Component, options: CheckOptions, backend: str, env: Any) -> Any:
     if component.algorithm is None:
-        return component.made
+        return component.loaded
     return small_agent(component.text, env, options.config, backend=backend, hyper=options.hyper)
 
 
@@ -213,8 +213,8 @@ def _compilable(env: Any) -> Any:
 
 
 def _environments(component: Component) -> Iterator[tuple[str, Callable[[], Any]]]:
-    if component.made is not None:  # not by `make_env`, which rejects what the checker explains
-        yield component.text, partial(call_env, component.text, component.made, {})
+    if component.loaded is not None:  # not by `make_env`, which rejects what the checker explains
+        yield component.text, partial(call_env, component.text, component.loaded, {})
     elif component.text in suites():
         for name in load_suite(component.text).names():
             full = f"{component.text}:{name}"

@@ -8,12 +8,14 @@ from typing import Any, get_args, get_type_hints
 from ..backends.libraries import LIBRARIES
 from ..compare.check import FAIL_ON
 from ..core.errors import check_known
+from ..core.options import OptionTable, option_fields
 from ..core.rl.optimizers import OPTIMIZERS
-from ..export.export import FORMATS
+from ..export.written import FORMATS
 from ..runs.jobs.choose import LOCAL, RAY, SEQUENTIAL
 from ..runs.registry.algorithms import ALGORITHMS, find_algorithm
 from ..runs.registry.arg import flag, marked, split_hint
 from ..runs.registry.environments import suites
+from ..runs.registry.overrides import type_hints
 from .options import OPTIONS
 
 SHELLS = ("bash", "zsh")
@@ -70,11 +72,11 @@ def _by_name(options: type) -> dict[str, list[str]]:
     return found
 
 
-def _of_algorithm(owner: type) -> dict[str, list[str]]:
+def _of_algorithm(owner: type | OptionTable) -> dict[str, list[str]]:
     """Map the options of an algorithm's `Config` or `Hyperparams` to their values."""
     found: dict[str, list[str]] = {}
-    hints = get_type_hints(owner)
-    for one in fields(owner):
+    hints = type_hints(owner)
+    for one in option_fields(owner):
         if bool in (hints[one.name], *get_args(hints[one.name])):
             found |= {flag(one.name): [FLAG], flag(f"no_{one.name}"): [FLAG]}
         else:

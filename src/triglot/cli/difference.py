@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from .options import DiffOptions
 
 if TYPE_CHECKING:
     from ..backends.calling import Inputs
+    from ..core.network import Network
+    from ..core.networks.architecture import NetworkSpec
     from ..core.specs import Spec
     from ..diff.functions.arguments import Arguments
     from ..diff.options import ComparisonOptions
@@ -55,11 +57,12 @@ def diff(options: DiffOptions) -> int:
         raise TriglotError(
             f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
         )
-    made = [None if text in zoo else load("network", text) for text in (options.one, options.other)]
+    texts = (options.one, options.other)
+    modules = [None if text in zoo else load("network", text) for text in texts]
     inputs, action_spec = inputs_of(options)
     networks = [
-        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
-        for text, own in zip((options.one, options.other), made, strict=True)
+        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else module
+        for text, module in zip(texts, modules, strict=True)
     ]
     networks = _with_weights(networks, options, inputs, action_spec)
     from ..diff.options import ComparisonOptions
@@ -72,6 +75,7 @@ def diff(options: DiffOptions) -> int:
         level=level,
         modules=options.html is not None,
         compare_weights=len(options.checkpoint) == 2,
+        max_rounding=options.max_rounding,
     )
     return _compared(networks[0], networks[1], inputs, comparison, options)
 
@@ -295,6 +299,7 @@ def _zoo(text: str, algorithm: str, inputs: "Inputs", action_spec: "Spec | None"
     from ..runs.registry.algorithms import find_algorithm
 
     found = find_algorithm(algorithm)
+    describe: Callable[..., Mapping[str, NetworkSpec | Network]] = found.networks
     with user_error_context(f"algorithm {algorithm!r}: networks(obs_spec, action_spec, config)"):
-        specs = found.networks(inputs, action_spec, found.Config())
+        specs = describe(inputs, action_spec, found.Config())
     return build(text.partition(":")[2], specs)

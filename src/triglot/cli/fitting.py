@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, describe
 from ..core.options import option_fields
+from ..core.records import Values
 from ..runs.registry.agents import build_agent
 from ..runs.registry.algorithms import find_algorithm
 from ..runs.registry.environments import make_env
@@ -16,6 +17,8 @@ from ..runs.registry.overrides import from_overrides
 if TYPE_CHECKING:
     from ..core.agent import Agent
     from ..core.environment import Environment
+    from ..core.options import OptionTable
+    from ..core.types import AnyConfig
 
 # Tried in this order: discrete actions, actions in a box, discrete observations, action masks,
 # images; then probes, which need no library. Suites that are not installed are left out.
@@ -32,7 +35,7 @@ WITHOUT_LIBRARY = ("probe:two-step", "probe:reach", "gridworld:4x4")
 MAX_REASON = 160  # characters of what a component says of an environment
 
 # Small values for checks, where the algorithm has such a field and no other value is given.
-SMALL: dict[str, Any] = {
+SMALL: Values = {
     "num_envs": 4,
     "rollout_length": 8,
     "num_epochs": 2,
@@ -122,14 +125,14 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
     return find_type_change("the action", specs.zeros(env.action_spec, agent.num_envs), action)
 
 
-def small_config(config: Any, given: Mapping[str, Any]) -> Any:
+def small_config(config: "type | OptionTable", given: Values) -> "AnyConfig":
     """Build a small `Config`; it refuses small values that conflict with the given fields.
 
     Args:
       config: the class.
       given: the chosen fields by name.
     """
-    defaults: dict[str, Any] = {one.name: one.default for one in option_fields(config)}
+    defaults: dict[str, object] = {one.name: one.default for one in option_fields(config)}
     small = {
         name: enough if defaults[name] is None else min(defaults[name], enough)
         for name, enough in SMALL.items()
@@ -138,9 +141,7 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
     return from_overrides(config, {**small, **given})
 
 
-def small_agent(
-    algorithm: str, env: "Environment", given: Mapping[str, Any], **options: Any
-) -> "Agent":
+def small_agent(algorithm: str, env: "Environment", given: Values, **options: Any) -> "Agent":
     """Build a small agent, or one of the given size if the small values conflict with it.
 
     Args:

@@ -10,7 +10,7 @@ from ..backends.libraries import LIBRARIES
 from ..core import plugins
 from ..core.errors import unknown
 from ..core.wrappers.options import WRAPPERS
-from ..runs.registry.algorithms import ALGORITHMS, EXTENSIONS, FAMILIES
+from ..runs.registry.algorithms import ALGORITHMS, EXTENSIONS, by_family
 from ..runs.registry.environments import SUITES, load_suite, suites
 from ..runs.registry.presets.describe import listing
 from ..shared.machine.version import package_version
@@ -35,13 +35,13 @@ def everything() -> str:
     rows: dict[str, list[tuple[str, ...]]] = {
         "algorithm": [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()],
         "backend": [
-            (name, _state(library.distribution, library.extra), _about(library.folder))
+            (name, _state(library.distribution, library.install_command), _about(library.folder))
             for name, library in LIBRARIES.items()
         ],
         "environment": [
             (
                 name,
-                _state(suite.library, suite.library),
+                _state(suite.library, f"pip install 'triglot[{suite.library}]'"),
                 _about(suite.module),
                 f"{name}:{suite.example}",
             )
@@ -81,7 +81,7 @@ def suite(name: str) -> str:
 def algorithms() -> str:
     """List the built-in algorithms by family, with a line that says when to choose each."""
     lines = []
-    for family, names in FAMILIES.items():
+    for family, names in by_family(ALGORITHMS).items():
         rows = [(name, _about(ALGORITHMS[name].partition(":")[0])) for name in names]
         lines += [family, *_aligned(rows, max(map(len, ALGORITHMS))), ""]
     rows = [(f"+{name}", _about(path.partition(":")[0])) for name, path in EXTENSIONS.items()]
@@ -106,12 +106,12 @@ def _clashes() -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _state(distribution: str | None, extra: str | None) -> str:
+def _state(distribution: str | None, install_command: str | None) -> str:
     if distribution is None:
         return "needs nothing"
     version = package_version(distribution)
     if version is None:
-        return f"needs {distribution}: pip install 'triglot[{extra}]'"
+        return f"needs {distribution}: {install_command}"
     return f"{distribution} {version} installed"
 
 

@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from .. import __version__
 from ..core.errors import TriglotError, check_known, describe
+from ..core.records import AnyOptions
 from ..runs import devices
 from ..runs.compilation_cache import configure
 from ..runs.options import RunOptions, TrainOptions
@@ -186,7 +186,7 @@ def _export(arguments: list[str], started: float) -> int:
     options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..export.export import export
+        from ..export.written import export
 
     return export(options, run_options)
 
@@ -416,7 +416,7 @@ _COMMANDS = (
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str]) -> AnyOptions:
     """Parse the options of a command."""
     return _command_line(arguments).options()
 
@@ -427,7 +427,7 @@ def _command_line(arguments: list[str]) -> CommandLine:
     return CommandLine(command, words, inspect.getdoc(COMMANDS[command]) or "")
 
 
-def _parse_with_algorithm(arguments: list[str]) -> Any:
+def _parse_with_algorithm(arguments: list[str]) -> AnyOptions:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from ..runs.registry.algorithms import algorithm_names, find_algorithm
     from ..runs.registry.environments import suites
@@ -444,6 +444,8 @@ def _parse_with_algorithm(arguments: list[str]) -> Any:
         if line.file is not None:
             lacking = "env" if name else "algorithm"
             raise TriglotError(f"{line.file.path} has no {lacking}: add it, or give it first.")
+        if name and name not in algorithm_names():
+            find_algorithm(name)  # says what is wrong with it
         raise TriglotError(
             f"give an algorithm and an environment first: {command} ppo gymnax:CartPole-v1"
         )

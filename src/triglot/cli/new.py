@@ -13,6 +13,7 @@ from typing import Any
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
 from ..core.errors import TriglotError, check_known, shown
+from ..core.records import Values
 from ..runs.registry.algorithms import ALGORITHMS
 from ..runs.registry.components import names
 from .list import source_of
@@ -221,7 +222,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     return env, test_env, config
 
 
-def _items(values: dict[str, Any]) -> list[str]:
+def _items(values: Values) -> list[str]:
     return [f'"{name}": {value!r}' for name, value in values.items()]
 
 

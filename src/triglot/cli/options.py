@@ -14,7 +14,7 @@ from ..runs import options as training
 from ..runs.rating.options import RateOptions
 from ..runs.registry.arg import Arg, Count, Name
 from ..runs.registry.options import MachineOptions
-from ..sweep.options import SweepOptions
+from ..sweep.options import SweepCommandOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,8 @@ class DiffOptions(MachineOptions):
       quick: compare the functions only, not gradients, training steps and initializers.
       thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
         training steps and initializers of large ones, too.
+      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
+        output or gradient, in the types in which they compute.
       algorithm: the algorithm whose networks zoo:BACKEND builds.
     """
 
@@ -93,6 +95,7 @@ class DiffOptions(MachineOptions):
     json: Annotated[Path | None, Arg("FILE", "none")] = None
     quick: bool = False
     thorough: bool = False
+    max_rounding: float = 1e-3
     algorithm: Name = "ppo"
 
 
@@ -155,7 +158,7 @@ OPTIONS: dict[str, type] = {
     "curves": training.CurvesOptions,
     "rate": RateOptions,
     "compare": CompareOptions,
-    "sweep": SweepOptions,
+    "sweep": SweepCommandOptions,
     "diff": DiffOptions,
     "translate": TranslateOptions,
     "check": CheckOptions,
@@ -189,7 +192,8 @@ GROUPS = {
     ),
     "output": Group(
         "What is written, where and how often.",
-        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "print_config", "open"),
+        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "wandb", "print_config",
+         "open"),
     ),
     "population": Group(
         "Population-based training: the worst seeds copy the best and change hyperparameters.",

@@ -5,10 +5,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ..core.errors import REPLACED, TriglotError, shown, unknown
 from ..core.options import has_options, option_values
+from ..core.records import AnyOptions, Values
 from ..runs.registry.arg import OTHER_NAMES, flag, is_required, marked, split_hint
 from ..runs.registry.overrides import item_type, type_members
 from ..runs.storage.config_files import ConfigFile, numbers_of, read
@@ -16,6 +17,9 @@ from .argument_parser import FILE, ArgumentParser, attribute_docs
 from .arguments import check_path
 from .chain import Setting, Settings, build
 from .options import NESTED, OPTIONS
+
+if TYPE_CHECKING:
+    from ..core.agent import Algorithm
 
 
 class HelpAsked(Exception):
@@ -56,7 +60,7 @@ class CommandLine:
         self.settings = self._in_file()
         self._add_settings({**self._by_position(), **values})
 
-    def add_algorithm(self, algorithm: Any) -> None:
+    def add_algorithm(self, algorithm: "Algorithm | None") -> None:
         """Parse the options of an algorithm's class too; of None, there are none."""
         self._algorithm = algorithm
         if algorithm is not None:
@@ -75,7 +79,7 @@ class CommandLine:
             raise TriglotError(f"{label} must be a name, got {value!r}.")
         return value
 
-    def options(self, preset: Settings | None = None) -> Any:
+    def options(self, preset: Settings | None = None) -> AnyOptions:
         """Build the options.
 
         Args:
@@ -113,10 +117,10 @@ class CommandLine:
             if value is not None or name not in self._fields
         }
 
-    def _add_settings(self, values: Mapping[str, Any]) -> None:
+    def _add_settings(self, values: Values) -> None:
         self.settings |= {name: Setting(value, flag(name)) for name, value in values.items()}
 
-    def _by_position(self) -> dict[str, Any]:
+    def _by_position(self) -> dict[str, object]:
         """Name the words that belong to no option."""
         if self._takes_all_words:
             words = self._plain_words
@@ -180,7 +184,7 @@ class CommandLine:
             raise TriglotError(f"{self._parser.prog} needs {', '.join(missing)}.")
 
 
-def _check_values(options: Any) -> None:
+def _check_values(options: AnyOptions) -> None:
     """Refuse schedules in options that are no hyperparameters, and paths with too long names."""
     config = getattr(options, "config", None)
     static = option_values(config) if has_options(config) else {}

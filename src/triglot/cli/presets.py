@@ -1,17 +1,20 @@
 """Use presets at the command line, where all that is written wins over them."""
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.options import option_values
+from ..core.records import AnyOptions, Values
 from ..runs.registry.presets.find import Preset, find
 from ..runs.storage.config_files import numbers_of
 from .chain import Setting, Settings
 
+if TYPE_CHECKING:
+    from ..core.agent import Algorithm
+
 
 def preset_settings(
-    chain: Settings, options: type, algorithm: Any
+    chain: Settings, options: type, algorithm: "Algorithm | None"
 ) -> tuple[dict[str, Setting], str | None]:
     """Look up the settings of a preset, without those that are written.
 
@@ -47,7 +50,7 @@ def preset_settings(
     return settings, _name(preset, [name for name in values if name in left_out])
 
 
-def preset_in_file(options: Any, name: str) -> str | None:
+def preset_in_file(options: AnyOptions, name: str) -> str | None:
     """Name the preset of a config file, with the settings that are not the preset's now.
 
     Args:
@@ -65,7 +68,7 @@ def preset_in_file(options: Any, name: str) -> str | None:
     return _name(preset, [name for name in values if now.get(name, values[name]) != values[name]])
 
 
-def _preset_for(values: Mapping[str, Any]) -> Preset | None:
+def _preset_for(values: Values) -> Preset | None:
     """Find the preset of a command, unless it has several algorithms or environments."""
     over = values.get("over", ())
     axes = over if isinstance(over, list | tuple) else [over]

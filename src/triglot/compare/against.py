@@ -26,26 +26,26 @@ def read(path: Path, options: CompareOptions) -> Json:
       TriglotError: if it cannot be read, is incomplete, or was made with other options.
     """
     try:
-        found = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
     except OSError as error:
         raise TriglotError(f"--against {path}: {error.strerror}.") from None
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or "backends" not in found:
+        stored = None
+    if not isinstance(stored, dict) or stored.get("schema") != SCHEMA or "backends" not in stored:
         raise TriglotError(
             f"--against {path} is not a complete comparison.json of this version of triglot "
             f"(schema {SCHEMA}): give that of a finished comparison."
         )
     wanted = json.loads(json.dumps({name: getattr(options, name) for name in SAME}))
-    found.setdefault("devices", 1)  # as before there were several
-    wanted["devices"] = options.devices or found["devices"]
+    stored.setdefault("devices", 1)  # as before there were several
+    wanted["devices"] = options.devices or stored["devices"]
     for name, value in wanted.items():
-        if found.get(name) != value:
+        if stored.get(name) != value:
             raise TriglotError(
-                f"--against {path} has {name} {json.dumps(found.get(name))}, and this command has "
+                f"--against {path} has {name} {json.dumps(stored.get(name))}, and this command has "
                 f"{json.dumps(value)}: only equal trainings can be compared over time."
             )
-    return found
+    return stored
 
 
 def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Json:
@@ -55,33 +55,33 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
       The field `against` of `comparison.json`. `level` is `different` if a library's returns differ
       by more than the margin, at a level of 5 % over all libraries whose bits changed.
     """
-    found = list(_versions(before, now))
+    listed = list(_versions(before, now))
     old, new = before["verdict"]["level"], now["verdict"]["level"]
     if old != new:
-        found.append(_change("verdict", old, new, f"the verdict was {old} and is {new}"))
+        listed.append(_change("verdict", old, new, f"the verdict was {old} and is {new}"))
     common = [name for name in now["backends"] if name in before["backends"]]
     returns = _returns(common, before, now)
     for name in common:
         old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
         if old != new:
             sentence = f"{libraries.title(name)}'s final parameters are no longer equal bit for bit"
-            found.append(_change("bits", old, new, sentence))
-            found += [returns[name]] if name in returns else []
+            listed.append(_change("bits", old, new, sentence))
+            listed += [returns[name]] if name in returns else []
         if before.get("cost") and now.get("cost"):
-            found += _costs(name, before["cost"], now["cost"])
+            listed += _costs(name, before["cost"], now["cost"])
     gone = [name for name in before["backends"] if name not in now["backends"]]
-    found += [_change("backend", libraries.title(name), None, "is missing now") for name in gone]
-    worse = [one for one in found if one["what"] == "return"]
-    level = DIFFERENT if worse else "changed" if found else "unchanged"
-    count = len(found)
+    listed += [_change("backend", libraries.title(name), None, "is missing now") for name in gone]
+    worse = [one for one in listed if one["what"] == "return"]
+    level = DIFFERENT if worse else "changed" if listed else "unchanged"
+    count = len(listed)
     sentence = (
         f"Nothing changed since {path.name}."
-        if not found
+        if not listed
         else f"{count} thing{'s' if count > 1 else ''} changed since {path.name}: "
-        + "; ".join(one["sentence"] for one in found)
+        + "; ".join(one["sentence"] for one in listed)
         + "."
     )
-    return {"path": str(path), "level": level, "sentence": sentence, "changes": found}
+    return {"path": str(path), "level": level, "sentence": sentence, "changes": listed}
 
 
 def _change(what: str, before: Any, now: Any, sentence: str) -> Json:
@@ -114,18 +114,18 @@ def _returns(
         digests = {one["backends"][name]["params_sha256"] for one in (before, now)}
         if p_value is not None and len(digests) > 1:
             scores[name], p_values[name] = (new, old), p_value
-    margin, found = now["pairs"][0]["margin"], {}
+    margin, differing = now["pairs"][0]["margin"], {}
     for name, corrected in zip(p_values, holm(list(p_values.values())).tolist(), strict=True):
         new, old = scores[name]
         if equivalence(new, old, margin, corrected=corrected).level == DIFFERENT:
-            found[name] = _change(
+            differing[name] = _change(
                 "return",
                 float(old.mean()),
                 float(new.mean()),
                 f"{libraries.title(name)}'s return was {format_return(old.mean())} and is "
                 f"{format_return(new.mean())}, more than the margin apart",
             )
-    return found
+    return differing
 
 
 def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
@@ -135,9 +135,9 @@ def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iter
         old = before["backends"].get(name, {}).get(stage)
         if old is None or None in (old["low"], new["low"]):
             continue
-        apart = new["low"] > old["high"] or new["high"] < old["low"]
+        is_separate = new["low"] > old["high"] or new["high"] < old["low"]
         ratio = new["median"] / old["median"] if old["median"] else 1.0
-        if apart and not 0.9 <= ratio <= 1.1:
+        if is_separate and not 0.9 <= ratio <= 1.1:
             title = f"{libraries.title(name)}: {titles.get(stage, stage)}"
             sentence = f"{title} is {ratio:.2f} times what it was"
             yield _change("cost", old["median"], new["median"], sentence)

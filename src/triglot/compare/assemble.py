@@ -87,15 +87,15 @@ def assemble(finished: Finished, command: str) -> Json:
     options = finished.options
     records = {env: finished.records(env, finished.main) for env in finished.compared}
     judged_pairs = _judge(finished, records, finished.main)
-    found = {
+    by_env = {
         env: _environment(finished, env, own, judged_pairs[env]) for env, own in records.items()
     }
-    if len(found) > 1:
-        for env, one in found.items():
+    if len(by_env) > 1:
+        for env, one in by_env.items():
             for pair in one["pairs"]:
                 pair["sentence"] = f"On {env}: {pair['sentence']}"
-    first = found.get(options.env) or next(iter(found.values()))
-    pairs = [pair for one in found.values() for pair in one["pairs"]]
+    first = by_env.get(options.env) or next(iter(by_env.values()))
+    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
     chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}
     judged = verdict(pairs, list(first["backends"]), first["num_updates"], options.arithmetic)
     return {
@@ -104,8 +104,8 @@ def assemble(finished: Finished, command: str) -> Json:
         **chosen,
         "verdict": judged,
         **first,
-        "environments": found if len(found) > 1 else None,
-        "aggregate": _aggregate(found) if len(found) > 1 else None,
+        "environments": by_env if len(by_env) > 1 else None,
+        "aggregate": _aggregate(by_env) if len(by_env) > 1 else None,
         "ladder": _ladder(finished, options.env) if options.ladder else None,
         "versions": version.versions(),
         "cpu_cores": os.cpu_count(),
@@ -223,8 +223,8 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
 
 
 def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
-    found = {"mean": estimate.mean, "iqm": estimate.interquartile_mean}
-    return {name: _estimated(function, scores, bounds) for name, function in found.items()}
+    statistics = {"mean": estimate.mean, "iqm": estimate.interquartile_mean}
+    return {name: _estimated(function, scores, bounds) for name, function in statistics.items()}
 
 
 def _estimated(
@@ -248,11 +248,11 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     }
 
 
-def _aggregate(found: Mapping[str, Json]) -> Json:
+def _aggregate(by_env: Mapping[str, Json]) -> Json:
     """Aggregate normalised scores: 0 is a random policy, 1 the first library's mean return."""
     scores: dict[str, list[np.ndarray]] = {}
     scales = {}
-    for env, one in found.items():
+    for env, one in by_env.items():
         entries = one["statistics"]["backends"]
         low = one["statistics"]["random_return"] or 0.0
         high = float(np.mean(next(iter(entries.values()))["final_returns"]))
@@ -266,7 +266,7 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
     complete = {name: own for name, own in scores.items() if len(own) == len(scales)}
     return {
         "scales": scales,
-        "left_out": [env for env in found if env not in scales],
+        "left_out": [env for env in by_env if env not in scales],
         "backends": {name: _mean_and_iqm(own) for name, own in complete.items()},
     }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ..core.errors import TriglotError
 from ..core.loop.rollout import rollout
 from ..core.loop.state import RunnerState, UpdateKeys, update_keys
 from ..core.loop.trainer import Trainer
-from ..core.types import PyTree
+from ..core.types import AnyAgentState, Carry, EnvState
 from ..diff.measures.compiling import quick_jit
 from ..runs.identity import learned
 from ..shared.machine.memory import nbytes
@@ -73,7 +73,7 @@ def first_batches(trainer: Trainer, start: RunnerState) -> list[Batch]:
     )
 
 
-def collect(trainer: Trainer, now: RunnerState) -> tuple[PyTree, Any, Trajectory, UpdateKeys]:
+def collect(trainer: Trainer, now: RunnerState) -> tuple[Carry, EnvState, Trajectory, UpdateKeys]:
     """Collect the rollout of one update, as the training does.
 
     Returns:
@@ -85,7 +85,9 @@ def collect(trainer: Trainer, now: RunnerState) -> tuple[PyTree, Any, Trajectory
     return after.carry, after.env, trajectory, keys
 
 
-def state_before_last(agent: Agent, state: Any, batches: Sequence[Batch]) -> Any:
+def state_before_last(
+    agent: Agent, state: AnyAgentState, batches: Sequence[Batch]
+) -> AnyAgentState:
     """Compute an agent's state before the last batch, from which it learns first."""
     if len(batches) == 1:
         return state
@@ -107,7 +109,7 @@ def _batches(agent: Agent, trajectory: Trajectory, keys: UpdateKeys) -> Iterator
         yield Batch(one, jax.random.fold_in(keys.learn, step))
 
 
-def _on_host(agent_state: Any) -> list[np.ndarray]:
+def _on_host(agent_state: AnyAgentState) -> list[np.ndarray]:
     return [np.array(leaf) for leaf in jax.tree.leaves(learned(agent_state).params)]
 
 

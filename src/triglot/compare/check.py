@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 
 from ..backends import libraries
 from ..backends.canonical import ARITHMETICS
+from ..core.agent import Agent
+from ..core.environment import Environment
 from ..core.errors import TriglotError, unknown, user_error_context
 from ..core.experiment import Experiment
 from ..core.host_environment import require_jittable
 from ..core.loop.sharding import fewest_devices, padded
+from ..core.types import AnyConfig
 from ..runs import identity
 from ..runs.devices import most_devices
 from ..runs.effects import check_effects
@@ -100,7 +102,7 @@ def check(options: CompareOptions) -> Checked:
 
 
 def _check_programs(
-    options: CompareOptions, env: Any, config: Any
+    options: CompareOptions, env: Environment, config: AnyConfig
 ) -> tuple[dict[tuple[str, str], str], str]:
     """Build every backend's agent, without computing anything, and compare what they need."""
     require_jittable(env)
@@ -144,7 +146,7 @@ def _size(options: CompareOptions, experiment: Experiment) -> str:
 
 
 def _check_weights(
-    options: CompareOptions, agents: Mapping[str, Any]
+    options: CompareOptions, agents: Mapping[str, Agent]
 ) -> dict[tuple[str, str], str]:
     """Find the libraries that cannot start from the first one's weights.
 
@@ -175,7 +177,7 @@ def _check_weights(
     }
 
 
-def _check_architectures(agents: Mapping[str, Any]) -> None:
+def _check_architectures(agents: Mapping[str, Agent]) -> None:
     """Check that built-in networks have equal parameters; Haiku's GRU has one bias less.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
+from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.sharding import fewest_devices
 from ..core.options import option_values
 from ..runs.devices import most_devices
@@ -35,13 +36,12 @@ from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
 from .cost.measure import measure_costs
-from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
+from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs, size_of
 from .operations import Operations, add_operations
 from .options import CompareOptions
 from .pages import comparison
 from .pages.contents import AT_ONCE
 from .programs import diff_all
-from .results import Saved
 from .verdict.causes import add_causes
 
 
@@ -83,7 +83,10 @@ def compare(options: CompareOptions) -> dict[str, Any]:
 
 
 def _compare(
-    options: CompareOptions, executor: Executor | None, before: Any, checked: Checked
+    options: CompareOptions,
+    executor: Executor | None,
+    before: Mapping[str, Any] | None,
+    checked: Checked,
 ) -> dict[str, Any]:
     folder = options.out or default_folder("compare", options.algorithm, options.env)
     if executor is not None:
@@ -98,7 +101,7 @@ def _compare(
     continues = ledger.continuable(
         [job.name for job in jobs],
         "trainings",
-        lambda name: Saved(ledger.unfinished(name)).newest() is not None,
+        lambda name: bool(Checkpoints(ledger.checkpoints(name)).numbers()),
         continuing(command(options), options, {*_ADDED, *_JOB_OPTIONS}),
     )
     with locked(out), raising(), continues:
@@ -108,7 +111,7 @@ def _compare(
         if num_done := sum(ledger.is_done(job.name) for job in jobs):
             print(f"continuing: {num_done} of {len(jobs)} trainings are done")
         if num_done < len(jobs):
-            print(wrapped(checked.size), flush=True)
+            print(wrapped(f"{checked.size}\n{size_of(jobs)}"), flush=True)
         failures += run_jobs(executor, options, ledger, jobs)
         operations = Operations(options)
         finished = Finished(
@@ -186,9 +189,9 @@ def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
     options = replace(options, no_preset=True)  # all settings that differ from defaults are given
-    given = {"algorithm", "env", "config", "hyper", "preset", *_ADDED, *_JOB_OPTIONS}
+    left_out = {"algorithm", "env", "config", "hyper", "preset", *_ADDED, *_JOB_OPTIONS}
     for name, value in vars(options).items():
-        if name not in given and not (value is None or value is False or value == ()):
+        if name not in left_out and not (value is None or value is False or value == ()):
             words += option_words(name, value)
     for name, value in (options.config | options.hyper).items():
         words += option_words(name, value)
@@ -201,8 +204,8 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
     config = from_overrides(algorithm.Config, options.config)
     hyper = from_overrides(algorithm.Hyperparams, options.hyper)
     used = with_effect(options, algorithm, make_env(options.env), config)
-    given = [
+    spelled_out = [
         {n: value for n, value in option_values(one).items() if n in used and value is not None}
         for one in (config, hyper)
     ]
-    return replace(options, config=given[0], hyper=given[1])
+    return replace(options, config=spelled_out[0], hyper=spelled_out[1])

@@ -104,6 +104,24 @@ def job_list(options: CompareOptions) -> list[Job]:
     ]
 
 
+def size_of(jobs: Sequence[Job]) -> str:
+    """Describe how many trainings a comparison has.
+
+    >>> size_of([Job("probe:reach", "weights", name) for name in ("haiku", "linen")])
+    '2 trainings: 2 libraries'
+    """
+    num_libraries = len({job.backend for job in jobs})
+    num_rungs = len({job.rung for job in jobs})
+    num_envs = len({job.env for job in jobs})
+    parts = [f"{num_libraries} libraries"]
+    if num_rungs > 1:
+        parts.append(f"{num_rungs} rungs")
+    if num_envs > 1:
+        only = "; the ladder in the first" if num_rungs > 1 else ""
+        parts.append(f"{num_envs} environments{only}")
+    return f"{len(jobs)} trainings: {', '.join(parts)}"
+
+
 def environments(options: CompareOptions) -> tuple[str, ...]:
     """List the environments of a comparison."""
     return (options.env, *options.envs)
@@ -180,9 +198,9 @@ def run_jobs(
         if one.is_lost:
             raise TriglotError(f"the initial weights could not be computed. {one.message}")
     return [
-        Failure(job, found.phase or "import and build", found.message)
+        Failure(job, outcome.phase or "import and build", outcome.message)
         for job in left
-        if (found := outcomes[job.name]).is_lost
+        if (outcome := outcomes[job.name]).is_lost
     ]
 
 

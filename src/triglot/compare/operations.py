@@ -1,8 +1,8 @@
 """The first operation in which two libraries' trainings differ, for every pair of a comparison."""
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from ..backends import libraries
 from ..core.errors import TriglotError, describe
@@ -11,6 +11,8 @@ from .options import CompareOptions
 from .rungs import Rung, rung_named, rung_of_arithmetic
 from .search import Json, Search, Update
 from .traced import shared_weights
+
+Result = TypeVar("Result")
 
 COMPILED = "compilation"
 # What the searches beyond the judged rung in the first environment may take together.
@@ -28,8 +30,9 @@ class Operations:
         """
         self.options = options
         self._searches: dict[tuple[str, str], Search] = {}
-        self._updates: dict[Any, Update | str | None] = {}
-        self._located: dict[Any, tuple[Json | None, list[Json]] | str] = {}
+        # By environment, rung and libraries; a text says why a search failed.
+        self._updates: dict[tuple[str, ...], Update | str | None] = {}
+        self._located: dict[tuple[str, ...], tuple[Json | None, list[Json]] | str] = {}
         self._seconds = 0.0
 
     def update_cause(
@@ -51,8 +54,8 @@ class Operations:
             self._updates[key] = self._try(
                 env, rung, lambda search: search.update(backends, functions_only=functions_only)
             )
-        found = self._updates[key]
-        return found.cause if isinstance(found, Update) else None
+        update = self._updates[key]
+        return update.cause if isinstance(update, Update) else None
 
     def add(
         self, env: str, rung: Rung, pairs: Sequence[Json], programs: Sequence[Json] = ()
@@ -63,7 +66,7 @@ class Operations:
           env: one of the environments.
           rung: on which the pairs were trained.
           pairs: their entries of `comparison.json`; `first_difference` gets `operation`, None if
-            none was found, or with the reason as `not_located` if the search failed; causes of
+            none was located, or with the reason as `not_located` if the search failed; causes of
             another function are named by what `triglot diff` finds.
           programs: the compared training programs of these pairs.
         """
@@ -85,16 +88,16 @@ class Operations:
                     place["not_located"] = update
                 continue
             if key not in self._located:
-                found = self._try(env, rung, lambda search, pair=pair: search.locate(pair))
-                self._located[key] = found or (None, [])
-            found = self._located[key]
-            if isinstance(found, str):
-                place["not_located"] = found
+                located = self._try(env, rung, lambda search, pair=pair: search.locate(pair))
+                self._located[key] = located or (None, [])
+            located = self._located[key]
+            if isinstance(located, str):
+                place["not_located"] = located
                 continue
-            place["operation"] = found[0]
-            pair["causes"] += found[1]
+            place["operation"] = located[0]
+            pair["causes"] += located[1]
 
-    def _try(self, env: str, rung: Rung, search: Any) -> Any:
+    def _try(self, env: str, rung: Rung, search: Callable[[Search], Result]) -> Result | str:
         """Search; give the reason of a failure as text."""
         main = rung_of_arithmetic(self.options.arithmetic)
         is_extra = (env, rung.name) != (self.options.env, main.name)
@@ -131,8 +134,8 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
     """
     options = operations.options
     main = rung_of_arithmetic(options.arithmetic)
-    found = result["environments"] or {envs[0]: result}
-    for env, one in found.items():
+    by_env = result["environments"] or {envs[0]: result}
+    for env, one in by_env.items():
         programs = result["programs"]["pairs"] if env == options.env else ()
         operations.add(env, main, one["pairs"], programs)
     for entry in result["ladder"] or ():
@@ -140,7 +143,7 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
             programs = result["programs"]["pairs"] if entry["rung"] == main.name else ()
             operations.add(options.env, rung_named(entry["rung"]), entry["pairs"], programs)
             add_places({"sentence": ""}, entry["pairs"])
-    pairs = [pair for one in found.values() for pair in one["pairs"]]
+    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
     result["verdict"] = add_places(result["verdict"], pairs)
 
 

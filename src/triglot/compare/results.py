@@ -1,10 +1,8 @@
-"""The results of one job: in memory, in its folder, and in a checkpoint of it."""
+"""The results of one job: in memory, in its folder, and in a checkpoint of its training."""
 
 import itertools
 import json
-import shutil
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,9 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from ..core.errors import TriglotError, describe, writing
-from ..core.loop.checkpoint import UNFINISHED
-from ..core.manifest import check_manifest, write_manifest
+from ..core.errors import TriglotError, describe
+from ..core.loop.chunks import Chunk
 from ..shared.machine.files import write_json
 from ..shared.pages.tables import GAP
 from ..shared.statistics import interval95_over_seeds, last_return
@@ -51,10 +48,17 @@ class Record:
     program: str = ""
     process: int = 0
 
-    def add_chunk(self, count: int, facts: dict[str, Any], metrics: Arrays) -> None:
-        """Add a chunk of `count` updates."""
-        self.chunks.append({"updates": count, "process": self.process, **facts})
-        self.history.append(metrics)
+    def add_chunk(self, chunk: Chunk, resident_bytes: int) -> None:
+        """Add a chunk, after which the process has so much memory."""
+        self.chunks.append(
+            {
+                "updates": chunk.count,
+                "process": self.process,
+                "seconds": chunk.seconds,
+                "resident_bytes": resident_bytes,
+            }
+        )
+        self.history.append(chunk.metrics)
 
     @property
     def updates(self) -> int:
@@ -133,67 +137,17 @@ class Record:
             program=(folder / PROGRAM).read_text(),
         )
 
-
-@dataclass(frozen=True)
-class Saved:
-    """The checkpoint of a job that is not finished: the state of its seeds, and the record so far.
-
-    Attributes:
-      folder: the job's unfinished folder. A checkpoint is a folder in it, named by the updates
-        done; only the last one is kept.
-    """
-
-    folder: Path
-
-    def newest(self) -> Path | None:
-        """The folder of the last checkpoint; None if there is none."""
-        found = [path for path in self.folder.glob("*") if path.name.isdigit()]
-        return max(found, key=lambda path: int(path.name), default=None)
-
-    def save(self, write_state: Callable[[Path], None], record: Record) -> None:
-        """Write a checkpoint, atomically, unless there is one of as many updates.
-
-        Args:
-          write_state: writes the state of the seeds to a folder.
-          record: the results so far.
+    @classmethod
+    def of_checkpoint(cls, folder: Path) -> "Record":
+        """Read what `save` wrote into a checkpoint, whose training goes on in this process.
 
         Raises:
-          CannotWrite: if the disk is full, or the folder is read-only; the one before is kept.
+          TriglotError: if it cannot be read.
         """
-        path = self.folder / f"{record.updates:08d}"
-        if path.exists():
-            return
-        unfinished = path.with_name(f"{UNFINISHED}{path.name}")
-        with writing(path):
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-        write_state(unfinished)
-        with writing(path):
-            record.save(unfinished)
-            write_manifest(unfinished)
-            unfinished.replace(path)
-        for old in self.folder.iterdir():
-            if old != path:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def load(self) -> Record | None:
-        """Read the record of the last checkpoint; None if there is no checkpoint.
-
-        Raises:
-          TriglotError: if it is damaged.
-        """
-        newest = self.newest()
-        if newest is None:
-            return None
         try:
-            check_manifest(newest)
-            record = Record.load(newest)
+            record = cls.load(folder)
         # A folder of another version may hold anything.
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise TriglotError(f"{describe(error)}.") from None
         record.process = 1 + max(chunk.get("process", 0) for chunk in record.chunks)
         return record
-
-    def drop(self) -> None:
-        """Delete the checkpoint."""
-        shutil.rmtree(self.folder, ignore_errors=True)

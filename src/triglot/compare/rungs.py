@@ -29,7 +29,7 @@ class Rung:
 RUNGS = (
     Rung(
         "defaults",
-        "each library at its own defaults",
+        "each library's defaults",
         "",
         "native",
         library_initializers=True,
@@ -37,21 +37,21 @@ RUNGS = (
     ),
     Rung(
         "initializers",
-        "the same initializers",
+        "same initializers",
         "the default initializers",
         "native",
         shared_weights=False,
     ),
-    Rung("weights", "the same initial weights", "the draw of the initial weights", "native"),
+    Rung("weights", "same initial weights", "the draw of the initial weights", "native"),
     Rung(
         "leaf_order",
-        "the same order of parameters",
+        "same order of parameters",
         "the order in which gradients are summed for the global norm",
         "leaf_order",
     ),
     Rung(
         "canonical",
-        "the same order of summation",
+        "same order of summation",
         "the layout of kernels and the side of the products",
         "canonical",
     ),

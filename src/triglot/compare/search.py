@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.errors import TriglotError
 from ..core.networks.combinators import part_of
+from ..core.types import PyTree
 from ..diff.compare import diff_networks
 from ..diff.programs import explain, first_bit_difference, first_large_difference, record_both
 from ..diff.programs.tape import Tape
@@ -22,6 +23,7 @@ from .batches import Batch, first_batches
 from .options import CompareOptions
 from .rungs import Rung
 from .traced import Named, Traced, side_of
+from .training.library import LibraryExperiment
 from .training.networks import read_mapping
 from .training.probes import NUM_INPUTS, PROBE_KEY, Outputs
 from .verdict.causes import ROUNDING_CAUSES
@@ -54,7 +56,8 @@ class Search:
     """
 
     def __init__(self, options: CompareOptions, env: str, rung: Rung, weights: Named) -> None:
-        self.options, self.env, self.rung = options, make_env(env), rung
+        # In this process, all seeds are on one device.
+        self.options, self.env, self.rung = replace(options, devices=1), make_env(env), rung
         self.weights = weights
         self.sides: dict[str, Traced] = {}
 
@@ -75,19 +78,19 @@ class Search:
                 "libraries: operations of the update are located for networks without dropout."
             )
         tapes = [side.update(self.batches, wide=True) for side in (one, other)]
-        if (found := _first_large(tapes)) is not None:
-            return _update(found, is_rounding=False)
+        if (difference := _first_large(tapes)) is not None:
+            return _update(difference, is_rounding=False)
         if functions_only:
             return None
         tapes = [side.update(self.batches, wide=False) for side in (one, other)]
-        found = first_bit_difference(*tapes, hidden=True, compiled=False)
-        return None if found is None else _update(found, is_rounding=True)
+        difference = first_bit_difference(*tapes, hidden=True, compiled=False)
+        return None if difference is None else _update(difference, is_rounding=True)
 
     @functools.cached_property
     def batches(self) -> list[Batch]:
         """The batches of the first library's first update."""
         first = self._traced(self.options.libraries[0])
-        return first_batches(first.trainer, first.start)
+        return first_batches(first.library.trainer, first.start)
 
     def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
         """Find the operation behind the first cause that has one, and further causes."""
@@ -112,13 +115,13 @@ class Search:
         if self.options.network:
             return self._custom(one, other)
         operation, causes = None, []
-        how: Any = {"train": False, "key": jax.random.key(PROBE_KEY)}
+        key = jax.random.key(PROBE_KEY)
         for first, second, inputs in self._parts(one, other):
             if is_rounding:
-                tapes = record_both(first, second, inputs, **how, exact=True)
+                tapes = record_both(first, second, inputs, train=False, key=key, exact=True)
                 difference = first_bit_difference(*tapes)
             else:
-                explained = explain(first, second, inputs, **how)
+                explained = explain(first, second, inputs, train=False, key=key)
                 difference = explained.first_difference
                 causes += [asdict(cause) for cause in explained.causes]
             operation = operation or as_json(difference, "forward")
@@ -128,15 +131,16 @@ class Search:
 
     def _custom(self, one: Traced, other: Traced) -> tuple[Json | None, list[Json]]:
         """Compare custom networks, whose parameters may have other names, at their own weights."""
-        is_mapped = one.backend == self.options.libraries[0]
-        mapping = read_mapping(self.options.mapping).get(other.backend) if is_mapped else None
+        mapping = None
+        if one.library.backend == self.options.libraries[0]:
+            mapping = read_mapping(self.options.mapping).get(other.library.backend)
         back = {to: name for name, to in mapping.items()} if mapping else None
-        found = diff_networks(
+        comparison = diff_networks(
             one.agent.network, other.agent.network, self.env.obs_spec, mapping=back
         )
-        first = found.first_difference or found.first_rounding
+        first = comparison.first_difference or comparison.first_rounding
         # Both began from the same weights, so what the initializers draw is no cause.
-        causes = [asdict(cause) for cause in found.causes if cause.name != "initializer"]
+        causes = [asdict(cause) for cause in comparison.causes if cause.name != "initializer"]
         return as_json(first, "forward"), causes
 
     def _gradients(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
@@ -151,11 +155,11 @@ class Search:
         return as_json(_first(tapes, is_rounding, hidden=True), "optimizer")
 
     @functools.cached_property
-    def inputs(self) -> Any:
+    def inputs(self) -> PyTree:
         """The probed inputs by part of the network."""
         return Outputs(self._traced(self.options.libraries[0]).agent, self.env).inputs
 
-    def _parts(self, one: Traced, other: Traced) -> list[tuple[Side, Side, Any]]:
+    def _parts(self, one: Traced, other: Traced) -> list[tuple[Side, Side, PyTree]]:
         """Give the networks of both sides, part by part, with a few inputs."""
         first, second = one.side, other.side
         few = jax.tree.map(lambda x: x[: NUM_INPUTS // 8], self.inputs)
@@ -165,13 +169,14 @@ class Search:
         for name in first.network.parts:
             if first.network.parts[name].backend == "core":  # a scalar, the same in every library
                 continue
-            own = _part(first, name), _part(second, name)
-            pairs.append((*own, _with_carry(own[0], few[name])))
+            sides = _part(first, name), _part(second, name)
+            pairs.append((*sides, _with_carry(sides[0], few[name])))
         return pairs
 
     def _traced(self, backend: str) -> Traced:
         if backend not in self.sides:
-            self.sides[backend] = Traced(self.options, self.env, self.rung, self.weights, backend)
+            library = LibraryExperiment.build(self.options, backend, rung=self.rung, env=self.env)
+            self.sides[backend] = Traced(library, self.weights)
         return self.sides[backend]
 
 
@@ -186,20 +191,20 @@ def _part(side: Side, name: str) -> Side:
     return side_of(side.label, side.network.parts[name], part_of(side.variables, name))
 
 
-def _with_carry(side: Side, inputs: Any) -> Any:
+def _with_carry(side: Side, inputs: PyTree) -> PyTree:
     if not side.network.recurrent:
         return inputs
     count = jax.tree.leaves(inputs)[0].shape[0]
     return inputs, side.network.initial_carry(side.variables, count)
 
 
-def as_json(found: Difference | None, part: str) -> Json | None:
+def as_json(difference: Difference | None, part: str) -> Json | None:
     """Give the field `operation`."""
-    if found is None:
+    if difference is None:
         return None
-    when = "when compiled, up to" if found.compiled_only else "at"
-    sentence = f"{PARTS[part]} {when} {places(found.one, found.other)}"
-    return {**asdict(found), "part": part, "sentence": sentence}
+    when = "when compiled, up to" if difference.compiled_only else "at"
+    sentence = f"{PARTS[part]} {when} {places(difference.one, difference.other)}"
+    return {**asdict(difference), "part": part, "sentence": sentence}
 
 
 def _first_large(tapes: Sequence[Tape]) -> Difference | None:
@@ -207,30 +212,34 @@ def _first_large(tapes: Sequence[Tape]) -> Difference | None:
     # What makes the loss differ is a more telling place than what it changes in the gradient.
     for slot in range(len(tapes[0].outputs)):
         first, second = (replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes)
-        found = first_large_difference(first, second)
-        if found is not None and not any(one and one.source for one in (found.one, found.other)):
+        difference = first_large_difference(first, second)
+        if difference is not None and not _has_source(difference):
             # A step is small beside the parameters, which hide what it changes by little.
-            found = first_large_difference(first, second, FINE)
-        if found is not None:
-            return found
+            difference = first_large_difference(first, second, FINE)
+        if difference is not None:
+            return difference
     return None
 
 
-def _update(found: Difference, *, is_rounding: bool) -> Update:
+def _has_source(difference: Difference) -> bool:
+    return any(side and side.source for side in (difference.one, difference.other))
+
+
+def _update(difference: Difference, *, is_rounding: bool) -> Update:
     """Describe a difference of two recorded updates."""
-    sections = [side.scope for side in (found.one, found.other) if side is not None and side.scope]
+    sections = [side.scope for side in (difference.one, difference.other) if side and side.scope]
     part = next(iter(sections), "update")
     evidence = (
-        f"from equal weights and batches, it differs by up to {found.max_abs:.3g} "
-        f"({found.max_rel:.2g} of the largest entry)" + (": rounding" if is_rounding else "")
+        f"from equal weights and batches, it differs by up to {difference.max_abs:.3g} "
+        f"({difference.max_rel:.2g} of the largest entry)" + (": rounding" if is_rounding else "")
     )
     cause = {
         "name": "summation_order" if is_rounding else "update",
-        "where": f"the {part}, {places(found.one, found.other)}",
+        "where": f"the {part}, {places(difference.one, difference.other)}",
         "evidence": evidence,
         "part": "update",
     }
-    operation = as_json(found, part)
+    operation = as_json(difference, part)
     assert operation is not None
     return Update(operation, cause)
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,12 +12,12 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..backends import libraries
+from ..core.agent import Agent, Trajectory
 from ..core.errors import TriglotError
-from ..core.experiment import Experiment
 from ..core.hyper import as_float32
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import Trainer
 from ..core.network import Network, Variables, num_params
+from ..core.types import AnyAgentState, Key, PyTree
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
@@ -25,9 +25,7 @@ from ..runs.identity import learned
 from ..shared.machine.memory import nbytes
 from .batches import Batch, state_before_last
 from .jobs import weights_file
-from .options import CompareOptions
-from .rungs import Rung
-from .training.networks import begin, build_agent, names_of
+from .training.library import LibraryExperiment
 from .training.probes import PROBE_KEY, Learning, Outputs
 
 Named: TypeAlias = dict[str, jax.Array]
@@ -42,52 +40,27 @@ class Traced:
     """One library's agent at the shared weights of the first seed.
 
     Attributes:
-      options: of the comparison.
-      env: one of its environments.
-      rung: what the libraries share.
+      library: its experiment, on one device.
       weights: by shared name.
-      backend: the library.
       tapes: what was recorded.
     """
 
-    options: CompareOptions
-    env: Any
-    rung: Rung
+    library: LibraryExperiment
     weights: Named
-    backend: str
     tapes: dict[Any, Tape] = field(default_factory=dict)
 
-    @functools.cached_property
-    def agent(self) -> Any:
-        """The agent, as it is trained."""
-        return build_agent(self.options, self.env, self.backend, self.rung)
-
-    @functools.cached_property
-    def experiment(self) -> Experiment:
-        """The training of the agent."""
-        options = self.options
-        return Experiment(
-            self.agent,
-            self.env,
-            key=jax.random.key(options.seed),
-            total_steps=options.total_steps,
-            num_seeds=options.num_seeds,
-        )
-
     @property
-    def trainer(self) -> Trainer:
-        """The agent in its environments."""
-        trainer = self.experiment.trainer
-        assert isinstance(trainer, Trainer)  # a comparison needs environments in JAX
-        return trainer
+    def agent(self) -> Agent:
+        """The agent, as it is trained."""
+        return self.library.agent
 
     @functools.cached_property
     def learning(self) -> Learning:
         """The gradients and optimizer steps that the training probed."""
         return Learning(
             agent=self.agent,
-            hyper=as_float32(self.experiment.hyperparams),
-            names=names_of(self.options, self.env, self.backend, self.agent, self.rung),
+            hyper=as_float32(self.library.experiment.hyperparams),
+            names=self.library.names,
         )
 
     @functools.cached_property
@@ -99,15 +72,15 @@ class Traced:
     @functools.cached_property
     def side(self) -> Side:
         """The network as `triglot diff` takes it."""
-        return side_of(libraries.title(self.backend), self.agent.network, self.variables)
+        return side_of(libraries.title(self.library.backend), self.agent.network, self.variables)
 
-    def draws(self, inputs: Any) -> bool:
+    def draws(self, inputs: PyTree) -> bool:
         """Return whether the network draws random numbers in training, as dropout does.
 
         Args:
           inputs: by part of the network.
         """
-        outputs = Outputs(self.agent, self.env, inputs)
+        outputs = self._outputs(inputs)
         traced = jax.make_jaxpr(lambda variables: outputs(variables, train=True))(self.variables)
         return "random_bits" in str(traced)
 
@@ -116,7 +89,7 @@ class Traced:
         """The global norms of all sets of fixed gradients, `[16]`."""
         return self.learning.norms(self.variables.params)
 
-    def gradients(self, inputs: Any, *, wide: bool) -> Tape:
+    def gradients(self, inputs: PyTree, *, wide: bool) -> Tape:
         """Record the gradient of a fixed function of the outputs.
 
         Args:
@@ -124,15 +97,17 @@ class Traced:
           wide: in float64.
         """
 
-        def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
+        def function(
+            named: Named, state: PyTree, inputs: PyTree, key: Key
+        ) -> tuple[Named, tuple[()]]:
             del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
-            outputs = Outputs(self.agent, self.env, inputs["obs"])
+            outputs = self._outputs(inputs["obs"])
             return self.learning.gradients(variables, outputs, inputs["factors"]), ()
 
-        factors = self.learning.factors(self.variables, Outputs(self.agent, self.env, inputs))
-        given = {"obs": inputs, "factors": factors}
-        program = functools.partial(self._program, function, params=self.weights, inputs=given)
+        factors = self.learning.factors(self.variables, self._outputs(inputs))
+        arguments = {"obs": inputs, "factors": factors}
+        program = functools.partial(self._program, function, params=self.weights, inputs=arguments)
         return self._recorded(("gradients", wide), program)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
@@ -154,7 +129,9 @@ class Traced:
         named = self.learning.fixed_gradients(params, number)
         grads = jax.jit(self.learning.decode)(params, named)
 
-        def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
+        def function(
+            named: Named, state: PyTree, inputs: PyTree, key: Key
+        ) -> tuple[Named, tuple[()]]:
             del named, state, key
             return self.learning.steps(*inputs, count=2 if wide else 1), ()
 
@@ -165,9 +142,10 @@ class Traced:
     @functools.cached_property
     def start(self) -> RunnerState:
         """The state with which the first seed starts."""
-        key, hyper = self.experiment.keys[0], self.experiment.hyperparams
-        start = functools.partial(begin, self.trainer, key=key, hyper=hyper)
-        return jax.jit(start)(self.variables)
+        experiment = self.library.experiment
+        first = replace(experiment, key=experiment.keys[:1], num_seeds=1)
+        params = jax.tree.map(lambda leaf: leaf[None], self.variables.params)
+        return jax.tree.map(lambda leaf: leaf[0], first.start(params))
 
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:
         """Record the agent's update from the last batch.
@@ -190,7 +168,9 @@ class Traced:
                 "buffer or network."
             )
 
-        def function(named: Any, state: Any, batch: Any, key: Any) -> tuple[list[Any], tuple[()]]:
+        def function(
+            named: Named, state: AnyAgentState, batch: Trajectory, key: Key
+        ) -> tuple[list[jax.Array], tuple[()]]:
             del named
             after, metrics = self.agent.update(state, batch, key)
             before, params = (learned(one).params for one in (state, after))
@@ -215,16 +195,21 @@ class Traced:
 
         return self._recorded(("update", wide), program)
 
+    def _outputs(self, inputs: PyTree) -> Outputs:
+        return Outputs(self.agent, self.library.env, inputs)
+
     def _recorded(self, name: tuple[Any, ...], program: Callable[[], Program]) -> Tape:
         """Record a program once; the last part of its name says whether in float64."""
         if name not in self.tapes:
             self.tapes[name] = record(program(), wide=name[-1])
         return self.tapes[name]
 
-    def _program(self, function: Any, *, params: Any = (), inputs: Any = ()) -> Program:
+    def _program(
+        self, function: Any, *, params: Named | None = None, inputs: PyTree = ()
+    ) -> Program:
         return Program(
             function=function,
-            params=dict(params),
+            params=dict(params or {}),
             state=self.variables.state,
             inputs=inputs,
             key=jax.random.key(PROBE_KEY),

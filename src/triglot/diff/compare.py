@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..backends.calling import Inputs
@@ -13,7 +14,7 @@ from .functions.arguments import Arguments, arguments_of
 from .measures.effort import QUICK, STANDARD
 from .measures.numbers import measure
 from .networks import EqualWeights, load_networks
-from .options import ComparisonOptions
+from .options import MAX_ROUNDING, ComparisonOptions
 from .report import EQUIVALENT, Report
 from .search import locate, search_operations
 from .types import Progress, Silent
@@ -32,6 +33,7 @@ def diff_networks(
     level: str = STANDARD,
     modules: bool = False,
     compare_weights: bool = False,
+    max_rounding: float = MAX_ROUNDING,
 ) -> Report:
     """Compare two networks at equal weights, and name the likely causes of a difference.
 
@@ -58,10 +60,12 @@ def diff_networks(
         whatever the size.
       modules: whether modules are compared side by side, which is always done for small networks.
       compare_weights: whether both networks have trained weights, which are compared too.
+      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
+        output or gradient, in the types in which they compute.
 
     Raises:
       TriglotError: if a network fails on such inputs, the outputs have different shapes, no
-        parameter can be paired, or the level is unknown.
+        parameter can be paired, the level is unknown, or `max_rounding` is not positive.
 
     >>> import equinox as eqx, haiku as hk
     >>> from triglot.core.specs import Box
@@ -80,6 +84,7 @@ def diff_networks(
         level=level,
         modules=modules,
         compare_weights=compare_weights,
+        max_rounding=max_rounding,
     )
     (one, other), given, options = _with_references(one, other, inputs, options)
     *_, report = compare_networks(one, other, given, options)
@@ -158,8 +163,9 @@ def compare_networks(
         weights, setup, modules=options.modules or setup.effort.everything
     )
     results = replace(results, operations=operations)
+    locate_all = partial(locate, random_state_differs=results.random_state_differs)
     if operations.differing_modes:
-        results = replace(results, located=locate(operations))
+        results = replace(results, located=locate_all(operations))
         setup = replace(setup, effort=setup.effort.of_different())
         progress.tell(report_of(results).headline)
     else:
@@ -176,8 +182,11 @@ def compare_networks(
         precision=stages.compare_precision(weights.subjects, setup, networks.labels),
     )
     if decide(results).differs_in == FUNCTION or results.draws_differ:
-        located = locate(operations, measured.measurements, known=results.located)
+        located = locate_all(operations, measured.measurements, known=results.located)
         results = replace(results, located=located)
+    elif decide(results).verdict == EQUIVALENT:
+        weighed = stages.weigh_rounding(operations, measured, options.max_rounding)
+        results = replace(results, weighed=weighed)
     decision = decide(results)
     progress.tell(f"{decision.verdict}: {decision.reason}")
     yield report_of(results)

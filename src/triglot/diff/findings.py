@@ -24,7 +24,11 @@ REORDERED = (
     "architecture", "operand_order", "operand_source", "operation_differs", "operation_missing",
     "residual_source", "unknown",
 )  # fmt: skip
-STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
+STATISTICS = (
+    "norm_momentum",
+    "norm_statistics",
+    "unbiased_variance",
+)  # causes that are about running statistics
 
 
 def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:

@@ -219,10 +219,31 @@ class Networks:
         )
         return first, second
 
+    @cached_property
+    def smallest_batch(self) -> int:
+        """Smaller number of examples: 1, or 2 where training needs it, as batch normalization."""
+        for network, drawing in zip(self.networks, self.drawings, strict=True):
+            if not self._trains_on(network, drawing.variables, 1):
+                return 2 if self._trains_on(network, drawing.variables, 2) else 1
+        return 1
+
+    def _trains_on(self, network: Network, variables: Variables, size: int) -> bool:
+        """Return whether a network can be traced in training on a number of examples."""
+        key = self.keys["training"]
+
+        def call(v: Variables) -> PyTree:
+            return network.apply(v, self._batch(network, v, size), key=key, train=True)
+
+        try:
+            jax.eval_shape(call, variables)
+        except Exception:
+            return False
+        return True
+
     def _batches(self, network: Network, variables: Variables) -> dict[int, PyTree]:
-        largest = self.effort.batch
-        whole = quick_jit(lambda v: self._batch(network, v, largest))(variables)
-        return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in (1, largest)}
+        sizes = self.smallest_batch, self.effort.batch
+        whole = quick_jit(lambda v: self._batch(network, v, max(sizes)))(variables)
+        return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in sizes}
 
     def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""

@@ -7,6 +7,8 @@ from ..core.errors import TriglotError
 from ..core.specs import Spec
 from .measures.effort import LEVELS, STANDARD
 
+MAX_ROUNDING = 1e-3
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonOptions:
@@ -21,9 +23,11 @@ class ComparisonOptions:
       level: one of `triglot.diff.measures.effort.LEVELS`.
       modules: whether modules are compared side by side, which is always done for small networks.
       compare_weights: whether both networks have trained weights, which are compared too.
+      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
+        output or gradient, in the types in which they compute.
 
     Raises:
-      TriglotError: if the level is unknown.
+      TriglotError: if the level is unknown, or `max_rounding` is not positive.
     """
 
     mapping: Mapping[str, str] | None = None
@@ -33,9 +37,12 @@ class ComparisonOptions:
     level: str = STANDARD
     modules: bool = False
     compare_weights: bool = False
+    max_rounding: float = MAX_ROUNDING
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise TriglotError(
                 f"level {self.level!r} is unknown; expected one of {', '.join(LEVELS)}."
             )
+        if not self.max_rounding > 0:
+            raise TriglotError(f"max_rounding must be above 0, got {self.max_rounding}.")

@@ -1,6 +1,7 @@
 """Which output of one network corresponds to which of the other."""
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import jax
 
@@ -38,10 +39,41 @@ def match_outputs(one: PyTree, other: PyTree, names: tuple[str, str]) -> list[Ou
         raise TriglotError(
             f"{names[0]!r} and {names[1]!r} have nothing in common to compare: the first returns "
             f"{described[0] or 'no array'}, the second {described[1] or 'no array'}."
+            f"{_permuted(shapes[0], shapes[1], names)}"
         )
     return [
         Output(path or "output", (index, order[index])) for index, (path, _) in enumerate(sides[0])
     ]
+
+
+def layout_hint(axes: tuple[int, ...], names: tuple[str, str]) -> str:
+    """Write in which order the second network has the axes of the first one's outputs.
+
+    Args:
+      axes: where the second one's axes, after the batch, are in the first one's.
+      names: the names of both networks.
+    """
+    known: dict[tuple[int, ...], tuple[str, str]] = {
+        (3, 1, 2): ("NHWC", "NCHW"),
+        (2, 3, 1): ("NCHW", "NHWC"),
+    }
+    shown = f"the outputs of {names[1]} are those of {names[0]}, transposed by {(0, *axes)}"
+    if axes not in known:
+        return shown
+    one, other = known[axes]
+    return f"{shown}: {names[0]} is {one}, {names[1]} is {other}"
+
+
+def _permuted(one: list[tuple[int, ...]], other: list[tuple[int, ...]], names: Any) -> str:
+    """Write a hint if the first shapes that differ are permutations of each other."""
+    for first, second in zip(one, other, strict=False):
+        if first == second or len(first) != len(second) or len(first) < 3:
+            continue
+        for axes in itertools.permutations(range(1, len(first))):
+            if (first[0], *(first[axis] for axis in axes)) == second:
+                hint = layout_hint(axes, names)
+                return f" By their shapes, {hint}; transpose one of them."
+    return ""
 
 
 def _leaves(tree: PyTree) -> list[tuple[str, jax.ShapeDtypeStruct]]:

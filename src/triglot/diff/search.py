@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeAlias
 
 import jax
+import numpy as np
 
 from . import findings
 from .measures.numbers import EVALUATION, STATE, TRAINING, Measurement, Setup
@@ -31,12 +32,14 @@ class Explanations:
     Attributes:
       subjects: returns both networks at equal weights, of which no copy is kept.
       key: key of the networks' random draws.
+      order: indices of the examples to trace; None for the first ones.
       by_mode: the explanations; a mode whose programs could not be aligned is missing.
       notes: what could not be aligned or located.
     """
 
     subjects: Callable[[], Subjects]
     key: jax.Array
+    order: np.ndarray | None = None
     by_mode: dict[str, Explanation] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -58,10 +61,34 @@ class Explanations:
             return
         first, second = self.subjects()
         with noted(self.notes, f"the programs in {mode} could not be aligned"):
-            explanation = explain(first, second, first.inputs, train=mode == TRAINING, key=self.key)
+            inputs = first.inputs
+            if self.order is not None:
+                inputs = jax.tree.map(lambda array: array[self.order], inputs)
+            explanation = explain(first, second, inputs, train=mode == TRAINING, key=self.key)
             self.by_mode[mode] = explanation
             if most := explanation.most:
                 self.notes.append(f"only the first {most} differences in {mode} were looked for")
+
+    def trace_differing(self, mode: str) -> None:
+        """Explain one mode again, with the examples whose outputs differ most."""
+        one, other = self.subjects()
+        train, differences = mode == TRAINING, np.zeros(0)
+        outputs = [
+            side.forward(side.variables, side.inputs, self.key, train)[0] for side in (one, other)
+        ]
+        for name, array in outputs[0].items():
+            if not np.ndim(array):
+                return
+            distance = np.abs(np.asarray(array, np.float64) - np.asarray(outputs[1][name]))
+            largest = np.nan_to_num(distance.reshape(len(distance), -1).max(1, initial=0.0))
+            if differences.size and len(largest) != len(differences):
+                return
+            differences = np.maximum(differences, largest) if differences.size else largest
+        if any(len(array) != len(differences) for array in jax.tree.leaves(one.inputs)):
+            return
+        self.order = np.argsort(-differences, kind="stable")
+        del self.by_mode[mode]
+        self.explain(mode)
 
     def free_large(self, mode: str) -> None:
         """Free the values of one mode, if all that are kept would fill the memory."""
@@ -188,6 +215,8 @@ def locate(
     operations: Operations,
     measurements: Sequence[Measurement] | None = None,
     known: Located | None = None,
+    *,
+    random_state_differs: bool = False,
 ) -> Located:
     """Locate the first difference and name the causes, in all modes that differ.
 
@@ -196,6 +225,8 @@ def locate(
       measurements: what was measured; None if nothing has been measured yet, and any state may
         differ.
       known: an earlier result, which is returned if it answers the same question.
+      random_state_differs: whether networks that are random in training update their state
+        differently; their state is not measured.
     """
     setup, weights, pairing = operations.setup, operations.weights, operations.pairing
     modes, state_differs = operations.differing_modes, weights.has_state
@@ -203,12 +234,15 @@ def locate(
         modes |= findings.differing_modes(measurements)
         modes |= {TRAINING} if any(setup.is_random) else set()
         state_differs = not findings.agree(measurements, STATE)
-    with_state = state_differs and not any(setup.is_random)
+    with_state = random_state_differs if any(setup.is_random) else state_differs
     if known is not None and (known.modes, known.with_state) == (modes, with_state):
         return known
     explanations = operations.explanations
     for mode in (EVALUATION, TRAINING) if with_state else sorted(modes):
         explanations.explain(mode, with_values=with_state)
+        known_mode = explanations.by_mode.get(mode)
+        if mode in modes and known_mode is not None and not known_mode.diverges:
+            explanations.trace_differing(mode)
     first, causes = findings.causes_of(
         explanations.by_mode,
         modes,

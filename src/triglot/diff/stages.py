@@ -7,22 +7,37 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ..core.network import num_params
 from . import findings
-from .gradients.causes import explain_gradients, first_backward_difference
+from .gradients.causes import backward, explain_gradients, first_backward_difference, nan_causes
 from .measures import distributions
 from .measures.distributions import InitializerRow, Randomness
-from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, TRAINING, Measured, Setup
+from .measures.effort import operations
+from .measures.numbers import (
+    EVALUATION,
+    GRADIENTS,
+    OUTPUTS,
+    SINGLE_TOLERANCE,
+    STATE,
+    TRAINING,
+    Measured,
+    Quantity,
+    Setup,
+)
 from .measures.subject import Subjects
 from .networks import FrozenParameters, Networks
 from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import layout_cause, pair_parameters
 from .pairing.parameters import Pairing
 from .pairing.values import weight_causes
-from .programs import first_bit_difference, precision_cause, record_both
+from .programs import conditioning, first_bit_difference, precision_cause, record_both
 from .search import Operations
 from .types import Cause, Difference, listed, noted
+
+LOW_FACTOR = 4  # times the eps of bfloat16 or float16: the rounding of gradients
+ROUNDED = (OUTPUTS, STATE, GRADIENTS)  # quantities in which rounding is weighed
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,9 @@ def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> 
     """Test outputs that are random in training; None if neither network draws random numbers."""
     if not any(setup.is_random):
         return None
-    return distributions.compare_randomness(subjects, setup.is_random, networks.keys["random"])
+    key = networks.keys["random"]
+    work = max(operations(subject.traced(setup.key, True)) for subject in subjects)
+    return distributions.compare_randomness(subjects, setup.is_random, key, work)
 
 
 class Gradients(NamedTuple):
@@ -117,6 +134,7 @@ def compare_gradients(
         with noted(notes, "the gradients could not be aligned"):
             explained = explain_gradients(subjects, setup.key, train=train)
             if explained is None:
+                causes = nan_causes(subjects, measured.gradients, setup.key, train=train)
                 first = first_backward_difference(*subjects, train=train, key=setup.key)
             else:
                 causes = explained.causes
@@ -126,6 +144,9 @@ def compare_gradients(
                     max_abs=native.max_abs,
                     max_rel=native.max_rel,
                 )
+    elif not operations.differing_modes and measured.gradients and _is_low(measured.dtypes):
+        with noted(notes, "the gradients could not be aligned"):
+            first, causes = _low_gradients(operations, measured)
     if causes:
         return Gradients(first, tuple(causes), tuple(notes))
     causes = findings.gradient_causes(pairing, measured.gradients, labels)
@@ -143,9 +164,112 @@ def compare_gradients(
     return Gradients(first, tuple(causes), tuple(notes))
 
 
+def _is_low(dtypes: tuple[str, str]) -> bool:
+    """Return whether a network computes in bfloat16 or float16."""
+    return any(jnp.finfo(dtype or "float64").bits < 32 for dtype in dtypes)
+
+
+def _low_gradients(
+    operations: Operations, measured: Measured
+) -> tuple[Difference | None, list[Cause]]:
+    """Compare gradients in float64 that are all rounding in the networks' own types."""
+    subjects, setup = operations.weights.subjects, operations.setup
+    train = setup.learning_mode == TRAINING
+    eps = max(float(jnp.finfo(dtype or "float64").eps) for dtype in measured.dtypes)
+    first = first_backward_difference(*subjects, train=train, key=setup.key, tolerance=eps)
+    if first is None:
+        return None, []
+    explained = explain_gradients(subjects, setup.key, train=train, tolerance=LOW_FACTOR * eps)
+    return first, [] if explained is None else explained.causes
+
+
 def compare_precision(subjects: Subjects, setup: Setup, labels: tuple[str, str]) -> Cause | None:
     """Name a precision that only one program states for its products."""
     return precision_cause([subject.traced(setup.key, True) for subject in subjects], labels)
+
+
+class WeighedRounding(NamedTuple):
+    """Where two networks that compute one function round so differently that it matters.
+
+    Attributes:
+      first: the first operation of each; None if rounding does not matter.
+      causes: `dtype` or `conditioning`; none if rounding does not matter.
+      notes: by how much results differ in the types in which the networks compute.
+    """
+
+    first: Difference | None
+    causes: tuple[Cause, ...]
+    notes: tuple[str, ...]
+
+
+def weigh_rounding(
+    operations: Operations, measured: Measured, max_rounding: float
+) -> WeighedRounding:
+    """Find why outputs or gradients differ in the networks' own types, though not in float64.
+
+    Programs of one function round alike in bfloat16 and float16 if they round the same values,
+    whatever the order of their sums: each is compared with itself in float64.
+
+    Args:
+      operations: both programs, compared in float64.
+      measured: what was measured in the networks' own types.
+      max_rounding: the largest relative difference that does not matter.
+    """
+    judged = [each for each in measured.measurements if each.quantity.name in ROUNDED]
+    worst = max(judged, key=lambda each: each.native.max_rel, default=None)
+    if worst is None or worst.native.max_rel <= SINGLE_TOLERANCE:
+        return WeighedRounding(None, (), ())
+    name, mode, _ = worst.quantity
+    mode = TRAINING if name == STATE else mode
+    size = f"rounding changes {name} in {mode} by {worst.native.max_rel:.2g} of the largest"
+    low = _is_low(measured.dtypes)
+    small = WeighedRounding(None, (), (f"{size}: no more than {max_rounding:g}",))
+    if worst.native.max_rel <= max_rounding:
+        return small
+    notes: list[str] = []
+    found: tuple[Cause, Difference] | None = None
+    with noted(notes, f"{size}; the operation was not located"):
+        found = _types_of(operations, mode) if low else None
+        found = found or _conditioning(operations, worst.quantity, mode, low=low)
+    if found is not None:
+        return WeighedRounding(found[1], (found[0],), ())
+    if low:
+        ordinary = f"{size}: ordinary in {max(measured.dtypes, key=_bits)}, both round equal values"
+        return WeighedRounding(None, (), (*notes, ordinary))
+    evidence = f"{size}, and vanishes in float64"
+    return WeighedRounding(None, (Cause("conditioning", name, evidence),), tuple(notes))
+
+
+def _bits(dtype: str) -> int:
+    return -jnp.finfo(dtype or "float64").bits
+
+
+def _types_of(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
+    """Find an equal value that only one program computes in a type."""
+    explanations = operations.explanations
+    explanations.explain(mode)
+    known = explanations.by_mode.get(mode)
+    if known is None or known.first_difference is None:
+        return None
+    cause = next((each for each in known.causes if each.name == "dtype"), None)
+    return None if cause is None else (cause, known.first_difference)
+
+
+def _conditioning(
+    operations: Operations, quantity: Quantity, mode: str, *, low: bool
+) -> tuple[Cause, Difference] | None:
+    """Find the operation at which one program loses digits, in outputs or in gradients."""
+    sides = operations.weights.subjects
+    if quantity.name == GRADIENTS:
+        sides = backward(sides[0]), backward(sides[1])
+    train = mode == TRAINING
+    wide, native = (
+        record_both(
+            *sides, sides[0].inputs, train=train, key=operations.setup.key, wide=wide, exact=True
+        )
+        for wide in (True, False)
+    )
+    return conditioning(wide, native, operations.weights.networks.labels, low=low)
 
 
 class Rounding(NamedTuple):

@@ -128,13 +128,16 @@ class Cause:
     """A likely cause of a difference.
 
     Attributes:
-      name: an entry of the catalogue, such as `norm_epsilon`; docs/guide/port.md lists all.
+      name: an entry of the catalogue, such as `norm_epsilon`; docs/reference/causes.md lists all.
       where: the place in both modules.
       evidence: the numbers that support it.
       parameters: canonical names of those that it is about, of each network.
+      effect: how much the outputs change without it, relative to the largest; None if that is not
+        known.
     """
 
     name: str
     where: str
     evidence: str
     parameters: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    effect: float | None = None

@@ -14,11 +14,12 @@ from .measures.distributions import Randomness
 from .measures.numbers import Measured, Measurement
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, UNFINISHED, Report
 from .search import Located, Operations
-from .stages import Gradients, Initializers, PairedParameters, Rounding
+from .stages import Gradients, Initializers, PairedParameters, Rounding, WeighedRounding
 from .types import Cause, Difference
 
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
-FUNCTION, DRAWS, WEIGHTS, NOTHING = "function", "draws", "weights", ""  # what differs
+# What differs.
+FUNCTION, DRAWS, WEIGHTS, PRECISION, NOTHING = "function", "draws", "weights", "precision", ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Results:
       measured: outputs, gradients and steps, measured in each arithmetic.
       gradients: what differs in the gradients alone.
       precision: cause for a precision that only one program states.
+      weighed: where the networks round so differently that it matters.
       located: where the networks differ first, and why.
       rounding: where two equivalent networks round differently.
       initializers: what both initializers draw.
@@ -50,6 +52,7 @@ class Results:
     measured: Measured | None = None
     gradients: Gradients | None = None
     precision: Cause | None = None
+    weighed: WeighedRounding | None = None
     located: Located | None = None
     rounding: Rounding | None = None
     initializers: Initializers | None = None
@@ -70,13 +73,19 @@ class Results:
         """Whether outputs in training are random, and the same keys give different ones."""
         return self.randomness is not None and not self.randomness.identical
 
+    @property
+    def random_state_differs(self) -> bool:
+        """Whether networks that are random in training update their state differently."""
+        return self.randomness is not None and not self.randomness.same_state
+
 
 class Rule(NamedTuple):
     """A line of the decision.
 
     Attributes:
       verdict: the verdict, if the rule applies.
-      differs_in: what differs: the function of the weights, random draws, or the weights.
+      differs_in: what differs: the function of the weights, random draws, the weights, or the
+        precision.
       reason: why the rule gives the verdict.
       applies: whether the rule applies to results.
     """
@@ -100,8 +109,20 @@ RULES = (
     ),
     Rule(
         DIFFERENT, FUNCTION,
+        "operation by operation in float64, gradients differ by more than rounding",
+        lambda results: (
+            results.gradients is not None and results.gradients.first_difference is not None
+        ),
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
         "outputs that are random in training have different distributions over keys",
         lambda results: results.randomness is not None and not results.randomness.same,
+    ),
+    Rule(
+        DIFFERENT, FUNCTION,
+        "networks that are random in training update their state differently",
+        lambda results: results.random_state_differs,
     ),
     Rule(
         DIFFERENT, DRAWS,
@@ -117,6 +138,11 @@ RULES = (
         UNFINISHED, NOTHING,
         "nothing has been measured yet",
         lambda results: results.measured is None,
+    ),
+    Rule(
+        DIFFERENT, PRECISION,
+        "in the types in which the networks compute, rounding differs by more than is allowed",
+        lambda results: results.weighed is not None and bool(results.weighed.causes),
     ),
     Rule(
         EQUIVALENT, NOTHING,
@@ -165,6 +191,8 @@ def report_of(results: Results) -> Report:
 
 def _first_difference(results: Results, rule: Rule) -> Difference | None:
     """Return the first operation that differs, else the first quantity that was measured."""
+    if rule.differs_in == PRECISION and results.weighed is not None:
+        return results.weighed.first
     if rule.differs_in not in (FUNCTION, DRAWS):
         return None
     first = None if results.located is None else results.located.first_difference
@@ -188,6 +216,8 @@ def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
         causes = _of_function(results, causes)
     elif rule.differs_in == DRAWS:
         causes = findings.merged(causes, _dropout(results))
+    elif rule.differs_in == PRECISION and results.weighed is not None:
+        causes = findings.merged(causes, results.weighed.causes)
     yield from causes
     if results.precision is not None and all(cause.name != "precision" for cause in causes):
         yield results.precision
@@ -237,7 +267,7 @@ def _notes(results: Results) -> Iterator[str]:
             yield from stage.notes
     if results.randomness is not None:
         yield results.randomness.note
-    for stage in (results.rounding, results.initializers):
+    for stage in (results.weighed, results.rounding, results.initializers):
         if stage is not None:
             yield from stage.notes
     yield from results.notes

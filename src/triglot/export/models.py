@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,18 +15,21 @@ from ..backends.libraries import Library
 from ..backends.naming import normalize_separators, words_of
 from ..backends.source import SAFETENSORS, Style
 from ..backends.translate import translate
+from ..core.agent import Agent
+from ..core.families.extension import Extended
 from ..core.loop.frozen import num_masked
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box, Discrete, MultiDiscrete
-from ..runs.load import MEAN, VARIANCE, Run, statistics_of, variables_of
+from ..runs.load import MEAN, VARIANCE, Trained, statistics_of, variables_of
 from ..runs.registry.algorithms import ALGORITHMS
 from .sources import camel, network_source
 
 MODEL = "model.py"
 # What is largest at the greedy action, by the built-in algorithm: one head, or its mean over atoms.
-# AlphaZero and MuZero search for it, and IQN draws what its networks read.
+# AlphaZero and MuZero search for it, and IQN draws what its networks read. Files of an algorithm
+# that is not listed say that they have no `act`, and why.
 LARGEST = {
     "logits": "ppo a2c reinforce impala vmpo sac redq mpo openai_es",
     "q": "dqn pqn r2d2 q_learning monte_carlo dyna_q",
@@ -87,7 +91,7 @@ def act({arguments}):
 '''
 
 
-def model_files(run: Run, seed_index: int, library: Library, title: str) -> dict[str, bytes]:
+def model_files(run: Trained, seed_index: int, library: Library, title: str) -> dict[str, bytes]:
     """Write `model.py`, which builds a run's networks in one library, and a file of weights.
 
     An ensemble becomes as many networks, such as `critic_0` and `critic_1`. A single number, such
@@ -129,8 +133,7 @@ def model_files(run: Run, seed_index: int, library: Library, title: str) -> dict
             f"[B, {cells[0].size}]; zeros where an episode starts."
         )
     acting = _act(run, seed_index, specs, MEAN in weights)
-    if acting:
-        usage.append("`act(obs, ...)` chooses the greedy actions.")
+    usage.append("`act(obs, ...)` chooses the greedy actions." if acting else without_act(run))
     head = HEAD.format(
         title=title,
         distribution=library.distribution,
@@ -151,6 +154,23 @@ def model_files(run: Run, seed_index: int, library: Library, title: str) -> dict
     return {style.file: _written(weights, style), MODEL: f"{text}{more}".encode()}
 
 
+def without_act(run: Trained) -> str:
+    """Say that `model.py` has no `act`; empty if it has one."""
+    if _largest(run.agent) is not None:
+        return ""
+    name = re.sub(r"[^\w+]", "?", run.agent.name)  # it goes into Python source
+    return (
+        f"There is no `act`: which outputs make up the greedy action of {name} is not known. "
+        "`triglot export --format stablehlo` writes the whole policy."
+    )
+
+
+def _largest(agent: Agent) -> str | None:
+    """Look up what is largest at an agent's greedy action; None for one that is not listed."""
+    kind = type(agent.agent if isinstance(agent, Extended) else agent)  # extensions do not act
+    return GREEDY.get(f"{kind.__module__}:{kind.__qualname__}")
+
+
 def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
     """Write arrays to a file in the style's format."""
     if style.file == SAFETENSORS:
@@ -160,7 +180,7 @@ def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
     return file.getvalue()
 
 
-def specs_of(run: Run) -> dict[str, NetworkSpec]:
+def specs_of(run: Trained) -> dict[str, NetworkSpec]:
     """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
     asked = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
@@ -174,7 +194,7 @@ def _members(name: str, spec: NetworkSpec) -> list[str]:
 
 
 def _native_weights(
-    run: Run, seed_index: int, name: str, spec: NetworkSpec, library: Library
+    run: Trained, seed_index: int, name: str, spec: NetworkSpec, library: Library
 ) -> dict[str, np.ndarray]:
     """Translate one network's weights, by their names in the plain module."""
     source = run.agent.network.parts[name]
@@ -198,10 +218,10 @@ def _native_weights(
     return style.complete(named)
 
 
-def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
+def _act(run: Trained, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     """Write the function of the greedy action; empty for a custom algorithm."""
     agent: Any = run.agent
-    kind = GREEDY.get(f"{type(agent).__module__}:{type(agent).__qualname__}")
+    kind = _largest(agent)
     if kind is None:
         return ""
     action_spec = agent.action_spec

@@ -11,7 +11,7 @@ from ..core.errors import TriglotError, prefixed
 from ..core.loop.frozen import check_plays
 from ..core.wrappers.games import game_in
 from ..runs.acting import Acting
-from ..runs.load import Run, load_run
+from ..runs.load import Run, run_of
 from ..runs.registry.environments import make_env
 from ..runs.storage.config import options_of_run
 from ..runs.storage.records import recorded_progress, state_of
@@ -86,7 +86,7 @@ def player_of_run(folder: str, env: str) -> RunPlayer:
 @functools.lru_cache(8)
 def _run(folder: Path, num_updates: int) -> Run:
     """Read a run again only if it has been continued."""
-    return load_run(folder)
+    return run_of(folder)
 
 
 @functools.lru_cache(8)

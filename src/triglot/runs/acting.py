@@ -12,7 +12,8 @@ from ..backends.calling import describe_inputs
 from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, describe
 from ..core.loop.frozen import FrozenPolicy, num_masked
-from .load import Run
+from ..core.types import Obs, PyTree
+from .load import Trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class Acting(FrozenPolicy):
     """The policy of one seed of a run, as a function to export."""
 
     @classmethod
-    def of(cls, run: Run, seed_index: int, *, explore: bool = False) -> "Acting":
+    def of(cls, run: Trained, seed_index: int, *, explore: bool = False) -> "Acting":
         """Select the arrays of one seed that its policy reads.
 
         Raises:
@@ -50,7 +51,7 @@ class Acting(FrozenPolicy):
             )
         return "\n".join(lines)
 
-    def as_function(self, batch: Any) -> tuple[Callable[..., Any], list[Any]]:
+    def as_function(self, batch: object) -> tuple[Callable[..., Any], list[PyTree]]:
         """Build the policy as a function of what changes between calls, its arrays being constants.
 
         Args:
@@ -66,7 +67,7 @@ class Acting(FrozenPolicy):
         given = [inputs.obs] + ([] if inputs.action_mask is None else [inputs.action_mask])
         given += [inputs.first, tuple(leaves)] if leaves else []
 
-        def policy(obs: Any, *rest: Any) -> Any:
+        def policy(obs: Obs, *rest: PyTree) -> PyTree:
             mask, rest = (rest[0], rest[1:]) if self.num_actions is not None else (None, rest)
             first, carry = rest if leaves else (jnp.ones((batch,), bool), ())
             seen = PolicyInput(obs=obs, first=first, action_mask=mask)
@@ -76,7 +77,7 @@ class Acting(FrozenPolicy):
 
         return policy, given
 
-    def for_any_batch(self, trace: Callable[..., Any]) -> tuple[Any, list[Any]]:
+    def for_any_batch(self, trace: Callable[..., Any]) -> tuple[Any, list[PyTree]]:
         """Trace the policy for a symbolic number of environments.
 
         Args:

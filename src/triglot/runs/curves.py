@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import TriglotError, check_known
+from ..core.records import JSON
 from ..shared.statistics.curves import finite_mean
 from .options import CurvesOptions
 from .plots import learning_curves as plots
@@ -66,7 +66,7 @@ def _curve(run: Path, metric: str) -> Curve:
     return Curve(env_steps, metrics[metric])
 
 
-def _labels(options: CurvesOptions, configs: Sequence[dict[str, Any]]) -> list[str]:
+def _labels(options: CurvesOptions, configs: Sequence[JSON]) -> list[str]:
     """Label each run by the options that differ, or by its folder if that is not unique."""
     labels = list(options.labels)
     if labels and len(labels) != len(configs):
@@ -92,7 +92,7 @@ def _labels(options: CurvesOptions, configs: Sequence[dict[str, Any]]) -> list[s
     return folders if distinct else [str(run) for run in options.runs]
 
 
-def _facts(config: dict[str, Any]) -> dict[str, str]:
+def _facts(config: JSON) -> dict[str, str]:
     """List the components of a run, and its options as `name value`."""
     parts = (config["algorithm"], config["env"], " ".join(config["network"]) or config["backend"])
     numbers = {
@@ -105,5 +105,5 @@ def _facts(config: dict[str, Any]) -> dict[str, str]:
     return dict(zip(PARTS, parts, strict=True)) | named
 
 
-def _format(value: Any) -> str:
+def _format(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -6,15 +6,20 @@
 from dataclasses import Field
 from typing import Any
 
+from ..core.agent import Agent, Algorithm
 from ..core.errors import TriglotError
+from ..core.host_environment import AnyEnvironment
 from ..core.options import option_fields
+from ..core.types import AnyConfig
 from .options import TrainOptions
 from .registry.arg import flag
 from .registry.effects import chosen, why_not
 from .registry.options import SharedOptions
 
 
-def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> None:
+def check_effects(
+    options: SharedOptions, algorithm: Algorithm | Agent, env: AnyEnvironment, config: AnyConfig
+) -> None:
     """Refuse fields of `Config` and `Hyperparams` that were chosen and cannot have an effect.
 
     Args:
@@ -42,7 +47,9 @@ def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any)
             )
 
 
-def with_effect(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> set[str]:
+def with_effect(
+    options: SharedOptions, algorithm: Algorithm | Agent, env: AnyEnvironment, config: AnyConfig
+) -> set[str]:
     """Name the fields of `Config` and `Hyperparams` that can have an effect.
 
     Args:
@@ -58,7 +65,11 @@ def with_effect(options: SharedOptions, algorithm: Any, env: Any, config: Any) -
 
 
 def _why_not(
-    one: "Field[Any]", options: SharedOptions, algorithm: Any, env: Any, config: Any
+    one: "Field[Any]",
+    options: SharedOptions,
+    algorithm: Algorithm | Agent,
+    env: AnyEnvironment,
+    config: AnyConfig,
 ) -> str | None:
     custom = _custom(options)
     return why_not(
@@ -81,5 +92,5 @@ def _source(custom: tuple[str, ...]) -> str:
     return f"the networks come from --network {' '.join(custom)}"
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

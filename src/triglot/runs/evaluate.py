@@ -1,7 +1,6 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 
 from ..core.errors import TriglotError
 from ..core.experiment import evaluation_key
-from ..core.host_environment import HostEnvironment
+from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.episode import Episodes
 from ..core.loop.state import RunnerState
 from ..shared.machine import memory
@@ -57,7 +56,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         plan = prepare(run_options, folder=options.run, training=False, divide=divide)
         num_episodes = options.episodes * run_options.num_seeds
         memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
-        played = plan if options.env is None else _in_env(plan, options.env, other)
+        played = plan if other is None else _in_env(plan, str(options.env), other)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.experiment.num_updates:,} updates"
     notes = [*filter(None, [progress.warning]), *version_notes(read_config(options.run))]
@@ -97,7 +96,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     return 0
 
 
-def _in_env(plan: Plan, name: str, env: Any) -> Plan:
+def _in_env(plan: Plan, name: str, env: AnyEnvironment) -> Plan:
     """Replace a plan's environment by the one of this name.
 
     Raises:

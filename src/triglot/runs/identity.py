@@ -19,6 +19,8 @@ from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import join_parts, part_of
+from ..core.records import JSON
+from ..core.types import AnyAgentState, PyTree
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -54,14 +56,14 @@ def fingerprint(array: jax.Array) -> jax.Array:
     return jnp.sum(words * factor, dtype=jnp.uint32)
 
 
-def fingerprints(encode: Callable[[Any], Mapping[str, jax.Array]]) -> Monitor:
+def fingerprints(encode: Callable[[PyTree], Mapping[str, jax.Array]]) -> Monitor:
     """Build the monitor that fingerprints the parameters an agent learns.
 
     Args:
       encode: names the parameters, in canonical layout.
     """
 
-    def monitor(agent_state: Any) -> dict[str, jax.Array]:
+    def monitor(agent_state: AnyAgentState) -> dict[str, jax.Array]:
         named = encode(learned(agent_state).params)
         return {f"{PREFIX}{name}": fingerprint(named[name]) for name in sorted(named)}
 
@@ -84,12 +86,14 @@ def shapes_of(network: Network) -> Shapes:
       TriglotError: if it has no codec.
     """
     codec = codec_of(network)
-    made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
-    return {name: array.shape for name, array in made.items()}
+    shapes = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    return {name: array.shape for name, array in shapes.items()}
 
 
 def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     """Reject parameters that differ from the first backend's in a name or a shape.
+
+    The error of a name lists those that only one of them has, and all of the first's.
 
     Args:
       backend: the other library.
@@ -99,16 +103,21 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     Raises:
       TriglotError: naming the first parameter that differs.
     """
-    for name in sorted(shapes.keys() | given.keys()):
-        here, there = shapes.get(name, "absent"), given.get(name, "absent")
-        if here != there:
-            raise TriglotError(
-                f"the architecture of {backend} differs from the first backend's: {name} is "
-                f"{here} here and {there} there."
-            )
+    differs = f"the architecture of {backend} differs from the first backend's"
+    missing, unknown = sorted(given.keys() - shapes.keys()), sorted(shapes.keys() - given.keys())
+    if missing or unknown:
+        lacks = [f"it has no {', '.join(missing)}"] if missing else []
+        has = [f"only it has {', '.join(unknown)}"] if unknown else []
+        names = ", ".join(f"{name} {given[name]}" for name in sorted(given))
+        raise TriglotError(
+            f"{differs}: {'; '.join(lacks + has)}. The first one's names are {names}."
+        )
+    for name in sorted(shapes):
+        if shapes[name] != given[name]:
+            raise TriglotError(f"{differs}: {name} is {shapes[name]} here and {given[name]} there.")
 
 
-def learned(agent_state: Any) -> Variables:
+def learned(agent_state: AnyAgentState) -> Variables:
     """Find the variables that an agent's learners train, structured as those of its network.
 
     Those of an `AgentState` are its `learner`'s: others in it, such as one of multipliers, train no
@@ -139,7 +148,7 @@ def learned(agent_state: Any) -> Variables:
     return join_parts({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
 
 
-def _is_learner(node: Any) -> bool:
+def _is_learner(node: object) -> bool:
     return isinstance(node, LearnerState)
 
 
@@ -224,7 +233,7 @@ def _metrics_differing(one: Trace, other: Trace) -> dict[str, np.ndarray]:
     return {name: differing(one.metrics[name], other.metrics[name]) for name in names}
 
 
-def _first(marks: Mapping[str, np.ndarray], kind: str) -> dict[str, Any] | None:
+def _first(marks: Mapping[str, np.ndarray], kind: str) -> JSON | None:
     anywhere = np.stack(list(marks.values()))  # [leaf, S, U]
     if not anywhere.any():
         return None
@@ -238,7 +247,7 @@ def _first(marks: Mapping[str, np.ndarray], kind: str) -> dict[str, Any] | None:
     }
 
 
-def _earliest(places: Mapping[str, dict[str, Any] | None]) -> dict[str, Any] | None:
+def _earliest(places: Mapping[str, JSON | None]) -> JSON | None:
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
         return None

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -12,11 +12,14 @@ import numpy as np
 from ..core.agent import Agent
 from ..core.environment import Environment
 from ..core.errors import check_path
+from ..core.experiment import updates_of
 from ..core.host_environment import HostEnvironment
+from ..core.loop.state import RunnerState
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
+from ..core.types import AnyAgentState
 from .identity import codec_of, learned
-from .plan import prepare
+from .plan import Plan, prepare
 from .resume.restoring import restore
 from .storage.config import options_of_run
 
@@ -24,53 +27,86 @@ FILE = "weights.safetensors"
 MEAN, VARIANCE = "observation/mean", "observation/variance"
 
 
+class Trained(Protocol):
+    """Trained agents, with the environment."""
+
+    @property
+    def agent(self) -> Agent:
+        """The algorithm with its network."""
+        ...
+
+    @property
+    def env(self) -> Environment | HostEnvironment:
+        """The single environment."""
+        ...
+
+    @property
+    def agent_states(self) -> Any:
+        """The agent state of each seed, `[S, ...]`."""
+        ...
+
+    @property
+    def num_updates(self) -> int:
+        """Updates done."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run read from its folder.
+    """Trained agents, such as those of a checkpoint.
 
     Attributes:
       agent: the algorithm with its network.
       env: the single environment.
-      agent_states: `[S, ...]`, one entry per seed, from the checkpoint.
-      num_updates: updates done at that checkpoint.
+      agent_states: `[S, ...]`, one entry per seed.
+      num_updates: updates done.
     """
 
     agent: Agent
     env: Environment | HostEnvironment
-    agent_states: Any
+    agent_states: AnyAgentState
     num_updates: int
 
 
-def load_run(
-    folder: str | Path, *, previous: bool = False, trust: bool = False, checkpoint: str = "last"
-) -> Run:
-    """Load the agent, its states and the environment from a folder of `triglot train`.
+def read_run(
+    folder: str | Path,
+    *,
+    previous: bool = False,
+    trust: bool = False,
+    checkpoint: str = "last",
+    agent: Any = None,
+    env: Any = None,
+) -> tuple[Plan, RunnerState]:
+    """Read a folder of `triglot train` or of `triglot.train`; see `triglot.load_run`.
 
-    Args:
-      folder: the run directory.
-      previous: if the last checkpoint is damaged, use the one before it.
-      trust: import the custom code that the run names, although this user did not begin it here.
-      checkpoint: last; or best, the one with the highest evaluated return.
+    Returns:
+      The training, and the states `[S, ...]` of the checkpoint.
 
     Raises:
-      TriglotError: if the folder is not a run directory, it names code that is not trusted, or its
-        last checkpoint is missing or damaged.
+      TriglotError: as `triglot.load_run`.
     """
     check_path("folder", folder)
-    plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder), training=False)
+    path, parts = Path(folder), {"agent": agent, "env": env}
+    plan = prepare(options_of_run(path, trust=trust, **parts), folder=path, training=False, **parts)
     progress = restore(plan, previous=previous, kind=checkpoint)
     if progress.warning:
-        warnings.warn(f"{folder}: {progress.warning}", stacklevel=2)
-    state: Any = progress.state
+        warnings.warn(f"{folder}: {progress.warning}", stacklevel=3)
+    assert progress.state is not None  # there is a checkpoint
+    return plan, progress.state
+
+
+def run_of(folder: str | Path, **options: Any) -> Run:
+    """Read the trained agents of a folder; `options` as of `read_run`."""
+    plan, state = read_run(folder, **options)
     return Run(
         agent=plan.agent,
         env=plan.env,
         agent_states=state.agent,
-        num_updates=progress.num_updates,
+        num_updates=updates_of(state),
     )
 
 
-def variables_of(run: Run, seed_index: int) -> Variables:
+def variables_of(run: Trained, seed_index: int) -> Variables:
     """Select the variables of one seed, structured as those of the agent's network.
 
     Raises:
@@ -79,7 +115,7 @@ def variables_of(run: Run, seed_index: int) -> Variables:
     return jax.tree.map(lambda leaf: leaf[seed_index], learned(run.agent_states))
 
 
-def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
+def named_weights(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
     """Name the parameters of one seed canonically, in canonical layouts.
 
     Raises:
@@ -89,14 +125,14 @@ def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(named[name]) for name in sorted(named)}
 
 
-def stats_of(agent_states: Any) -> RunningStats | None:
+def stats_of(agent_states: AnyAgentState) -> RunningStats | None:
     """Find the statistics by which an agent normalizes observations; None without."""
     leaves = jax.tree_util.tree_leaves_with_path(agent_states, is_leaf=_is_stats)
     named = [(getattr(path[-1], "name", ""), node) for path, node in leaves if _is_stats(node)]
     return next((node for name, node in named if name == "obs_stats"), None)
 
 
-def statistics_of(run: Run, seed_index: int) -> dict[str, np.ndarray]:
+def statistics_of(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
     """Return the mean and the variance by which observations are normalized; empty without."""
     stats = stats_of(run.agent_states)
     if stats is None:
@@ -105,11 +141,11 @@ def statistics_of(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(array[seed_index]) for name, array in arrays.items()}
 
 
-def _is_stats(node: Any) -> bool:
+def _is_stats(node: object) -> bool:
     return isinstance(node, RunningStats)
 
 
-def safetensors_files(run: Run, seed_index: int, facts: Mapping[str, str]) -> dict[str, bytes]:
+def safetensors_files(run: Trained, seed_index: int, facts: Mapping[str, str]) -> dict[str, bytes]:
     """Encode all weights and the statistics of observations as `weights.safetensors`.
 
     Args:

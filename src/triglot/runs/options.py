@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from .registry.arg import Arg, Count, Devices, Name, RunFolder
 from .registry.options import MachineOptions, SharedOptions
+
+Logs: TypeAlias = Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")]
+Wandb: TypeAlias = Annotated[
+    tuple[str, ...], Arg("NAME=VALUE ...", "project=triglot resume=allow, or $WANDB_...")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +37,17 @@ class WatchOptions:
       run: a folder written by `triglot train`, which another program may be training.
       metric: a name in metrics.jsonl, of which the curve is shown.
       seconds: seconds between two looks at the files.
+      log: send the metrics of the run to these loggers too, until it ends: tensorboard, wandb
+        (Weights & Biases), or both.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
+        resume (allow, never, must or auto).
     """
 
     run: RunFolder
     metric: Name = "episode_return"
     seconds: Annotated[float, Arg("SECONDS")] = 2.0
+    log: Logs = ()
+    wandb: Wandb = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,8 @@ class TrainOptions(SharedOptions, MachineOptions):
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
+        resume (allow, never, must or auto).
       init_from: a run whose weights the training starts from, of any library.
       init_names: take only the parameters with these canonical names, with * for any text.
       init_seed_index: which of that run's seeds starts all seeds, counted from 0.
@@ -76,7 +89,8 @@ class TrainOptions(SharedOptions, MachineOptions):
       selection: truncation, each of the worst copies one of the best, drawn at random; or rank, the
         worst copies the best, the second worst the second best.
       print_config: print all options as TOML, which --config reads, and do nothing else.
-      debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
+      debug: nans trains one update at a time, and names the update, the loss, the parameter and the
+        first operation of a NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower. acting compares first, with parameters
         unchanged, what the losses read with what the agent acted on.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
@@ -93,7 +107,8 @@ class TrainOptions(SharedOptions, MachineOptions):
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     keep_every: Annotated[int | None, Arg("N", "the last two")] = None
     metrics_every: Annotated[int, Arg("K")] = 1
-    log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
+    log: Logs = ()
+    wandb: Wandb = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit|acting ...", "none")] = ()
     init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
     init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()

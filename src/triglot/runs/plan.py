@@ -3,21 +3,23 @@
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from ..core.agent import Agent
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.experiment import Experiment
+from ..core.host_environment import AnyEnvironment
 from ..core.hyper import check_count
 from ..core.loop.population import Population
-from ..core.options import has_options, option_fields
+from ..core.options import has_options, option_fields, replace_options
+from ..core.records import JSON
 from ..shared.machine import memory, version
-from ..shared.machine.files import check_free, make_folder, make_new_folder
+from ..shared.machine.files import check_free, creating, make_new_folder
 from .devices import most_devices
 from .effects import check_effects
 from .monitoring.schedule import check_schedule, describe_schedule
@@ -26,8 +28,10 @@ from .registry.agents import build_agent, describe_images
 from .registry.algorithms import ALGORITHMS
 from .registry.environments import SUITES, make_env, with_resolved_runs
 from .registry.loading import load_networks
+from .registry.origins import remember_agent
 from .storage import logs
-from .storage.config import write_config
+from .storage.config import PYTHON, read_config, write_config
+from .storage.python import arrays_of, hyper_of, key_of
 
 DEBUG = ("nans", "no-jit", "acting")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
@@ -42,26 +46,28 @@ class Plan:
       options: what was chosen.
       experiment: the agent in its environments, with seeds, hyperparameters and devices.
       out: the run directory.
+      python: what a training from Python has beyond its options, see `storage.python`.
     """
 
     options: TrainOptions
     experiment: Experiment
     out: Path
+    python: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> Agent:
         """The agent."""
         return self.experiment.agent
 
     @property
-    def env(self) -> Any:
+    def env(self) -> AnyEnvironment:
         """The single environment, of either kind."""
         return self.experiment.env
 
     @property
     def population(self) -> Population | None:
         """How the seeds learn from each other; None for independent ones."""
-        return getattr(self.experiment.trainer, "population", None)
+        return self.experiment.population
 
     @property
     def title(self) -> str:
@@ -70,7 +76,7 @@ class Plan:
         networks = " ".join(options.network) or options.backend
         return f"{options.algorithm} on {options.env}, {networks}"
 
-    def in_env(self, env: Any) -> "Plan":
+    def in_env(self, env: AnyEnvironment) -> "Plan":
         """Put the agent into another environment, with the same observations and actions."""
         return replace(self, experiment=self.experiment.in_env(env))
 
@@ -101,7 +107,7 @@ class Plan:
             lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)
 
-    def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
+    def write_config(self, arguments: Sequence[str]) -> JSON:
         """Write `config.json` and return its contents."""
         facts = {
             "num_updates": self.experiment.num_updates,
@@ -110,13 +116,20 @@ class Plan:
             "versions": version.versions(),
             "device": version.device(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            **({PYTHON: self.python} if self.python else {}),
         }
         return write_config(self.out, self.complete_options, arguments, facts)
 
     @property
     def complete_options(self) -> TrainOptions:
-        """The options with the whole configuration and all hyperparameters of the agent."""
+        """The options with the whole configuration and all hyperparameters of the agent.
+
+        `python` has the hyperparameters that differ between the seeds.
+        """
         hyper = self.experiment.hyperparams
+        if different := arrays_of(hyper):
+            own = self.experiment.complete(None)
+            hyper = replace_options(hyper, {name: getattr(own, name) for name in different})
         return replace(self.options, config=self.agent.config, hyper=hyper)
 
 
@@ -127,6 +140,8 @@ def prepare(
     training: bool = True,
     divide: bool | None = None,
     check: Callable[[Agent], None] | None = None,
+    agent: Agent | None = None,
+    env: Any = None,
 ) -> Plan:
     """Check all options, build the experiment, and make the folder.
 
@@ -136,6 +151,7 @@ def prepare(
       training: whether the plan will be trained, and not only its state be read.
       divide: whether to divide the seeds or environments among devices; None if it is trained.
       check: a further check of the agent, before the folder is made.
+      agent, env: in place of those that the options name.
 
     Raises:
       TriglotError: if an option is invalid, the components do not fit each other, or more memory
@@ -143,11 +159,12 @@ def prepare(
     """
     for mode in options.debug:
         check_known("debug mode", mode, DEBUG)
-    if options.profile and "no-jit" in options.debug:
+    if options.profile and {"no-jit", "nans"} & {*options.debug}:
         raise TriglotError(
-            "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
+            "--profile traces the training as it is, which --debug no-jit and nans slow down: "
+            "leave one out."
         )
-    logs.check(options.log)
+    logs.check(options.log, options.wandb)
     options = with_members(options)
     if folder is None:  # the run may be continued from another folder
         options = replace(options, env=with_resolved_runs(options.env))
@@ -162,7 +179,10 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    experiment = build(options, effects=folder is None, divide=divide)
+    python = {} if folder is None else read_config(folder).get(PYTHON, {})
+    experiment = build(
+        options, effects=folder is None, divide=divide, python=python, agent=agent, env=env
+    )
     check_schedule(options, experiment.steps_per_update, experiment.num_updates)
     sharding = experiment.sharding
     if divide:
@@ -170,6 +190,27 @@ def prepare(
         options = replace(options, devices=devices, shard=shard)
     if check is not None:
         check(experiment.agent)
+    plan = Plan(options=options, experiment=experiment, out=out or Path(), python=python)
+    check_memory(plan, training=training)
+    if out is None:
+        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
+    elif folder is None:
+        with creating(out):  # what another program wrote meanwhile is noticed under the run's lock
+            out.mkdir(parents=True, exist_ok=True)
+    return replace(plan, out=out)
+
+
+def check_memory(plan: Plan, *, training: bool = True) -> None:
+    """Check that what a training needs is free.
+
+    Args:
+      plan: the training.
+      training: whether it will be trained, and not only its state be read.
+
+    Raises:
+      TriglotError: if more memory is needed than is free, or tracing fails.
+    """
+    options, experiment = plan.options, plan.experiment
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         if not training:
             needed = memory.of_state(experiment)
@@ -179,16 +220,19 @@ def prepare(
                 num_lines=experiment.num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
-    needed = memory.among_devices(needed, sharding, options.num_seeds)
+    needed = memory.among_devices(needed, experiment.sharding, options.num_seeds)
     memory.check(needed, num_seeds=options.num_seeds)
-    if out is None:
-        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
-    elif folder is None:
-        make_folder(out)
-    return Plan(options=options, experiment=experiment, out=out)
 
 
-def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Experiment:
+def build(
+    options: TrainOptions,
+    *,
+    effects: bool = True,
+    divide: bool = True,
+    python: Mapping[str, Any] | None = None,
+    agent: Agent | None = None,
+    env: Any = None,
+) -> Experiment:
     """Build the agent and the experiment.
 
     Args:
@@ -196,13 +240,17 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
       effects: whether to refuse options that have no effect.
       divide: whether to divide the training among the devices of the options; without their
         number, among those of a CPU, as far as there are seeds.
+      python: of a training from Python, see `storage.python`.
+      agent, env: in place of those that the options name.
 
     Raises:
       TriglotError: if the components do not exist or do not fit each other, or the devices do not
         exist or do not divide the training.
     """
-    env = make_env(options.env)
-    agent = agent_of(options, env)
+    facts = {} if python is None else python
+    named = agent is None
+    env = make_env(options.env) if env is None else env
+    agent = agent_of(options, env) if agent is None else agent
     if effects:
         check_effects(options, agent, env, agent.config)
     devices = options.devices if divide and options.devices not in (None, 1) else None
@@ -215,7 +263,8 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     experiment = Experiment(
         agent,
         env,
-        key=jax.random.key(options.seed),
+        key=key_of(facts, options.seed),
+        hyper=_hyper(options, facts, named=named),
         total_steps=options.total_steps,
         num_seeds=options.num_seeds,
         devices=devices,
@@ -230,6 +279,14 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
             experiment.trainer.check()
     return experiment
+
+
+def _hyper(options: TrainOptions, facts: Mapping[str, Any], *, named: bool) -> Any:
+    """Return the hyperparameters that replace the agent's own; None if its own are the options'."""
+    different = hyper_of(facts)
+    if named or not has_options(options.hyper):
+        return different or None
+    return replace_options(options.hyper, different) if different else options.hyper
 
 
 def with_members(options: TrainOptions) -> TrainOptions:
@@ -268,22 +325,27 @@ def population_of(options: TrainOptions) -> Population | None:
     )
 
 
-def agent_of(options: TrainOptions, env: Any) -> Agent:
+def agent_of(options: TrainOptions, env: AnyEnvironment) -> Agent:
     """Build the agent of a training.
 
     Raises:
       TriglotError: as `make_agent`.
     """
-    return build_agent(
+    named: Any = {
+        "backend": options.backend,
+        "arithmetic": options.arithmetic,
+        "optimizer": options.optimizer,
+    }
+    agent = build_agent(
         options.algorithm,
         env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
         config=options.config,
         hyper=options.hyper,
         networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
+        **named,
     )
+    remember_agent(agent, options.algorithm, networks=options.network, **named)
+    return agent
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:
@@ -292,11 +354,11 @@ def with_defaults(options: TrainOptions) -> TrainOptions:
     Args:
       options: with a complete `Config` and `Hyperparams`.
     """
-    given: dict[str, Any] = {"config": options.config, "hyper": options.hyper}
-    declared = [one for each in given.values() if has_options(each) for one in option_fields(each)]
-    if not any("by_environment" in one.metadata for one in declared):
+    complete = [part for part in (options.config, options.hyper) if has_options(part)]
+    declared = [field for part in complete for field in option_fields(part)]
+    if not any("by_environment" in field.metadata for field in declared):
         return options
-    agent: Any = agent_of(options, make_env(options.env))
+    agent = agent_of(options, make_env(options.env))
     return replace(options, config=agent.config, hyper=agent.hyper)
 
 
@@ -306,7 +368,16 @@ def _has_custom_components(options: TrainOptions) -> bool:
     return not built_in or bool(options.network)
 
 
-def check_minimums(options: Any, **minimums: int) -> None:
+class Seeded(Protocol):
+    """Options with a random seed."""
+
+    @property
+    def seed(self) -> int:
+        """The random seed."""
+        ...
+
+
+def check_minimums(options: Seeded, **minimums: int) -> None:
     """Reject invalid seeds, and counts below the given minimum of each option or above 2^31 - 1.
 
     Raises:

@@ -1,8 +1,6 @@
 """The results of a population: its best member, with the lineage and hyperparameters behind it."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +8,7 @@ from ..core.errors import TriglotError
 from ..core.hyper import check_count
 from ..core.loop.population import PARENT
 from ..core.loop.state import RunnerState
+from ..core.records import JSON
 from ..shared.pages.numbers import format_value
 from ..shared.statistics import format_return
 from .plan import Plan
@@ -21,9 +20,7 @@ POPULATION = "population"  # a field of the summary
 FILE = "population.png"
 
 
-def ranked(
-    plan: Plan, state: RunnerState, evaluated: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
+def ranked(plan: Plan, state: RunnerState, evaluated: JSON | None) -> JSON | None:
     """Rank the members by their evaluation, or without one by their fitness in training.
 
     Returns:
@@ -46,7 +43,7 @@ def ranked(
     }
 
 
-def describe(found: Mapping[str, Any]) -> str:
+def describe(found: JSON) -> str:
     """Describe the best member in a line."""
     hyper = ", ".join(f"{name} {format_value(value)}" for name, value in found["hyper"].items())
     fitness = format_return(found["fitness"])

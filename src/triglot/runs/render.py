@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from ..core.agent import Agent
 from ..core.environment import Renderable
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
-from ..core.host_environment import HostRenderable
+from ..core.host_environment import HostEnvironment, HostRenderable
 from ..core.loop.episode import Episode, play_episode
 from ..core.loop.state import RunnerState
+from ..core.types import AnyAgentState, EnvState
 from ..core.wrappers.base import without_wrappers
 from ..envs.gif import write_gif
 from ..shared.machine import memory
@@ -24,7 +26,7 @@ from ..shared.machine.interrupt import raising
 from ..shared.statistics import format_return
 from ..shared.terminal.progress import phase
 from ..shared.terminal.wrapping import wrapped
-from .monitoring.evaluating import VIDEO, evaluation_key
+from .monitoring.evaluating import VIDEO, key_of_kind
 from .options import RenderOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .population import chosen_seed_index
@@ -60,7 +62,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
         plan = prepare(run_options, folder=options.run, training=False)
         env, suffix = plan.env, suffix_of(plan.env)
         out = _target(env.name, suffix, options)
-        if not isinstance(env, HostRenderable):
+        if not isinstance(env, HostEnvironment):
             step = jax.eval_shape(env.reset, jax.random.key(0))
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
@@ -76,7 +78,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     with raising(), replacing(out) as unfinished, phase("playing"):
         record(
             unfinished,
-            plan,
+            plan.agent,
+            env,
             agent_state,
             keys,
             max_steps=options.max_steps,
@@ -89,8 +92,9 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
 
 def record(
     path: Path,
-    plan: Plan,
-    agent_state: Any,
+    agent: Agent,
+    env: Any,
+    agent_state: AnyAgentState,
     keys: jax.Array,
     *,
     max_steps: int,
@@ -101,7 +105,8 @@ def record(
 
     Args:
       path: the file, whose suffix is that of the environment.
-      plan: of the run.
+      agent: the algorithm with its network.
+      env: the single environment.
       agent_state: of one seed.
       keys: one per episode.
       max_steps: of each episode.
@@ -111,26 +116,27 @@ def record(
     Raises:
       TriglotError: if the environment cannot be rendered.
     """
-    agent, env = plan.agent, plan.env
-    how: Any = {"max_steps": max_steps, "explore": explore}
     if isinstance(env, HostRenderable):
 
         def frames() -> Iterator[np.ndarray]:
             for number, key in enumerate(keys, 1):
-                played(number, (yield from film(agent, env, agent_state, key, **how)))
+                episode = yield from film(
+                    agent, env, agent_state, key, max_steps=max_steps, explore=explore
+                )
+                played(number, episode)
 
         # Written while it is played: the frames of a whole episode take much memory.
         write_gif(str(path), frames(), milliseconds=env.milliseconds)
         return
     states = []
     for number, key in enumerate(keys, 1):
-        episode = play_episode(agent, env, agent_state, key, **how)
+        episode = play_episode(agent, env, agent_state, key, max_steps=max_steps, explore=explore)
         played(number, episode)
         states.append(episode.played())
     draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), path)
 
 
-def draw(env: Any, states: Any, path: Path) -> None:
+def draw(env: Any, states: EnvState, path: Path) -> None:
     """Draw states `[T, ...]` of an environment to a file.
 
     Raises:
@@ -190,7 +196,7 @@ class Videos:
         """Play an episode with the states `[S, ...]` after `num_updates` updates, and log it."""
         if self._logs is None or num_updates == self._last:
             return
-        key = jax.random.fold_in(evaluation_key(self._plan, VIDEO), num_updates)
+        key = jax.random.fold_in(key_of_kind(self._plan, VIDEO), num_updates)
         agent_state = jax.tree.map(lambda leaf: leaf[0], state.agent)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "episode.gif"
@@ -200,7 +206,8 @@ class Videos:
                     raise TriglotError(
                         f"{self._plan.env.name} is rendered as {suffix}, and logs take GIFs."
                     )
-                record(path, self._plan, agent_state, key[None], max_steps=VIDEO_STEPS)
+                played = self._plan.agent, self._plan.env, agent_state
+                record(path, *played, key[None], max_steps=VIDEO_STEPS)
             except TriglotError as error:
                 tqdm.write(wrapped(f"no videos are logged: {error}"))
                 self._logs = None

@@ -4,11 +4,11 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.loop.episode import Episodes
+from ..core.records import JSON
 from ..shared.machine.files import visible_files
 from ..shared.machine.version import device, versions
 from ..shared.statistics import format_return, interval95, interval95_over_seeds
@@ -41,9 +41,7 @@ class Stopwatch:
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds
 
 
-def resume_notes(
-    plan: Plan, config: Mapping[str, Any], done: int, lost: Sequence[int]
-) -> Iterator[str]:
+def resume_notes(plan: Plan, config: JSON, done: int, lost: Sequence[int]) -> Iterator[str]:
     """Describe what is not as in the interrupted run.
 
     Args:
@@ -70,7 +68,7 @@ def resume_notes(
         yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
 
 
-def version_notes(config: Mapping[str, Any]) -> Iterator[str]:
+def version_notes(config: JSON) -> Iterator[str]:
     """Say which versions, or which device, are not those that a run began with."""
     differing = list(_differences(config))
     if differing:
@@ -80,7 +78,7 @@ def version_notes(config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _differences(config: Mapping[str, Any]) -> Iterator[str]:
+def _differences(config: JSON) -> Iterator[str]:
     before = config.get("versions")
     for name, now in versions().items():
         was = before.get(name) if isinstance(before, Mapping) else None
@@ -106,8 +104,17 @@ def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
     return "" if np.isnan(recent) else f"return in training {format_return(recent)} ({RECENTLY})"
 
 
-def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[float]) -> str:
-    """Format `summary.json` for the terminal; `returns` as in `describe_recent`."""
+def describe_summary(
+    summary: JSON, out: Path, returns: Sequence[float], *, explained: bool = False
+) -> str:
+    """Format `summary.json` for the terminal.
+
+    Args:
+      summary: its contents.
+      out: the run directory.
+      returns: as in `describe_recent`.
+      explained: whether a divergence was looked into already.
+    """
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
@@ -119,9 +126,8 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
     if summary["diverged"]:
         saved = recorded_progress(out)
         kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
-        lines.append(
-            f"stopped: {summary['diverged']}. {kept}; `--debug nans` stops at the first NaN"
-        )
+        hint = "" if explained else "; `--debug nans` names the operation behind the first NaN"
+        lines.append(f"stopped: {summary['diverged']}. {kept}{hint}")
     if summary["warning"]:
         lines.append(f"warning: {summary['warning']}")
     if recent := describe_recent(returns):
@@ -140,7 +146,7 @@ def next_commands(out: Path) -> str:
     return NEXT.format(run=shlex.quote(str(out)))
 
 
-def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, Any]:
+def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> JSON:
     """Compute the statistics of `[S, E]` episodes; lengths are in steps.
 
     The interval is Student's t interval of the mean over seeds, or over episodes if there is one
@@ -176,7 +182,7 @@ def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, 
     }
 
 
-def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
+def describe_evaluation(evaluation: JSON, policy: str = "greedy") -> list[str]:
     """Format the results of `evaluation` as lines."""
     bounds, per_seed = evaluation["return_interval95"], evaluation["return_per_seed"]
     num_seeds, count = len(per_seed), evaluation["episodes_per_seed"]

@@ -2,27 +2,29 @@
 
 import importlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from ..core.errors import CannotWrite, TriglotError
+from ..core.experiment import updates_of
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.chunks import Chunk
 from ..core.loop.divergence import absurd_parameters
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program
+from ..core.records import JSON
 from ..shared.machine.files import check_free, write_json
 from ..shared.machine.interrupt import Interrupt
 from ..shared.statistics import format_return
-from ..shared.terminal.progress import Bar, phase
+from ..shared.terminal.progress import Bar, on_terminals_only, phase
 from ..shared.terminal.wrapping import wrapped
 from .monitoring.evaluating import (
     METRIC,
@@ -32,6 +34,7 @@ from .monitoring.evaluating import (
     play_after_training,
 )
 from .monitoring.schedule import keeping_period
+from .nans import NanFinder
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare, with_members
 from .plots import learning_curves as plots
@@ -62,6 +65,17 @@ from .summary import Stopwatch, describe_summary, evaluation, next_commands, res
 DIVERGED = 1
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
 
+# Called with a chunk and the cause of a divergence or None; returns whether to stop.
+Observe: TypeAlias = Callable[[Chunk, str | None], bool]
+
+
+def _print(text: str) -> None:
+    print(wrapped(text))
+
+
+def _ignore(text: str) -> None:
+    """Do nothing."""
+
 
 def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) -> int:
     """Run `triglot train`.
@@ -88,13 +102,14 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
     watch.lap("import")
     _check_acting(plan)
     with locked(plan.out):
-        check_free(plan.out)  # another program may have used it since
+        check_free(plan.out)  # another program may have used it since `prepare` looked
         config = plan.write_config(arguments)
         remember(plan.out, options)
         lines = [*announcement(options), plan.announcement()]
         print(wrapped("\n".join(lines)), flush=True)
         with _journal(plan, config, 0) as journal:
-            return _run(plan, journal, watch, _started(plan, journal, start))
+            finished = run(plan, journal, watch, _started(plan, journal, start))
+    return finished.exit_code
 
 
 def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float) -> int:
@@ -140,10 +155,71 @@ def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float)
         with _journal(plan, config, progress.num_updates) as journal:
             if progress.state is None:
                 progress = _started(plan, journal, read_start(plan.options))
-            lost = journal.resume_after(progress.num_updates)
+            first = plan.python.get("after", 0)
+            lost = journal.resume_after(progress.num_updates, first)
             for note in resume_notes(plan, config, progress.num_updates, lost):
                 print(wrapped(note), flush=True)
-            return _run(plan, journal, watch, progress)
+            finished = run(plan, journal, watch, progress)
+    return finished.exit_code
+
+
+def record(plan: Plan, progress: Progress, observe: Observe, *, started: float) -> "Finished":
+    """Train in Python what `triglot train` trains, with the same files; nothing is printed.
+
+    Args:
+      plan: of the training, whose folder is empty.
+      progress: the state of an earlier training, or none.
+      observe: see `run`.
+      started: the start of the call, from `time.perf_counter`.
+    """
+    with on_terminals_only(), locked(plan.out):
+        config = plan.write_config(())
+        remember(plan.out, plan.options)
+        with _journal(plan, config, progress.num_updates) as journal:
+            journal.num_updates = progress.num_updates
+            return run(plan, journal, Stopwatch(started), progress, observe=observe, report=_ignore)
+
+
+def save(plan: Plan, state: RunnerState, metrics: Mapping[str, np.ndarray]) -> None:
+    """Write the folder of a training that is done, as far as it is known.
+
+    Args:
+      plan: of the training, whose folder is empty.
+      state: `[S, ...]`.
+      metrics: of its last updates, by name `[S, U]`.
+    """
+    done = updates_of(state)
+    with locked(plan.out):
+        config = plan.write_config(())
+        remember(plan.out, plan.options)
+        with _journal(plan, config, 0) as journal:
+            journal.num_updates = done - len(next(iter(metrics.values()))[0])
+            journal.add_chunk(metrics)
+            _checkpoint(plan, journal, state)
+            write_json(plan.out / SUMMARY, _results(plan, journal, state))
+            _draw(plan, journal, state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a training ended.
+
+    Attributes:
+      state: `[S, ...]`, on one device.
+      diverged: the cause of a divergence; None without one.
+      signal: the signal that interrupted it; None without one.
+    """
+
+    state: RunnerState
+    diverged: str | None
+    signal: int | None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return DIVERGED if self.diverged else 0
 
 
 def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
@@ -151,7 +227,7 @@ def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
     if start is None:
         return Progress(None, 0)
     print(wrapped(start.describe(plan.agent)), flush=True)
-    state = start.initial(plan)
+    state = start.initial(plan.experiment)
     _checkpoint(plan, journal, state)
     return Progress(state, 0)
 
@@ -167,7 +243,7 @@ def _check_acting(plan: Plan) -> None:
 
 
 @contextmanager
-def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
+def _journal(plan: Plan, config: JSON, done: int) -> Iterator[Journal]:
     """Open the journal and the logs; if they cannot be written, say how to resume."""
     try:
         started = logs.start(plan.options.log, plan.out, config, plan.experiment.num_updates, done)
@@ -181,7 +257,25 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
         ) from error
 
 
-def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
+def run(
+    plan: Plan,
+    journal: Journal,
+    watch: Stopwatch,
+    progress: Progress,
+    *,
+    observe: Observe | None = None,
+    report: Callable[[str], None] = _print,
+) -> Finished:
+    """Train to the end, and write the metrics, checkpoints, plots and summary of the run.
+
+    Args:
+      plan: of the training.
+      journal: writes the metrics.
+      watch: began with the program.
+      progress: the state to continue from; without one, the training begins.
+      observe: called after each chunk, with what diverged; returns whether to stop.
+      report: called with each text for people.
+    """
     options, done = plan.options, progress.num_updates
     starts_at = plan.experiment.updates_before_learning
     profiler = Profiler(plan.out / PROFILE, starts_at) if options.profile else None
@@ -189,20 +283,27 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     evaluator = Evaluator(plan, videos.add)
     background = ThreadPoolExecutor(3)
     with _debugging(options.debug), Interrupt() as interrupt, background:
-        state, diverged, evaluated = progress.state, None, None
+        state, diverged, evaluated, stopped = progress.state, None, None, False
         if state is None or done < plan.experiment.num_updates:
             with closing(plan.experiment.program()) as program, profiler or nullcontext():
                 state = _prepare(plan, program, state, background, watch)
                 keeping = keeping_period(options, plan.experiment.steps_per_update)
                 ends = [period for period in (evaluator.period, keeping) if period]
-                run = partial(plan.experiment.chunks, program=program, boundaries=ends)
-                if profiler is None:
-                    chunks = run(state, target_seconds=CHUNK_SECONDS)
+                chunks_of = partial(plan.experiment.chunks, program=program, boundaries=ends)
+                finder = NanFinder(plan.experiment, program) if finds_nans(options) else None
+                if finder is not None:
+                    chunks = finder.chunks(state)
+                elif profiler is None:
+                    chunks = chunks_of(state, target_seconds=CHUNK_SECONDS)
                 else:
                     chunks = profiler.chunks(
-                        run, state, plan.experiment.num_updates, target_seconds=CHUNK_SECONDS
+                        chunks_of, state, plan.experiment.num_updates, target_seconds=CHUNK_SECONDS
                     )
-                state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
+                loop = _Loop(plan, evaluator, journal, interrupt, observe)
+                state, diverged = loop.train(chunks, state)
+                if diverged and finder is not None:
+                    diverged = f"{diverged}; {finder.explain(state)}"
+                stopped = loop.stopped
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
@@ -217,11 +318,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if evaluator.seconds:
             watch.move("train", "evaluate", evaluator.seconds)
     steps = (journal.num_updates - done) * plan.experiment.steps_per_update * options.num_seeds
-    results = {
-        "interrupted": interrupt.pressed,
-        "num_updates": journal.num_updates,
-        "num_steps": journal.env_steps,  # per seed
-        "num_seeds": options.num_seeds,
+    results = _results(plan, journal, state) | {
+        "interrupted": interrupt.pressed or stopped,
         "evaluation": evaluated,
         "steps_per_second": steps / watch.seconds["train"] if steps else None,  # of all seeds
         "seconds": watch.seconds,
@@ -235,24 +333,41 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     population = results[POPULATION]
     if population is not None and journal.returns:
         draw_population(plan, population["best_member"])
-    print(wrapped(describe_summary(results, plan.out, journal.returns)))
+    explained = finds_nans(options)
+    report(describe_summary(results, plan.out, journal.returns, explained=explained))
     if population is not None:
-        print(wrapped(describe_population(population)))
+        report(describe_population(population))
     if profiler is not None:
-        print(wrapped(profiler.describe()))
+        report(profiler.describe())
     if interrupt.pressed:
-        print(wrapped(f"to continue: triglot resume {plan.out}"))
-        return interrupt.exit_code
-    if not diverged:
-        print(wrapped(next_commands(plan.out)))
-    return DIVERGED if diverged else 0
+        report(f"to continue: triglot resume {plan.out}")
+    elif not diverged:
+        report(next_commands(plan.out))
+    return Finished(state=state, diverged=diverged, signal=interrupt.number)
+
+
+def _results(plan: Plan, journal: Journal, state: RunnerState) -> dict[str, Any]:
+    """Summarize a training that nobody watched, as far as it is known."""
+    return {
+        "interrupted": journal.num_updates < plan.experiment.num_updates,
+        "num_updates": journal.num_updates,
+        "num_steps": journal.env_steps,  # per seed
+        "num_seeds": plan.options.num_seeds,
+        "evaluation": None,
+        "steps_per_second": None,
+        "seconds": {},
+        "diverged": None,
+        REACHED: None,
+        "warning": absurd_parameters(state),
+        POPULATION: ranked(plan, state, None),
+    }
 
 
 def _prepare(
     plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
 ) -> RunnerState:
     """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
-    if {*plan.options.debug} - {"acting"}:  # these modes cannot look into a compiled program
+    if "no-jit" in plan.options.debug:
         with phase("initializing"):
             state = plan.experiment.start() if state is None else state
             jax.block_until_ready(state)
@@ -304,78 +419,90 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
     draw_values(path, plan.agent, plan.env, state.agent, plan.title)
 
 
+def finds_nans(options: TrainOptions) -> bool:
+    """Return whether the operation behind a NaN is looked for; without jit, JAX raises there."""
+    return "nans" in options.debug and "no-jit" not in options.debug
+
+
 @contextmanager
 def _debugging(modes: Sequence[str]) -> Iterator[None]:
     with ExitStack() as stack:
-        if "nans" in modes:
-            stack.enter_context(jax.debug_nans(True))
         if "no-jit" in modes:
             stack.enter_context(jax.disable_jit())
-        try:
-            yield
-        except FloatingPointError as error:
-            if "no-jit" not in modes:
-                error.add_note("`--debug nans no-jit` shows the line itself; it is slow.")
-            raise
+            if "nans" in modes:
+                stack.enter_context(jax.debug_nans(True))
+        yield
 
 
-def _train(
-    plan: Plan,
-    chunks: Iterator[Chunk],
-    evaluator: Evaluator,
-    state: RunnerState,
-    journal: Journal,
-    interrupt: Interrupt,
-) -> tuple[RunnerState, str | None]:
-    """Train in chunks until done, interrupted, diverged or at `--stop-at`.
+class _Loop:
+    """Trains in chunks until done, interrupted, diverged, stopped, or at `--stop-at`.
 
-    Returns:
-      The last states, and a description of the divergence or None.
+    Attributes:
+      stopped: whether the observer ended the training.
     """
-    options, experiment = plan.options, plan.experiment
-    keeping = keeping_period(options, plan.experiment.steps_per_update)
-    steps_per_update = plan.experiment.steps_per_update * options.num_seeds
-    diverged, saved = None, time.perf_counter()
-    with Bar(
-        total=plan.experiment.num_updates * steps_per_update,
-        initial=journal.num_updates * steps_per_update,
-        unit=" steps",
-        unit_scale=True,
-        desc="all seeds" if options.num_seeds > 1 else None,
-    ) as bar:
-        try:
-            for chunk in chunks:
-                state = chunk.runner_states
-                journal.check_folder()
-                diverged = experiment.divergence(chunk)
-                played = None if diverged else state
-                metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
-                journal.add_chunk(metrics)
-                bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
-                bar.update(chunk.count * steps_per_update)
-                if diverged or interrupt.pressed or evaluator.reached is not None:
-                    break
-                if keeping is not None and chunk.num_updates % keeping == 0:
-                    folder = kept_checkpoints(plan.out)
-                    experiment.save(folder.folder, state, of=binding(plan), keep=folder.keep)
-                seconds = options.checkpoint_seconds
-                if seconds and time.perf_counter() - saved >= seconds:
-                    _checkpoint(plan, journal, state)
-                    saved = time.perf_counter()
-        except MetricsChanged as error:
-            _checkpoint(plan, journal, state)
-            raise TriglotError(
-                f"{error} The training is saved after {journal.num_updates:,} updates: `triglot "
-                f"resume {plan.out}` continues it, without the metrics that are gone."
-            ) from None
-        except HostFailure as failure:  # the state before it can be continued
-            if failure.metrics:
-                journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
-            _checkpoint(plan, journal, failure.runner_state)
-            resumes = f"`triglot resume {plan.out}` continues from it."
-            failure.args = (f"{failure} The state before it is saved: {resumes}",)
-            raise
-    return state, diverged
+
+    def __init__(
+        self,
+        plan: Plan,
+        evaluator: Evaluator,
+        journal: Journal,
+        interrupt: Interrupt,
+        observe: Observe | None,
+    ) -> None:
+        self._plan, self._evaluator, self._journal = plan, evaluator, journal
+        self._interrupt, self._observe = interrupt, observe
+        self.stopped = False
+
+    def train(self, chunks: Iterator[Chunk], state: RunnerState) -> tuple[RunnerState, str | None]:
+        """Return the last states, and a description of the divergence or None."""
+        plan, journal, evaluator = self._plan, self._journal, self._evaluator
+        options, experiment = plan.options, plan.experiment
+        keeping = keeping_period(options, experiment.steps_per_update)
+        steps_per_update = experiment.steps_per_update * options.num_seeds
+        diverged, saved = None, time.perf_counter()
+        with Bar(
+            total=experiment.num_updates * steps_per_update,
+            initial=journal.num_updates * steps_per_update,
+            unit=" steps",
+            unit_scale=True,
+            desc="all seeds" if options.num_seeds > 1 else None,
+        ) as bar:
+            try:
+                for chunk in chunks:
+                    state = chunk.runner_states
+                    journal.check_folder()
+                    diverged = experiment.divergence(chunk)
+                    played = None if diverged else state
+                    metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
+                    journal.add_chunk(metrics)
+                    if self._observe is not None:
+                        self.stopped = self._observe(replace(chunk, metrics=metrics), diverged)
+                    bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
+                    bar.update(chunk.count * steps_per_update)
+                    ended = self._interrupt.pressed or evaluator.reached is not None
+                    if diverged or ended or self.stopped:
+                        break
+                    if keeping is not None and chunk.num_updates % keeping == 0:
+                        folder = kept_checkpoints(plan.out)
+                        experiment.save(folder.folder, state, of=binding(plan), keep=folder.keep)
+                    seconds = options.checkpoint_seconds
+                    if seconds and time.perf_counter() - saved >= seconds:
+                        _checkpoint(plan, journal, state)
+                        saved = time.perf_counter()
+            except MetricsChanged as error:
+                _checkpoint(plan, journal, state)
+                raise TriglotError(
+                    f"{error} The training is saved after {journal.num_updates:,} updates: "
+                    f"`triglot resume {plan.out}` continues it, without the metrics that are gone."
+                ) from None
+            except HostFailure as failure:  # the state before it can be continued
+                if failure.metrics:
+                    journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
+                _checkpoint(plan, journal, failure.runner_state)
+                resumes = f"`triglot resume {plan.out}` continues from it."
+                failure.args = (f"{failure} The state before it is saved: {resumes}",)
+                raise
+        return state, diverged
 
 
 def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..core.agent import Algorithm
 from ..core.errors import TriglotError, shown, unknown
-from ..core.options import option_fields
+from ..core.options import OptionTable, option_fields
 from ..core.rl.schedules import schedule
 from ..runs.registry.arg import OTHER_NAMES
 from ..runs.registry.overrides import item_type, parse_words, type_hints, type_members
@@ -63,7 +64,7 @@ class Range:
 Axis: TypeAlias = Choices | Range
 
 
-def parse_axes(over: Sequence[str], algorithms: Mapping[str, Any]) -> list[Axis]:
+def parse_axes(over: Sequence[str], algorithms: Mapping[str, Algorithm]) -> list[Axis]:
     """Parse all of `--over`.
 
     Args:
@@ -108,11 +109,11 @@ def split_values(name: str, values: str) -> list[str]:
     return [value.strip() for value in re.split(pattern, values)]
 
 
-def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
+def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
     members: set[Any] = {str}
     if name not in COMPONENTS:
-        found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
-        members = {member for cls, one in found for member in _types(cls, one)}
+        declared = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
+        members = {member for cls, one in declared for member in _types(cls, one)}
     is_number = not members.isdisjoint((int, float))
     if is_number and "(" not in values and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)
@@ -122,7 +123,7 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
     return _choices(name, [_value(name, text, members) for text in texts])
 
 
-def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
+def _field(owner: str, algorithm: Algorithm, name: str) -> tuple[type | OptionTable, "Field[Any]"]:
     """Find the field of an algorithm's `Config` or `Hyperparams`."""
     known = {
         one.name: (o, one)
@@ -136,7 +137,7 @@ def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
     return known[name]
 
 
-def _types(owner: type, one: "Field[Any]") -> tuple[Any, ...]:
+def _types(owner: type | OptionTable, one: "Field[Any]") -> tuple[Any, ...]:
     hint = type_hints(owner).get(one.name)
     if hint is None or hint is Any:
         return () if one.default is MISSING else (type(one.default),)

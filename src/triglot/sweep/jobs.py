@@ -4,10 +4,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import TriglotError
 from ..core.loop.trainer import Program
+from ..core.records import JSON
 from ..runs.compilation_cache import configure
 from ..runs.jobs.choose import DEVICES, LOCAL, SEQUENTIAL, Executor, choose_executor, on_cpu
 from ..runs.jobs.job import RunningJob, Task
@@ -19,7 +19,7 @@ from ..runs.registry.own import own_parts
 from ..shared.machine.cores import free_cores
 from ..shared.machine.interrupt import Interrupt, Signalled
 from .batches import Batch
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .plan import SweepPlan, make_plan
 from .report import MACHINE
 from .search.confirm import fresh_plan
@@ -29,9 +29,7 @@ from .training import Runner, has_checkpoint
 WHAT = "sweep"
 
 
-def sweep_executor(
-    plan: SweepPlan, begun: Mapping[str, Any] | None, num_batches: int
-) -> Executor | None:
+def sweep_executor(plan: SweepPlan, begun: JSON | None, num_batches: int) -> Executor | None:
     """Choose what trains the batches; None trains one after the other in this process.
 
     Args:
@@ -91,7 +89,7 @@ def train_batches(
     done: float,
     total: float,
     best: Sequence[int] = (),
-    options: SweepOptions | None = None,
+    options: SweepCommandOptions | None = None,
 ) -> None:
     """Train the batches of a stage that are not done.
 
@@ -149,13 +147,13 @@ def train_batches(
         )
 
 
-def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
+def train_batch(arguments: JSON, job: RunningJob) -> None:
     """Train one batch in a process of its own; see `Task`.
 
     Raises:
       Signalled: after an interruption, of which a checkpoint is kept.
     """
-    options = from_overrides(SweepOptions, arguments["options"])
+    options = from_overrides(SweepCommandOptions, arguments["options"])
     configure(options)
     job.enter("build")
     ledger = Ledger(Path(arguments["out"]))
@@ -169,6 +167,6 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
     Runner(plan, ledger).run(batch, earlier, job)
 
 
-def computing(options: SweepOptions) -> dict[str, Any]:
+def computing(options: SweepCommandOptions) -> JSON:
     """List the options that decide what is computed."""
     return {name: value for name, value in vars(options).items() if name not in MACHINE}

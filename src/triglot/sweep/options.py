@@ -1,4 +1,4 @@
-"""The options of `triglot sweep`."""
+"""The options of a sweep, from Python and by `triglot sweep`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,22 +6,18 @@ from typing import Annotated
 
 from ..runs.jobs.options import JobOptions
 from ..runs.registry.arg import Arg, Count, Name
-from ..runs.registry.options import MachineOptions, SharedOptions
+from ..runs.registry.options import LengthOptions, MachineOptions, SharedOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(SharedOptions, JobOptions, MachineOptions):
-    """Options of `triglot sweep`.
+class SweepOptions(LengthOptions, JobOptions):
+    """Options of a sweep, which `triglot.sweep.sweep` and `triglot sweep` share.
 
     Attributes:
       num_seeds: independent seeds of each setting, vmapped; at least 5 for intervals.
+      seed: random seed of the trainings, and of settings drawn from ranges.
       executor: sequential, one batch after the other in this process, with all cores; local, each
         batch in a process pinned to one core; ray, each batch on one core of a Ray cluster.
-      seed: random seed of the trainings, and of settings drawn from ranges.
-      over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
-        NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
-        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
-        several layers are joined by slashes: hidden_sizes=64/64,256/256.
       num_settings: train this many settings, drawn at random or proposed by --search, instead of
         every combination.
       search: grid, every combination; random, drawn; or proposals of Optuna from the results of
@@ -37,19 +33,14 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
       backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
         canonical, all libraries agree bit for bit.
-      network: custom networks, as for `triglot train`.
       out: a folder for the results; an interrupted sweep there is continued.
       checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
-      open: open the report in a browser.
     """
 
     num_seeds: Count = 5
     executor: Annotated[
         str | None, Arg("NAME", "local with --jobs or several batches, else sequential")
     ] = None
-    over: Annotated[
-        tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
-    ] = ()
     num_settings: Annotated[int | None, Arg("N", "all combinations")] = None
     search: Annotated[str | None, Arg("NAME", "grid; random with --num-settings")] = None
     search_batch: Annotated[int | None, Arg("N", "an eighth of --num-settings, at least 4")] = None
@@ -62,7 +53,25 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
     )
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
-    network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
     out: Annotated[Path | None, Arg("FOLDER", "runs/sweep-ALGORITHM-ENVIRONMENT-TIME")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCommandOptions(SweepOptions, SharedOptions, MachineOptions):
+    """Options of `triglot sweep`.
+
+    Attributes:
+      over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
+        NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
+        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
+        several layers are joined by slashes: hidden_sizes=64/64,256/256.
+      network: custom networks, as for `triglot train`.
+      open: open the report in a browser.
+    """
+
+    over: Annotated[
+        tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
+    ] = ()
+    network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
     open: bool = False

@@ -1,9 +1,8 @@
 """Check a sweep, and group its settings into compiled programs; nothing is computed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,8 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError
 from ..core.experiment import Experiment
 from ..core.hyper import check_count, check_hyperparams, with_schedules
+from ..core.records import Values
+from ..core.types import AnyHyperparams
 from ..runs.effects import check_effects, with_effect
 from ..runs.options import TrainOptions
 from ..runs.plan import build, check_minimums
@@ -18,7 +19,7 @@ from ..runs.registry.bounds import Bounds, return_bounds
 from ..runs.registry.overrides import from_overrides, overrides_of
 from ..shared.pages.numbers import format_value
 from .axes import COMPONENTS
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .search.choices import round_sizes
 from .settings import Settings, algorithms_of, settings_of, train_options
 
@@ -39,9 +40,9 @@ class Group:
     options: TrainOptions
     experiment: Experiment
     settings: tuple[int, ...]
-    hypers: tuple[Any, ...]
+    hypers: tuple[AnyHyperparams, ...]
     bounds: Bounds
-    program: tuple[Any, ...]
+    program: tuple[object, ...]
 
     @property
     def num_updates(self) -> int:
@@ -78,8 +79,8 @@ class SweepPlan:
       groups: the programs.
     """
 
-    options: SweepOptions
-    settings: tuple[Mapping[str, Any], ...]
+    options: SweepCommandOptions
+    settings: tuple[Values, ...]
     groups: tuple[Group, ...]
 
     @property
@@ -107,7 +108,7 @@ class SweepPlan:
         return list(dict.fromkeys(map(self.env_of, range(len(self.settings)))))
 
 
-def make_plan(options: SweepOptions) -> SweepPlan:
+def make_plan(options: SweepCommandOptions) -> SweepPlan:
     """Check all options, list the settings, and build the agent of each group.
 
     Raises:
@@ -135,7 +136,7 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
       TriglotError: if a swept value is refused by the algorithm.
     """
     algorithms = algorithms_of(plan.options)
-    members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {
+    members: dict[tuple[object, ...], list[tuple[int, TrainOptions, AnyHyperparams]]] = {
         group.program: [] for group in plan.groups
     }
     for number, values in enumerate(settings, len(plan.settings)):
@@ -153,7 +154,7 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
     return replace(plan, settings=(*plan.settings, *settings), groups=tuple(groups))
 
 
-def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
+def _program(options: TrainOptions, hyper: AnyHyperparams) -> tuple[object, ...]:
     """Identify the compiled program of a setting."""
     # A hyperparameter without a value, or a schedule, changes the structure of the state.
     structure = jax.tree.structure(hyper)
@@ -163,8 +164,8 @@ def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
 
 
 def _group(
-    program: tuple[Any, ...],
-    members: Sequence[tuple[int, TrainOptions, Any]],
+    program: tuple[object, ...],
+    members: Sequence[tuple[int, TrainOptions, AnyHyperparams]],
     before: Group | None,
 ) -> Group:
     """Build the group of some settings, or add them to one."""
@@ -184,7 +185,9 @@ def _group(
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
-def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequence[str]) -> None:
+def _check_effects(
+    options: SweepCommandOptions, groups: Sequence[Group], swept: Sequence[str]
+) -> None:
     """Refuse a field that is swept or given, and can have no effect in any group."""
     given = overrides_of(options.config) | overrides_of(options.hyper)
     ineffective = {*swept, *given} - set(COMPONENTS)
@@ -206,7 +209,7 @@ def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequen
         )
 
 
-def describe_setting(values: Mapping[str, Any]) -> str:
+def describe_setting(values: Values) -> str:
     """Format a setting in one line.
 
     >>> describe_setting({"learning_rate": 1e-3, "hidden_sizes": (64, 64)})

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.errors import masked
+from ..core.records import JSON
 from ..runs.registry.arg import option_words
 from ..runs.registry.overrides import overrides_of
 from ..runs.storage.config_files import toml_of
@@ -26,7 +26,7 @@ from ..shared.pages.thinning import as_json
 from ..shared.statistics.paired import paired_difference
 from ..shared.statistics.returns import MIN_SEEDS
 from . import results, swept
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked, ranking_table, trainings_table
 from .search.choices import GRID, search_of
@@ -49,23 +49,23 @@ MACHINE = (
 
 def result_of(
     plan: SweepPlan,
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     *,
     batches: str,
     halving: str | None,
     confirmed: Sequence[Outcome] = (),
-) -> dict[str, Any]:
+) -> JSON:
     """Build the contents of `sweep.json`.
 
     Args:
       plan: the sweep.
-      found: what became of each setting.
+      outcomes: what became of each setting.
       batches: how the trainings were divided, for people.
       halving: the rungs of successive halving, for people; None without it.
       confirmed: the best settings' outcomes with fresh seeds.
     """
     options = plan.options
-    orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
+    orders = {env: ranked([one for one in outcomes if one.env == env]) for env in plan.envs}
     return {
         **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
@@ -74,7 +74,7 @@ def result_of(
         "rounds": plan.rounds,
         "batches": batches,
         "command": command(options),
-        "settings": as_records(plan, found),
+        "settings": as_records(plan, outcomes),
         "best": {
             env: f"best{'' if i == 0 else f'-{i + 1}'}.toml" for i, env in enumerate(plan.envs)
         },
@@ -114,8 +114,8 @@ def separation(order: Sequence[Outcome]) -> str:
     rank, next_best = next(iter(rest.items()))
     second = f"Rank {rank} ({describe_setting(next_best.values)})"
     if len(best.returns) < MIN_SEEDS:
-        found = numbers.seeds(len(best.returns))
-        return f"{second} is not separable from it with {found}: {MIN_SEEDS} give an interval."
+        num_seeds = numbers.seeds(len(best.returns))
+        return f"{second} is not separable from it with {num_seeds}: {MIN_SEEDS} give an interval."
     differences = []
     for one in rest.values():
         both = seeds & np.isfinite(one.returns)
@@ -136,7 +136,7 @@ def separation(order: Sequence[Outcome]) -> str:
     return text
 
 
-def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
+def write(out: Path, plan: SweepPlan, result: JSON, outcomes: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
     Tables are CSV only: a sweep has at most some 10,000 rows, and Parquet would need pyarrow, which
@@ -146,7 +146,7 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     result = plain(result)
-    tables = [ranking_table(result), trainings_table(found)]
+    tables = [ranking_table(result), trainings_table(outcomes)]
     shown = {RESULT: as_json(result), **as_files(tables)}
     files: dict[str, str | bytes] = {**shown}
     algorithms = algorithms_of(plan.options)
@@ -161,15 +161,13 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     write_files(out, {**files, PAGE: page(result, tables[0], shown, mains)})
 
 
-def page(
-    result: Mapping[str, Any], ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]
-) -> str:
+def page(result: JSON, ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]) -> str:
     """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
-    for index, (env, found) in enumerate(result["curves"].items()):
-        best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
+    for index, (env, of_env) in enumerate(result["curves"].items()):
+        best = [one for one in _of(result, env) if str(one["setting"]) in of_env["settings"]]
         if best:
-            curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
+            curves[env] = swept.best_curves_chart(best, of_env, f"curves{index}")
     drawn = {
         env: schedules.schedule_charts(of_best, f"{schedules.PREFIX}{index}-")
         for index, (env, of_best) in enumerate(result["schedules"].items())
@@ -200,7 +198,7 @@ def page(
     )
 
 
-def command(options: SweepOptions) -> str:
+def command(options: SweepCommandOptions) -> str:
     """Format the command line of a sweep."""
     words = ["triglot", "sweep", options.algorithm, options.env]
     for text in options.over:
@@ -215,23 +213,23 @@ def command(options: SweepOptions) -> str:
     return masked(shlex.join([*words, "--no-preset"]))
 
 
-def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:
+def _of(result: JSON, env: str) -> list[JSON]:
     """List the settings of an environment that have a return, the best first."""
     return [one for one in result["settings"] if one["env"] == env and one["return"]]
 
 
-def main_charts(result: Mapping[str, Any]) -> dict[str, Chart]:
+def main_charts(result: JSON) -> dict[str, Chart]:
     """Build the main chart of each environment in which something has a return."""
     names = [name for name in result["names"] if name != "env"] or ["env"]
-    found = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
+    by_env = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
     return {
         env: swept.main_chart(records, names, f"main{index}")
-        for index, (env, records) in enumerate(found.items())
+        for index, (env, records) in enumerate(by_env.items())
         if records
     }
 
 
-def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
+def _winner(result: JSON, env: str) -> JSON:
     """Describe the best setting: its return, and the interval or the range of the seeds."""
     of_env = [one for one in result["settings"] if one["env"] == env]
     best, estimate = of_env[0], of_env[0]["return"] or {}
@@ -254,7 +252,7 @@ def _bounds(plan: SweepPlan, env: str) -> list[float | None]:
     return [bound if np.isfinite(bound) else None for bound in bounds]
 
 
-def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
+def _schedules(plan: SweepPlan, best: Outcome) -> JSON:
     """Describe the hyperparameters of the best setting, from which its schedules are drawn."""
     group = next(one for one in plan.groups if best.number in one.settings)
     chosen = train_options(plan.options, best.values, algorithms_of(plan.options))
@@ -265,7 +263,7 @@ def _schedules(plan: SweepPlan, best: Outcome) -> dict[str, Any]:
     }
 
 
-def _curves(order: Sequence[Outcome]) -> dict[str, Any]:
+def _curves(order: Sequence[Outcome]) -> JSON:
     """Collect the learning curves of the best settings, over the steps of the longest."""
     best = [one for one in order if np.isfinite(one.curves).any()][:BEST]
     if not best:
@@ -280,7 +278,7 @@ def _curves(order: Sequence[Outcome]) -> dict[str, Any]:
     return {"env_steps": steps, "settings": settings}
 
 
-def _subtitle(result: Mapping[str, Any]) -> str:
+def _subtitle(result: JSON) -> str:
     seeds = numbers.seeds(result["num_seeds"])
     names = numbers.listed(result["names"])
     return f"{len(result['settings']):,} settings of {names}, {seeds} each"

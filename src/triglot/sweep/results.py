@@ -1,13 +1,13 @@
 """The results of a sweep: one outcome per setting, their ranking, and their tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
+from ..core.records import JSON, Values
 from ..runs.jobs.ledger import Ledger
 from ..shared.pages import numbers
 from ..shared.pages.tables import (
@@ -54,7 +54,7 @@ class Outcome:
     """
 
     number: int
-    values: Mapping[str, Any]
+    values: Values
     env: str
     num_steps: int
     stopped: bool
@@ -81,8 +81,8 @@ class Outcome:
         """Generalization gap: by how much the mean return on unseen levels is less."""
         if self.final is None or self.unseen is None:
             return None
-        found = float(finite_mean(np.where(self.finite, self.final - self.unseen, np.nan)))
-        return found if math.isfinite(found) else None
+        gap = float(finite_mean(np.where(self.finite, self.final - self.unseen, np.nan)))
+        return gap if math.isfinite(gap) else None
 
     @property
     def num_diverged(self) -> int:
@@ -122,7 +122,7 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
     last: dict[tuple[int, int], tuple[Batch, int]] = {}
     for stage in stages:
         last |= by_pair(stage)
-    found = []
+    result = []
     for number, values in enumerate(plan.settings):
         rows = [last[number, seed] for seed in range(plan.options.num_seeds)]
         group = plan.groups[rows[0][0].group]
@@ -134,7 +134,7 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
         batch = rows[0][0]
         points = learning.ends() <= batch.stop
         steps = group.experiment.steps_per_update
-        found.append(
+        result.append(
             Outcome(
                 number=number,
                 values=values,
@@ -149,22 +149,22 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
                 env_steps=learning.ends()[points] * steps,
             )
         )
-    return found
+    return result
 
 
-def ranked(found: Sequence[Outcome]) -> list[Outcome]:
+def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Sort the settings of one environment, the best first.
 
     Those that were trained longer come first; then the mean return decides. A setting with a seed
     that diverged comes after those without, one without any return last.
     """
 
-    def key(one: Outcome) -> tuple[Any, ...]:
+    def key(one: Outcome) -> tuple[object, ...]:
         unknown = math.isnan(one.score)
         steps = -one.num_steps if one.stopped else 0
         return (one.stopped, steps, unknown, 0.0 if unknown else -one.score, one.number)
 
-    return sorted(found, key=key)
+    return sorted(outcomes, key=key)
 
 
 def bounds_by_env(plan: SweepPlan) -> dict[str, Bounds]:
@@ -172,12 +172,12 @@ def bounds_by_env(plan: SweepPlan) -> dict[str, Bounds]:
     return {group.options.env: group.bounds for group in plan.groups}
 
 
-def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]]:
+def as_records(plan: SweepPlan, outcomes: Sequence[Outcome]) -> list[JSON]:
     """Describe each setting for JSON and tables, ranked within its environment."""
     bounds = bounds_by_env(plan)
     records = []
     for env in plan.envs:
-        order = ranked([one for one in found if one.env == env])
+        order = ranked([one for one in outcomes if one.env == env])
         for rank, one in enumerate(order, 1):
             known, limits = one.known, bounds.get(env)
             has_iqm = len(known) and rank <= MAX_BOOTSTRAPPED
@@ -203,7 +203,7 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
     return records
 
 
-def trainings_table(found: Sequence[Outcome]) -> Table:
+def trainings_table(outcomes: Sequence[Outcome]) -> Table:
     """Build the table for programs, with one row per setting and seed."""
     records = [
         {
@@ -216,13 +216,13 @@ def trainings_table(found: Sequence[Outcome]) -> Table:
             "training_return": _number(one.training[seed]),
             **({} if one.unseen is None else {"return_unseen": _number(one.unseen[seed])}),
         }
-        for one in found
+        for one in outcomes
         for seed in range(len(one.finite))
     ]
     return Table(name="results", title="Trainings", columns=(), records=records)
 
 
-def ranking_table(result: Mapping[str, Any]) -> Table:
+def ranking_table(result: JSON) -> Table:
     """Build the ranking: one row per setting, the best first."""
     records = [
         {
@@ -261,7 +261,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
     )
 
 
-def _note(result: Mapping[str, Any]) -> str:
+def _note(result: JSON) -> str:
     if result["eval_episodes"]:
         text = (
             f"Greedy return after training, {result['eval_episodes']} episodes per seed, mean over "
@@ -279,12 +279,12 @@ def _note(result: Mapping[str, Any]) -> str:
     return text
 
 
-def _generalization(one: Outcome) -> dict[str, Any]:
+def _generalization(one: Outcome) -> JSON:
     """Describe the returns on unseen levels; empty if the environment has no levels."""
     return {} if one.unseen is None else {"returns_unseen": one.unseen, GAP: one.gap}
 
 
-def _cells(values: Mapping[str, Any]) -> dict[str, str]:
+def _cells(values: Values) -> dict[str, str]:
     return {name: numbers.format_value(value) for name, value in values.items()}
 
 

@@ -4,8 +4,8 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from ..core.records import JSON
 from ..runs.devices import most_devices
 from ..runs.jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices
 from ..runs.jobs.ledger import FILE, Ledger, read_facts
@@ -24,7 +24,7 @@ from ..shared.terminal.wrapping import wrapped
 from . import halving, report
 from .batches import capacities, describe
 from .jobs import WHAT, Sweep, computing, sweep_executor
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .plan import SweepPlan, describe_setting, make_plan
 from .results import SHOWN, ranking_table
 from .search.choices import check_installed, has_rounds
@@ -36,7 +36,7 @@ from .training import has_checkpoint
 CONTINUING = set(report.MACHINE) - {"preset", "no_preset"}
 
 
-def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
+def sweep(options: SweepCommandOptions) -> tuple[int, JSON | None]:
     """Run a sweep, print its ranking and write its folder; or continue an interrupted one.
 
     Args:
@@ -73,9 +73,7 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
             return 128 + signalled.number, None
 
 
-def _sweep(
-    plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Path | None
-) -> dict[str, Any]:
+def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Path | None) -> JSON:
     options = plan.options
     folder = out or default_folder("sweep", options.algorithm, options.env)
     memory = None
@@ -109,16 +107,16 @@ def _sweep(
         with interrupt:
             train(course, lambda text: print(wrapped(text), flush=True))
         with raising(), phase("writing the report"):
-            found = course.outcomes()
+            outcomes = course.outcomes()
             rungs = _describe_rungs(plan) if options.halving else None
             result = report.result_of(
                 course.plan,
-                found,
+                outcomes,
                 batches=batches,
                 halving=rungs,
                 confirmed=course.confirmed,
             )
-            report.write(out, course.plan, result, found)
+            report.write(out, course.plan, result, outcomes)
     print(_ending(result, out))
     if options.open:
         open_report(out)
@@ -165,7 +163,7 @@ def _describe_rungs(plan: SweepPlan) -> str:
     return f"successive halving: {', '.join([*parts, last])}"
 
 
-def _ending(result: dict[str, Any], out: Path) -> str:
+def _ending(result: JSON, out: Path) -> str:
     """Format the table and what is in the folder."""
     table = ranking_table(result)
     lines = [as_text(replace(table, records=table.records[:SHOWN]))]

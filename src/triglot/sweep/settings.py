@@ -3,27 +3,29 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from ..core.agent import Algorithm
 from ..core.errors import TriglotError
 from ..core.options import option_fields
+from ..core.records import Values
 from ..runs.options import TrainOptions
 from ..runs.registry.algorithms import find_algorithm
 from ..runs.registry.overrides import overrides_of
 from .axes import COMPONENTS, Axis, Choices, Range, parse_axes, split_name, split_values
-from .options import SweepOptions
+from .options import SweepCommandOptions
 from .search.choices import check_search, round_sizes
 
 # Options of a sweep that are those of each training too, besides the components.
 KEPT = ("network", "num_seeds", "seed", "total_steps", "eval_episodes")
 MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
-Settings: TypeAlias = list[dict[str, Any]]
+Settings: TypeAlias = list[Values]
 
 
-def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> Settings:
+def settings_of(options: SweepCommandOptions, algorithms: Mapping[str, Algorithm]) -> Settings:
     """List the settings: the swept values by name, in the order of `--over`.
 
     Those of a search with rounds are the settings of the first round, drawn as by random search.
@@ -53,7 +55,7 @@ def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> Setting
     return [dict(zip(names, values, strict=True)) for values in product(*chosen)]
 
 
-def axes_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[Axis]:
+def axes_of(options: SweepCommandOptions, algorithms: Mapping[str, Algorithm]) -> list[Axis]:
     """Parse what is swept.
 
     Raises:
@@ -69,7 +71,7 @@ def axes_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[Axis]:
     return axes
 
 
-def algorithms_of(options: SweepOptions) -> dict[str, Any]:
+def algorithms_of(options: SweepCommandOptions) -> dict[str, Algorithm]:
     """Find the algorithms of a sweep; one, unless `--over algorithm=...` has several.
 
     Raises:
@@ -84,7 +86,7 @@ def algorithms_of(options: SweepOptions) -> dict[str, Any]:
 
 
 def train_options(
-    options: SweepOptions, values: Mapping[str, Any], algorithms: Mapping[str, Any]
+    options: SweepCommandOptions, values: Values, algorithms: Mapping[str, Algorithm]
 ) -> TrainOptions:
     """Build the options with which `triglot train` trains one setting.
 
@@ -103,7 +105,7 @@ def train_options(
     return TrainOptions(**chosen, config=config, hyper=hyper)
 
 
-def _check_positional(options: SweepOptions, axes: Sequence[Axis]) -> None:
+def _check_positional(options: SweepCommandOptions, axes: Sequence[Axis]) -> None:
     """Refuse an algorithm or environment that is given and not among those that are swept.
 
     Other swept names win over options, which may come from a file.
@@ -139,7 +141,7 @@ def _drawn(axes: Sequence[Axis], number: int, seed: int) -> Settings:
 
 
 def draw_new(
-    axes: Sequence[Axis], rng: np.random.Generator, number: int, known: Iterable[tuple[Any, ...]]
+    axes: Sequence[Axis], rng: np.random.Generator, number: int, known: Iterable[tuple[object, ...]]
 ) -> Settings:
     """Draw settings that differ from each other and from known ones; fewer if few are left.
 
@@ -149,7 +151,7 @@ def draw_new(
       number: of settings.
       known: the values of settings that are not wanted.
     """
-    taken, drawn = set(known), list[dict[str, Any]]()
+    taken, drawn = set(known), list[Values]()
     for _ in range(MAX_DRAWS * number):
         values = {axis.name: axis.draw(rng) for axis in axes}
         if (key := tuple(values.values())) not in taken:

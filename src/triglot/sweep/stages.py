@@ -61,7 +61,7 @@ def train(course: Course, say: Callable[[str], None]) -> None:
     """
     plan = course.plan
     memory = course.sweep.executor.bytes_per_job if course.sweep.executor else None
-    done, found = 0, list[Outcome]()
+    done, ended = 0, list[Outcome]()
     for number, size in enumerate(plan.rounds):
         if number:
             plan, course.sizes = rounds.next_round(
@@ -69,22 +69,22 @@ def train(course: Course, say: Callable[[str], None]) -> None:
                 course.sizes,
                 course.sweep.ledger,
                 number,
-                found,
+                ended,
                 lambda plan: capacities(plan, memory),
             )
             course.sweep = replace(course.sweep, plan=plan)
-            say(_describe(plan, number, size, found))
+            say(_describe(plan, number, size, ended))
         done = _train_round(course, number, done)
-        found = course.outcomes()
+        ended = course.outcomes()
     if plan.options.confirm:
-        _confirm(course, done, found)
+        _confirm(course, done, ended)
 
 
-def _describe(plan: SweepPlan, number: int, size: int, found: Sequence[Outcome]) -> str:
-    best = ranked(found)[0]
+def _describe(plan: SweepPlan, number: int, size: int, ended: Sequence[Outcome]) -> str:
+    best = ranked(ended)[0]
     return (
         f"round {number + 1} of {len(plan.rounds)}: {plan.options.search} proposes {size} "
-        f"setting{'' if size == 1 else 's'}; best return of {len(found)}: {best.score:.4g} "
+        f"setting{'' if size == 1 else 's'}; best return of {len(ended)}: {best.score:.4g} "
         f"({describe_setting(best.values)})"
     )
 
@@ -114,9 +114,9 @@ def _train_round(course: Course, number: int, done: int) -> int:
     return done
 
 
-def _confirm(course: Course, done: int, found: Sequence[Outcome]) -> None:
+def _confirm(course: Course, done: int, ended: Sequence[Outcome]) -> None:
     """Train the winner of each environment with fresh seeds."""
-    best = confirm.winners(course.plan, found)
+    best = confirm.winners(course.plan, ended)
     fresh = confirm.fresh_plan(course.plan, best)
     batches = confirm.batches(fresh, course.plan, course.sizes)
     course.names += [batch.name for batch in batches]

@@ -1,12 +1,13 @@
 """The charts of a sweep: the return over what was swept, and the curves of the best settings."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
+from ..core.records import JSON
 from ..shared.pages.charts.chart import ROW_WORDS, Axes, Chart, write, write_short_numbers
 from ..shared.pages.charts.curves import seeds_chart
 from ..shared.pages.charts.estimates import row_of, rows_chart
@@ -24,7 +25,7 @@ DARK_FROM = 4  # the stage from which text on it is light
 BLUE = LIBRARIES["haiku"]
 
 
-def main_chart(records: Sequence[Mapping[str, Any]], names: Sequence[str], name: str) -> Chart:
+def main_chart(records: Sequence[JSON], names: Sequence[str], name: str) -> Chart:
     """Build the chart that shows how the return depends on what was swept.
 
     Args:
@@ -39,9 +40,7 @@ def main_chart(records: Sequence[Mapping[str, Any]], names: Sequence[str], name:
     return _parallel_chart(records, names, name)
 
 
-def best_curves_chart(
-    records: Sequence[Mapping[str, Any]], curves: Mapping[str, Any], name: str
-) -> Chart:
+def best_curves_chart(records: Sequence[JSON], curves: JSON, name: str) -> Chart:
     """Build the plot of the learning curves of the best settings.
 
     Args:
@@ -60,7 +59,7 @@ def best_curves_chart(
     )
 
 
-def search_chart(records: Sequence[Mapping[str, Any]], name: str) -> Chart:
+def search_chart(records: Sequence[JSON], name: str) -> Chart:
     """Build the plot of a search: the return of each setting in its order, and the best up to it.
 
     A setting that was stopped early has its return in training and does not count as the best.
@@ -100,12 +99,12 @@ def search_chart(records: Sequence[Mapping[str, Any]], name: str) -> Chart:
     )
 
 
-def _label(record: Mapping[str, Any]) -> str:
+def _label(record: JSON) -> str:
     values = ", ".join(f"{name} {format_value(v)}" for name, v in record["values"].items())
     return f"{record['rank']}. {values}"
 
 
-def _one_name_chart(records: Sequence[Mapping[str, Any]], name: str, chart: str) -> Chart:
+def _one_name_chart(records: Sequence[JSON], name: str, chart: str) -> Chart:
     """Build a plot of the return over the values of one name: points over a number, or rows."""
     ordered = sorted(records, key=lambda record: record["setting"])
     values = _values_of(ordered, name)
@@ -147,14 +146,14 @@ def _one_name_chart(records: Sequence[Mapping[str, Any]], name: str, chart: str)
     return Chart(name=chart, description=f"{words} interval.", draw=draw)
 
 
-def _is_grid(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
+def _is_grid(records: Sequence[JSON], names: Sequence[str]) -> bool:
     """Return whether most combinations of the values of two names were trained."""
     columns = [set(_values_of(records, name)) for name in names]
     cells = len(columns[0]) * len(columns[1])
     return max(map(len, columns)) <= MAX_CELLS and len(records) >= cells / 2
 
 
-def _heat_map(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart: str) -> Chart:
+def _heat_map(records: Sequence[JSON], names: Sequence[str], chart: str) -> Chart:
     """Build a heat map: a cell for each combination of the values of two names."""
     returns = [record["return"]["value"] for record in records]
     (across, down), columns = names, [_ordered_texts(_values_of(records, name)) for name in names]
@@ -188,9 +187,7 @@ def _heat_map(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart:
     )
 
 
-def _parallel_chart(
-    records: Sequence[Mapping[str, Any]], names: Sequence[str], chart: str
-) -> Chart:
+def _parallel_chart(records: Sequence[JSON], names: Sequence[str], chart: str) -> Chart:
     """Build parallel coordinates: a line for each setting, an axis for each name and the return."""
     axes_of = {name: _values_of(records, name) for name in names}
     returns = axes_of["return"] = [record["return"]["value"] for record in records]
@@ -260,7 +257,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _values_of(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+def _values_of(records: Sequence[JSON], name: str) -> list[Any]:
     """List the values of a name."""
     return [record["values"][name] for record in records]
 

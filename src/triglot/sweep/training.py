@@ -29,7 +29,6 @@ from .plan import SweepPlan
 ARRAYS = "arrays.safetensors"
 FINAL, UNSEEN = "final", "final_unseen"  # greedy returns, on levels held out if there are levels
 STATE = "state"  # of trainings that successive halving may continue
-CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Runner:
         self, experiment: Experiment, batch: Batch, earlier: Sequence[Batch], job: RunningJob
     ) -> tuple[RunnerState, Learning, int]:
         """Read the batch's checkpoint; without one, initialize, or continue the stage before."""
-        checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
+        checkpoints = Checkpoints(self.ledger.checkpoints(batch.name))
         if checkpoints.numbers():
             try:
                 empty = Learning.empty(len(batch), experiment.num_updates)
@@ -157,7 +156,7 @@ class Runner:
         job: RunningJob,
     ) -> None:
         job.enter("save")
-        folder = self.ledger.unfinished(batch.name) / CHECKPOINTS
+        folder = self.ledger.checkpoints(batch.name)
         experiment.save(folder, state, beside=learning.packed())
         job.enter("train")
 
@@ -199,7 +198,7 @@ class Runner:
 
 def has_checkpoint(ledger: Ledger, name: str) -> bool:
     """Whether a batch that is not done has a checkpoint."""
-    return bool(Checkpoints(ledger.unfinished(name) / CHECKPOINTS).numbers())
+    return bool(Checkpoints(ledger.checkpoints(name)).numbers())
 
 
 def finite_parameters(state: RunnerState) -> np.ndarray:

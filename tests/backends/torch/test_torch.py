@@ -417,3 +417,58 @@ def test_detach_stops_gradients() -> None:
     found = gradient(network, network.init(KEY), jnp.ones((3, 4)))
     np.testing.assert_array_equal(found["weight"], np.zeros((2, 4)))
     np.testing.assert_array_equal(found["bias"], np.full(2, 3.0))
+
+
+class Distances(nn.Module):
+    """Distances of all points from each other, which are 0 from themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        points = self.layer(x)
+        return torch.norm(points[:, None] - points[None], dim=-1)
+
+
+def test_a_norm_at_zero_has_the_gradient_of_pytorch() -> None:
+    network = from_torch(Distances, OBS)  # which compares gradients with PyTorch's
+    gradients = gradient(network, network.init(KEY), jnp.ones((3, 4)))
+    assert all(np.all(np.isfinite(array)) for array in jax.tree.leaves(gradients))
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: Any) -> Any:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.encoder(x, mask=mask)
+
+
+def test_an_encoder_with_a_mask() -> None:
+    network = from_torch(Masked, Box((5, 4)))  # which compares outputs with PyTorch's
+    x = jax.random.normal(KEY, (2, 5, 4))
+    variables = network.init(KEY)
+    outputs = [network.apply(variables, each)[0] for each in (x, x.at[:, 3:].set(0.0))]
+    np.testing.assert_allclose(outputs[0][:, :3], outputs[1][:, :3], rtol=1e-5, atol=1e-6)
+
+
+def test_complex_parameters_are_refused_with_what_to_write() -> None:
+    class Filter(nn.Module):
+        def __init__(self, split: bool) -> None:
+            super().__init__()
+            weights = torch.randn(3, 2, dtype=torch.complex64)
+            self.weights = nn.Parameter(torch.view_as_real(weights) if split else weights)
+
+        def forward(self, x: Any) -> Any:
+            weights = self.weights
+            if not weights.is_complex():
+                weights = torch.view_as_complex(weights)
+            return torch.fft.irfft(torch.fft.rfft(x) @ weights)
+
+    with pytest.raises(TriglotError, match=r"\(3, 2, 2\).*view_as_complex"):
+        from_torch(lambda: Filter(split=False), OBS)
+    from_torch(lambda: Filter(split=True), OBS)

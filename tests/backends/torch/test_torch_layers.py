@@ -20,28 +20,30 @@ from triglot.core.specs import Box
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 nn: Any = torch.nn
+weight_norm: Any = pytest.importorskip("torch.nn.utils.parametrizations").weight_norm
 
-pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
+pytestmark = [
+    pytest.mark.library_promotion("norms, attention and cells broadcast and promote"),
+    pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning"),
+]
 
-# Classes without parameters of their own; those that hold layers hold listed ones.
+# Classes without arrays or a formula; those that hold layers hold listed ones.
 WITHOUT_PARAMETERS = """
-AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveLogSoftmaxWithLoss AdaptiveMaxPool1d
-AdaptiveMaxPool2d AdaptiveMaxPool3d AlphaDropout AvgPool1d AvgPool2d AvgPool3d BCELoss
-BCEWithLogitsLoss CELU CTCLoss ChannelShuffle CircularPad1d CircularPad2d CircularPad3d Container
-ConstantPad1d ConstantPad2d ConstantPad3d CosineEmbeddingLoss CosineSimilarity CrossEntropyLoss
-CrossMapLRN2d DataParallel Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten
-Fold FractionalMaxPool2d FractionalMaxPool3d GELU GLU GaussianNLLLoss Hardshrink Hardsigmoid
-Hardswish Hardtanh HingeEmbeddingLoss HuberLoss Identity KLDivLoss L1Loss LPPool1d LPPool2d
-LPPool3d LeakyReLU LinearCrossEntropyLoss LocalResponseNorm LogSigmoid LogSoftmax MSELoss
-MarginRankingLoss MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d Mish Module
-ModuleDict ModuleList MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss
-NLLLoss2d PairwiseDistance PixelShuffle PixelUnshuffle PoissonNLLLoss RReLU ReLU ReLU6
-ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d
-SELU Sequential SiLU Sigmoid SmoothL1Loss SoftMarginLoss Softmax Softmax2d Softmin Softplus
-Softshrink Softsign Tanh Tanhshrink Threshold Transformer TransformerDecoder
-TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer TripletMarginLoss
-TripletMarginWithDistanceLoss Unflatten Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d
-ZeroPad1d ZeroPad2d ZeroPad3d
+AdaptiveAvgPool1d AdaptiveAvgPool3d AdaptiveLogSoftmaxWithLoss AdaptiveMaxPool1d AdaptiveMaxPool2d
+AdaptiveMaxPool3d AlphaDropout AvgPool1d AvgPool3d BCELoss BCEWithLogitsLoss CELU CTCLoss
+ChannelShuffle CircularPad1d CircularPad2d CircularPad3d Container ConstantPad1d ConstantPad2d
+ConstantPad3d CosineEmbeddingLoss CosineSimilarity CrossEntropyLoss CrossMapLRN2d DataParallel
+Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout Fold FractionalMaxPool2d
+FractionalMaxPool3d GLU GaussianNLLLoss Hardshrink Hardtanh HingeEmbeddingLoss HuberLoss Identity
+KLDivLoss L1Loss LPPool1d LPPool2d LPPool3d LinearCrossEntropyLoss LocalResponseNorm LogSigmoid
+LogSoftmax MSELoss MarginRankingLoss MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d Module ModuleDict
+ModuleList MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d
+PairwiseDistance PixelShuffle PixelUnshuffle PoissonNLLLoss RReLU ReflectionPad1d ReflectionPad2d
+ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d Sequential SmoothL1Loss
+SoftMarginLoss Softmax2d Softmin Softshrink Softsign Tanhshrink Threshold Transformer
+TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer
+TripletMarginLoss TripletMarginWithDistanceLoss Unflatten Unfold Upsample UpsamplingBilinear2d
+UpsamplingNearest2d ZeroPad1d ZeroPad2d ZeroPad3d
 """
 NEWER = {"LinearCrossEntropyLoss"}  # not in all versions
 
@@ -96,6 +98,39 @@ LISTED: dict[str, Layer] = {
     ),
     "transposed 3D": Layer(
         cases.transposed(2, 2, (2, 2, 2)), lambda: nn.ConvTranspose3d(2, 2, 2), channels_first
+    ),
+    "transposed 2D, groups": Layer(
+        cases.grouped_transposed(4, 6, (3, 2), groups=2),
+        lambda: nn.ConvTranspose2d(4, 6, (3, 2), 2, groups=2),
+        channels_first,
+    ),
+    "weight normalization": Layer(
+        cases.weight_norm("dense", "outputs"), lambda: weight_norm(nn.Linear(2, 5))
+    ),
+    "weight normalization, inputs": Layer(
+        cases.weight_norm("dense", "inputs"), lambda: weight_norm(nn.Linear(2, 5), dim=1)
+    ),
+    "weight normalization, one norm": Layer(
+        cases.weight_norm("dense", "the kernel"),
+        lambda: weight_norm(nn.Linear(2, 5), dim=None),
+    ),
+    "weight normalization, by a hook": Layer(
+        cases.weight_norm("dense", "outputs"), lambda: nn.utils.weight_norm(nn.Linear(2, 5))
+    ),
+    "weight normalization, convolution": Layer(
+        cases.weight_norm("convolution", "outputs"),
+        lambda: weight_norm(nn.Conv2d(2, 5, (3, 2))),
+        channels_first,
+    ),
+    "weight normalization, transposed": Layer(
+        cases.weight_norm("transposed", "outputs"),
+        lambda: weight_norm(nn.ConvTranspose2d(2, 5, (3, 2), 2), dim=1),
+        channels_first,
+    ),
+    "weight normalization, transposed, inputs": Layer(
+        cases.weight_norm("transposed", "inputs"),
+        lambda: weight_norm(nn.ConvTranspose2d(2, 5, (3, 2), 2)),
+        channels_first,
     ),
     "embedding": Layer(
         cases.embedding(3, 3),

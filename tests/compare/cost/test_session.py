@@ -9,7 +9,9 @@ import numpy as np
 
 from triglot.compare.cost.session import MIN_SECONDS, CostSession
 from triglot.compare.options import CompareOptions
+from triglot.compare.training.library import LibraryExperiment
 from triglot.core.loop.state import update_keys
+from triglot.core.loop.trainer import CompiledProgram
 from triglot.core.tracing.hoist import vmap_seeds
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,43 +34,40 @@ def initialized(algorithm: str, num_seeds: int) -> CostSession:
         config=config,
         eval_episodes=3,
     )
-    session = CostSession(options, backend)
-    session.init()
-    return session
+    library = LibraryExperiment.build(options, backend)
+    return CostSession(library, CompiledProgram(library.trainer), library.experiment.start())
 
 
 def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
     session = initialized("ppo", num_seeds=2)
-    before = session.state
+    before, library = session.state, session.library
 
     @jax.jit
     def in_parts(states: Any) -> Any:
         trajectories = vmap_seeds(session._collect, states)
         keys = jax.vmap(update_keys)(states.key, states.num_updates).learn
         given = (states.agent, trajectories, keys)
-        return vmap_seeds(lambda each: session.agent.update(*each), given)[0]
+        return vmap_seeds(lambda each: library.agent.update(*each), given)[0]
 
-    trainer: Any = session.experiment.trainer
-    session.state = jax.jit(lambda states: vmap_seeds(trainer.update, states))(before)[0]
-    expected = session.named_params()
-    session.state = replace(before, agent=in_parts(before))
-    for name, array in session.named_params().items():
+    update = library.trainer.update
+    after = jax.jit(lambda states: vmap_seeds(update, states))(before)[0]
+    expected = library.named_params(after)
+    for name, array in library.named_params(replace(before, agent=in_parts(before))).items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
-    session.state = before
-    initial = session.named_params()
+    initial = library.named_params(before)
     assert any((initial[name] != array).any() for name, array in expected.items())
 
 
 def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     session = initialized("dqn", num_seeds=1)
-    session.compile()
     parts = session.prepare()
     assert set(parts) == {"rollout", "update", "evaluation", "training"}
     for part in parts:
         assert 0 < session.time(part) < 10
     assert len(session.dispatch(calls=3)) == 3
-    steps = int(session.state.num_updates[0]) * session.experiment.steps_per_update
-    assert steps > session.agent.learning_starts
+    library = session.library
+    steps = int(session.state.num_updates[0]) * library.experiment.steps_per_update
+    assert steps > library.agent.learning_starts
 
 
 def test_calls_are_repeated_by_their_own_time() -> None:

@@ -1,24 +1,29 @@
 """A job that was interrupted continues where it was, and gives the same numbers."""
 
-import json
 import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.compare.in_process import OPTIONS, Plant, train
+import triglot
+from tests.compare.in_process import OPTIONS, SMALL, train
 from triglot.compare.jobs import Job
-from triglot.compare.results import Record, Saved
+from triglot.compare.results import Record
 from triglot.compare.training import train as module
-from triglot.compare.training.session import ORIGIN, STATE, Session
+from triglot.compare.training.library import LibraryExperiment
+from triglot.compare.training.train import Saving
 from triglot.core.errors import CannotWrite, TriglotError
-from triglot.core.manifest import MANIFEST, write_manifest
+from triglot.core.loop.checkpoint import Checkpoints
+from triglot.core.loop.chunks import Chunk
+from triglot.core.manifest import MANIFEST, belongs_to, write_manifest
 from triglot.runs.jobs.job import RunningJob
 from triglot.runs.jobs.ledger import Ledger
 from triglot.shared.machine.interrupt import Signalled
@@ -30,8 +35,7 @@ NUM_UPDATES, INTERRUPTED = 24, 10
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """Train without an interruption."""
-    with pytest.MonkeyPatch.context() as patch:
-        return train(tmp_path_factory.mktemp("whole") / "out", patch)
+    return train(tmp_path_factory.mktemp("whole") / "out")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         running.interrupt.number = signal.SIGTERM
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Signalled) as signalled:
-        train(folder, patch, plant=at_update(INTERRUPTED, stop), running=running)
+        at_update(patch, INTERRUPTED, stop)
+        train(folder, running=running)
     assert signalled.value.number == signal.SIGTERM
     return folder
 
@@ -56,8 +61,13 @@ def interrupted(stopped: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stopped, tmp_path / "copy")
 
 
-def saved_in(folder: Path) -> Saved:
-    return Saved(Ledger(folder).unfinished(JOB.name))
+def checkpoints_in(folder: Path) -> Checkpoints:
+    return Checkpoints(Ledger(folder).checkpoints(JOB.name), keep=1)
+
+
+def newest_in(folder: Path) -> Path:
+    checkpoints = checkpoints_in(folder)
+    return checkpoints.path(checkpoints.numbers()[-1])
 
 
 class Saying(RunningJob):
@@ -68,21 +78,17 @@ class Saying(RunningJob):
         super().__init__(lambda event: self.said.append(event["text"]) if "text" in event else None)
 
 
-def at_update(update: int, act: Callable[[], None]) -> Plant:
-    """Call `act` while a session trains this update."""
+def at_update(monkeypatch: pytest.MonkeyPatch, update: int, act: Callable[[], None]) -> None:
+    """Call `act` while an experiment trains this update."""
+    train_chunks = triglot.Experiment.chunks
 
-    def plant(session: Session) -> None:
-        trained = session.train
-
-        def train_and_act(count: int) -> Any:
-            reply = trained(count)
-            if int(session.state.num_updates[0]) == update:
+    def chunks(*args: Any, **options: Any) -> Iterator[Chunk]:
+        for chunk in train_chunks(*args, **options):
+            if chunk.num_updates == update:
                 act()
-            return reply
+            yield chunk
 
-        session.train = train_and_act
-
-    return plant
+    monkeypatch.setattr(triglot.Experiment, "chunks", chunks)
 
 
 def assert_equal(one: Record, other: Record) -> None:
@@ -105,13 +111,10 @@ def assert_equal(one: Record, other: Record) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_the_job_continues(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    newest = saved_in(interrupted).newest()
-    assert newest is not None and int(newest.name) == INTERRUPTED
+def test_a_signal_saves_and_the_job_continues(whole: Record, interrupted: Path) -> None:
+    assert checkpoints_in(interrupted).numbers() == [INTERRUPTED]
     running = Saying()
-    record = train(interrupted, monkeypatch, running=running)
+    record = train(interrupted, running=running)
     assert_equal(record, whole)
     said = f"weights linen continues after {INTERRUPTED} of {NUM_UPDATES} updates"
     assert said in running.said
@@ -133,13 +136,14 @@ def test_a_kill_costs_what_came_after_the_last_checkpoint(
         raise KeyboardInterrupt  # not one of the signals: nothing is saved any more
 
     save_always(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, monkeypatch, plant=at_update(5, killed))
-    folder = saved_in(tmp_path).folder
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        at_update(patch, 5, killed)
+        train(tmp_path)
+    folder = checkpoints_in(tmp_path).folder
     assert [path.name for path in folder.iterdir()] == ["00000004"], "only the last one is kept"
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 1e9)
     running = Saying()
-    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    assert_equal(train(tmp_path, running=running), whole)
     assert "weights linen continues after 4 of 24 updates" in running.said
 
 
@@ -155,7 +159,7 @@ def damage_record(saved: Path) -> None:
 
 
 def damage_state(saved: Path) -> None:
-    files = (file for file in (saved / STATE).rglob("*") if file.is_file())
+    files = (file for file in (saved / "d").rglob("*") if file.is_file())  # orbax's arrays
     flip(max(files, key=lambda file: file.stat().st_size))
 
 
@@ -164,8 +168,21 @@ def lose_manifest(saved: Path) -> None:
 
 
 def empty_record(saved: Path) -> None:
+    began = belongs_to(saved)
     (saved / "facts.json").write_text('{"facts": {}}')
-    write_manifest(saved)
+    write_manifest(saved, began)
+
+
+@pytest.fixture(scope="module")
+def library() -> LibraryExperiment:
+    """Build the experiment that could continue the job."""
+    return LibraryExperiment.build(OPTIONS, JOB.backend, rung=JOB.shared)
+
+
+def saving(library: LibraryExperiment, folder: Path, **changes: str) -> Saving:
+    """Continue a job of which everything is as it was, but for some of what it began with."""
+    began = belongs_to(newest_in(folder))
+    return Saving(library, checkpoints_in(folder), began | changes)
 
 
 @pytest.mark.parametrize(
@@ -178,22 +195,14 @@ def empty_record(saved: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_damage_is_noticed(damage: Callable[[Path], None], reason: str, interrupted: Path) -> None:
-    saved = saved_in(interrupted)
-    newest = saved.newest()
-    assert newest is not None
-    damage(newest)
+def test_damage_is_noticed(
+    damage: Callable[[Path], None], reason: str, library: LibraryExperiment, interrupted: Path
+) -> None:
+    continuing = saving(library, interrupted)
+    assert continuing.restore() is not None
+    damage(newest_in(interrupted))
     with pytest.raises(TriglotError, match=reason):
-        saved.load()
-
-
-@pytest.fixture(scope="module")
-def session() -> Session:
-    """Return a session that could continue the job."""
-    session = Session(OPTIONS, JOB.backend, rung=JOB.shared)
-    session.init()
-    session.compile()
-    return session
+        continuing.restore()
 
 
 @pytest.mark.parametrize(
@@ -202,37 +211,29 @@ def session() -> Session:
         ({"compiled program": "0"}, "with another compiled program"),
         ({"version of jax": "0.1"}, "with another version of jax"),
         ({"device": "tpu"}, "with another device"),
-        ({}, "belongs to another training"),
     ],
 )
 def test_the_checkpoint_of_another_training_is_refused(
-    changes: dict[str, str],
-    reason: str,
-    session: Session,
-    interrupted: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, str], reason: str, library: LibraryExperiment, interrupted: Path
 ) -> None:
-    newest = saved_in(interrupted).newest()
-    assert newest is not None
-    if not changes:  # another state of the same program
-        monkeypatch.setattr(session, "state", {"another": np.zeros(3)})
-    before = session.state
-    origin = json.loads((newest / ORIGIN).read_text())
-    (newest / ORIGIN).write_text(json.dumps(origin | changes))
     with pytest.raises(TriglotError, match=reason):
-        session.restore(newest)
-    assert session.state is before
+        saving(library, interrupted, **changes).restore()
+
+
+def test_the_checkpoint_of_other_arrays_is_refused(interrupted: Path) -> None:
+    wider = replace(OPTIONS, config=SMALL | {"hidden_sizes": [9]})
+    library = LibraryExperiment.build(wider, JOB.backend, rung=JOB.shared)
+    with pytest.raises(TriglotError, match="belongs to another training"):
+        saving(library, interrupted).restore()
 
 
 def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Record, interrupted: Path
 ) -> None:
-    newest = saved_in(interrupted).newest()
-    assert newest is not None
-    (newest / ORIGIN).write_text(json.dumps({"device": "tpu"}))
-    write_manifest(newest)
+    newest = newest_in(interrupted)
+    write_manifest(newest, {"device": "tpu"})
     running = Saying()
-    assert_equal(train(interrupted, monkeypatch, running=running), whole)
+    assert_equal(train(interrupted, running=running), whole)
     (line,) = (line for line in running.said if "again" in line)
     assert line.startswith("weights linen begins again: its checkpoint was written with another")
     assert not list(interrupted.rglob(".unfinished-*"))
@@ -241,14 +242,14 @@ def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
 def test_a_training_goes_on_if_no_checkpoint_can_be_written(
     whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, state: object) -> None:
+    def full(path: Path, *rest: object) -> None:
         time.sleep(0.5)  # a twentieth of the time until the next attempt
         raise CannotWrite(f"{path} cannot be written: No space left on device.")
 
     monkeypatch.setattr("triglot.core.loop.checkpoint.save", full)
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0.0)
     running = Saying()
-    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    assert_equal(train(tmp_path, running=running), whole)
     (line,) = (text for text in running.said if "no checkpoint" in text)
     assert re.search("no checkpoint after 1 updates: .* No space left", line)
 
@@ -258,7 +259,7 @@ def test_unfinished_results_of_an_earlier_version_are_no_checkpoint(tmp_path: Pa
     left = ledger.unfinished(JOB.name)
     left.mkdir(parents=True)
     (left / "metrics.safetensors").write_bytes(b"half")
-    assert Saved(left).load() is None
+    assert not checkpoints_in(tmp_path).numbers()
     with ledger.writing(JOB.name) as folder:
         (folder / "new").touch()
     found = {path.name for path in ledger.folder(JOB.name).iterdir()}
@@ -281,7 +282,8 @@ def test_a_process_warms_up_and_has_its_own_memory() -> None:
     for process, seconds in ((0, (9.0, 2.0)), (1, (9.0, 2.0, 1.0, 2.0))):
         record.process = process
         for each in seconds:
-            facts = {"seconds": each, "resident_bytes": 100 * process}
-            record.add_chunk(1, facts, {"episode_return": np.ones((1, 1))})
+            metrics = {"episode_return": np.ones((1, 1))}
+            chunk: Any = SimpleNamespace(count=1, seconds=each, metrics=metrics)
+            record.add_chunk(chunk, 100 * process)
     assert record.summary(num_seeds=1)["steps_per_second"] == 4.0
     assert [chunk["resident_bytes"] for chunk in record.of_one_process().chunks] == [100] * 4

@@ -21,9 +21,9 @@ from triglot.core.loop.population import (
 from triglot.core.loop.rollout import EpisodeStats
 from triglot.core.loop.state import RunnerState
 from triglot.core.rl.schedules import schedule
-from triglot.core.train import TrainResult
 from triglot.core.trainers import check_members_divide
 from triglot.core.types import pytree_dataclass
+from triglot.runs.result import TrainResult
 
 KEY = jax.random.key(5)
 

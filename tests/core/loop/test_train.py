@@ -20,8 +20,8 @@ from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.rl.schedules import schedule
-from triglot.core.train import train
 from triglot.envs import gymnax, probes
+from triglot.runs.training import train
 
 CONFIG = PPOConfig(rollout_length=32, num_epochs=2, num_minibatches=2, hidden_sizes=(16,))
 ENV = gymnax.make("CartPole-v1")

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from triglot.diff.programs.catalogue.activations import NAMED, is_exponential, name_function
+from triglot.backends.layers.formulas import ACTIVATIONS
+from triglot.diff.programs.catalogue.activations import is_exponential, name_function
 from triglot.diff.programs.values import Core, close, in_place_of, largest_difference, layouts
 from triglot.diff.programs.wide import widen
 
@@ -68,11 +69,11 @@ def test_constants_are_decimal_numbers() -> None:
     assert widen(np.int32(3)).dtype == np.int32
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_recognized(name: str) -> None:
     x = np.random.default_rng(1).normal(size=40) * 4
     with jax.enable_x64(True):
-        y = np.asarray(NAMED[name](x))
+        y = np.asarray(ACTIVATIONS[name](x))
     assert name_function(x, y) == name
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
+from tests.printed import unwrapped
 from tests.runs.jobs.small import (
     crash,
     die,
@@ -121,7 +122,7 @@ def test_a_job_begins_ahead_and_waits_for_its_turn(tmp_path: Path, stop: Interru
 def test_the_bar_shows_the_job_that_runs_and_not_the_one_that_prepares(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with View([task(tmp_path, n, write) for n in "ab"], 0.0, None, is_single=True) as view:
+    with View([task(tmp_path, n, write) for n in "ab"], 0.0, None, at_once=1) as view:
         view.show("b", {"phase": "import", "share": 0.0})  # it reports first
         view.show("a", {"phase": "import", "share": 0.0})
         view.show("b", {"phase": "compile", "share": 0.0})
@@ -132,6 +133,21 @@ def test_the_bar_shows_the_job_that_runs_and_not_the_one_that_prepares(
     assert lines[-4:] == [
         f"job {one}" for one in ("b: import", "a: import", "a: train", "b: compile")
     ]
+
+
+@pytest.mark.parametrize(("at_once", "whole"), [(1, "10 min"), (2, "6 min")])
+def test_the_time_of_all_jobs_is_estimated_once_from_the_first(
+    at_once: int, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[dict[str, Any]] = []
+    RunningJob(events.append).estimate(120.0, "the first 30 updates")
+    jobs = [task(tmp_path, name, write) for name in "abcde"]
+    with View(jobs, 0.0, None, at_once=at_once) as view:
+        view.show("b", events[0])
+        view.show("a", events[0] | {"seconds": 7.0})
+    (line,) = unwrapped(capsys, "out").splitlines()
+    assert f"about {whole} in all" in line and "120 s" not in line
+    assert "2 min for each" in line and "the first 30 updates of job b" in line
 
 
 def test_a_process_is_waited_for_at_each_turn(tmp_path: Path) -> None:

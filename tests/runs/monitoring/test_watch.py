@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.printed import unwrapped
+from tests.runs.storage import fake_wandb
 from triglot.cli import main as cli
+from triglot.runs.monitoring.forwarding import Forwarding
 from triglot.runs.monitoring.watch import frames
 from triglot.runs.options import TrainOptions, WatchOptions
 from triglot.runs.plan import prepare
@@ -49,6 +51,40 @@ def learn(run: Path, updates: int) -> None:
 
 def end(run: Path, **how: object) -> None:
     (run / "summary.json").write_text(json.dumps({**ENDED, **how}))
+
+
+def test_the_metrics_of_a_run_are_sent_to_wandb(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = fake_wandb.install(monkeypatch)
+    forwarding = Forwarding(run, ["wandb"], ["project=maze", "group=seeds"])
+    forwarding.send()  # there are no metrics yet
+    for updates in (2, 3, 6):
+        learn(run, updates)
+        forwarding.send()
+    forwarding.close()
+    (sent,) = begun
+    assert sent.arguments["project"] == "maze" and sent.arguments["group"] == "seeds"
+    assert [point["env_steps"] for point in sent.points] == [512 * n for n in range(1, 7)]
+    returns = [point["seed_0/episode_return"] for point in sent.points]
+    assert returns == pytest.approx([n / 10 for n in range(1, 7)])
+    assert ["eval_return" in point for point in sent.points] == 3 * [False, True]
+    assert sent.finished
+
+
+def test_watch_logs_a_run_that_has_ended(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = fake_wandb.install(monkeypatch)
+    learn(run, 6)
+    end(run)
+    assert cli.main(["watch", str(run), "--log", "wandb", "--wandb", "entity=lab"]) == 0
+    assert begun[0].arguments["entity"] == "lab" and len(begun[0].points) == 6
+    assert cli.main(["watch", str(run), "--wandb", "entity=lab"]) == 2
+    config = json.loads((run / "config.json").read_text()) | {"log": ["wandb"]}
+    (run / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert cli.main(["watch", str(run), "--log", "wandb"]) == 2
+    assert "logs to wandb itself" in unwrapped(capsys, "err")
+    assert len(begun) == 1
 
 
 def test_a_run_is_shown_until_it_ends(run: Path) -> None:

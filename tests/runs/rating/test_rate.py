@@ -123,9 +123,11 @@ def test_a_run_of_self_play_is_rated(
     assert itself.copy_period == 10 and named.copy_period is None
     # What a sweep keeps names the run wherever it is continued.
     swept = triglot.sweep.sweep(
-        "ppo", f"{GAME},opponent=run", over={"learning_rate": [1e-3]}, total_steps=64,
-        num_seeds=1, config={"num_envs": 4, "rollout_length": 8, "hidden_sizes": (4,)},
-        eval_episodes=0, out=tmp_path / "sweep", verbose=False,
+        "ppo", f"{GAME},opponent=run", over={"learning_rate": [1e-3]}, verbose=False,
+        config={"num_envs": 4, "rollout_length": 8, "hidden_sizes": (4,)},
+        options=triglot.sweep.SweepOptions(
+            total_steps=64, num_seeds=1, eval_episodes=0, out=tmp_path / "sweep"
+        ),
     )  # fmt: skip
     assert swept.best().env == f"{GAME},opponent={out.resolve()}"
     assert f"opponent={out.resolve()}" in (tmp_path / "sweep" / "sweep.json").read_text()

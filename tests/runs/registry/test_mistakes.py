@@ -63,11 +63,8 @@ def state() -> Any:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
-    "an environment as its name": (
-        lambda: make_env(ENV),  # pyright: ignore
-        "make_env takes the name .*got a",
-    ),
-    "no environment": (lambda: make_env(None), "make_env takes the name .*None"),  # pyright: ignore
+    "a number in place of an environment": (lambda: make_env(3), "make_env takes .*got 3"),
+    "no environment": (lambda: make_env(None), "make_env takes the name .*None"),
     "agent and environment swapped": (lambda: make_agent(ENV, "ppo"), "algorithm must be"),  # pyright: ignore
     "a name in place of an environment": (
         lambda: make_agent("ppo", "probe:two-step"),  # pyright: ignore
@@ -104,7 +101,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a module": (lambda: agent(networks=Module()), "got a Module.*triglot.from_linen"),
     "the class of a module": (lambda: agent(networks=Module), "the class Module.*from_linen"),
-    "a name in place of a network": (lambda: agent(networks="linen"), "networks must be.*'linen'"),
+    "a name in place of a network": (lambda: agent(networks="linen"), "network 'linen' must have"),
     "a function that makes a network": (
         lambda: agent(networks=lambda obs, action: NETWORK),
         "networks must be .*got the function",
@@ -141,7 +138,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: trained(env="probe:two-step"),
         r"env must be .*make_env\('probe:two-step'\)",
     ),
-    "Gymnasium's environment": (lambda: trained(env=gymnasium_env()), "make_env.'gymnasium:"),
+    "Gymnasium's environment": (lambda: trained(env=gymnasium_env()), r"give .*make_env\(env\)"),
     "several environments": (lambda: trained(env=VECTOR), "VectorEnvironment: .*its field `env`"),
     "an environment with other observations": (
         lambda: trained(env=OTHER),

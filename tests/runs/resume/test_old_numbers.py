@@ -14,7 +14,7 @@ from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.core.manifest import belongs_to
+from triglot.core.manifest import check_manifest
 from triglot.core.types import by_path
 from triglot.runs.plan import prepare
 from triglot.runs.resume.restoring import restore
@@ -65,7 +65,7 @@ def as_version_0_2(folder: Path, old: dict[str, Any]) -> None:
     progress = restore(prepare(options_of_run(folder), folder=folder, training=False))
     state: Any = progress.state
     path = Checkpoints(folder / "checkpoints").path(progress.num_updates)
-    of = json.loads(json.dumps(belongs_to(path)))
+    of = json.loads(json.dumps(check_manifest(path)))
     config["hyper"] |= old
     of["options"]["hyper"] |= old
     (folder / "config.json").write_text(json.dumps(config))

@@ -35,7 +35,8 @@ OPTIONS = TrainOptions(
     arithmetic="native",
     network=("actor=my_file:actor", "critic=my_file:critic"),
     checkpoint_seconds=1.5,
-    log=("tensorboard",),
+    log=("tensorboard", "wandb"),
+    wandb=("group=seeds",),
     debug=("nans",),
     config=PPOConfig(num_envs=2, rollout_length=8, num_minibatches=1, hidden_sizes=(8, 4)),
     hyper=PPOHyperparams(learning_rate=1e-3, value_clip_range=float("inf")),
@@ -168,5 +169,5 @@ def test_the_optimizer_reaches_the_agent(tmp_path: Path, monkeypatch: pytest.Mon
         lambda *parts, **options: given.append(options) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
-        prepare(replace(OPTIONS, network=(), log=(), out=tmp_path / "run"))
+        prepare(replace(OPTIONS, network=(), log=(), wandb=(), out=tmp_path / "run"))
     assert given[0]["optimizer"] == "lion"

@@ -13,12 +13,13 @@ import pytest
 
 import triglot
 from tests.printed import unwrapped
+from tests.runs.storage import fake_wandb
 from triglot.cli import main as cli
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.runs.storage import logs
-from triglot.runs.storage.logs import Logs, TensorBoard
+from triglot.runs.storage.logs import Logs, TensorBoard, WeightsAndBiases
 
 SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
 
@@ -160,6 +161,58 @@ def test_a_log_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"--log wandb needs wandb.*triglot\[wandb\]"):
         logs.check(["wandb"])
+
+
+CHOSEN = ("project=maze", "entity=lab", "group=seeds", "resume=never")
+
+
+def test_wandb_gets_its_own_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = fake_wandb.install(monkeypatch)
+    log = WeightsAndBiases(tmp_path, {"wandb": CHOSEN}, 0)
+    log.add(16, {"loss": np.array([1.0, 3.0])})
+    log.close()
+    (first,) = runs
+    for word in CHOSEN:
+        name, _, value = word.partition("=")
+        assert first.arguments[name] == value
+    assert first.points == [{"env_steps": 16, "loss": 2.0, "seed_0/loss": 1.0, "seed_1/loss": 3.0}]
+    assert first.finished
+    # A resumed training continues the run that it began, though that was to be a new one.
+    WeightsAndBiases(tmp_path, {"wandb": CHOSEN}, 16)
+    assert runs[1].arguments["id"] == first.arguments["id"]
+    assert runs[1].arguments["resume"] == "allow" and runs[1].arguments["group"] == "seeds"
+
+
+def test_wandb_has_defaults_and_reads_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = fake_wandb.install(monkeypatch)
+    WeightsAndBiases(tmp_path, {}, 0)
+    assert runs[0].arguments["project"] == "triglot" and runs[0].arguments["resume"] == "allow"
+    assert "entity" not in runs[0].arguments and "group" not in runs[0].arguments
+    monkeypatch.setenv("WANDB_PROJECT", "maze")
+    monkeypatch.setenv("WANDB_RESUME", "must")
+    WeightsAndBiases(tmp_path, {"wandb": ("id=abc",)}, 0)
+    arguments = runs[1].arguments
+    assert [arguments[name] for name in ("project", "resume", "id")] == ["maze", "must", "abc"]
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "message"),
+    [
+        (["wandb"], ["maze"], "NAME=VALUE, got 'maze'"),
+        (["wandb"], ["project="], "NAME=VALUE, got 'project='"),
+        (["wandb"], ["groop=a"], "did you mean 'group'"),
+        (["wandb"], ["resume=alow"], "did you mean 'allow'"),
+        (["wandb"], ["group=a", "group=b"], "group once, got a and b"),
+        (["tensorboard"], ["group=a"], "--wandb has no effect without --log wandb"),
+    ],
+)
+def test_wrong_arguments_of_wandb_are_refused(
+    names: list[str], words: list[str], message: str
+) -> None:
+    with pytest.raises(TriglotError, match=message):
+        logs.check(names, words)
 
 
 @pytest.mark.parametrize("num_seeds", [1, 3])

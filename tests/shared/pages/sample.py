@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from triglot.backends.libraries import title
+from triglot.compare.rungs import rung_named
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 LEAVES = {"nnx": "critic/head/value/bias", "equinox": "actor/torso/0/kernel"}
@@ -277,13 +278,7 @@ def _estimate(values: np.ndarray, num_seeds: int) -> dict[str, Any]:
 
 def _rung(rung: str, pairs: list[dict[str, Any]], backends: Sequence[str]) -> dict[str, Any]:
     place = RUNGS.index(rung)
-    name = {
-        "defaults": "each library at its own defaults",
-        "initializers": "matched initializers",
-        "weights": "matched weights",
-        "leaf_order": "matched leaf order",
-        "canonical": "canonical arithmetic",
-    }[rung]
+    name = rung_named(rung).title
     if rung == "leaf_order":
         return dict.fromkeys(("pairs", "backends", "explained")) | {
             "rung": rung, "title": name, "run": False,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.shared.pages.sample import sample
 from triglot.compare.pages import comparison, contents
+from triglot.compare.rungs import RUNGS
 from triglot.shared.pages.tables import Column, Table, as_csv, as_markdown, as_text
 from triglot.shared.statistics.estimate import mean
 
@@ -31,11 +32,17 @@ def table(*rows: tuple[str, str]) -> Table:
 @pytest.mark.parametrize("num_seeds", [3, 10])
 def test_the_terminal_table_has_80_columns(backends: tuple[str, ...], num_seeds: int) -> None:
     result = sample(num_updates=5, backends=backends, num_seeds=num_seeds)
-    header, rule, *rows = comparison.as_text(result).splitlines()
+    summary, ladder = comparison.as_text(result).split("\n\n")
+    header, rule, *rows = summary.splitlines()
     assert max(map(len, (header, rule, *rows))) <= 80
     assert len(rows) == len(backends)
     assert header.split()[:3] == ["library", "differs", "return"]
-    assert rows[0].split()[1] == "never" and "from update 1" in rows[-1]
+    assert rows[0].split()[1] == "identical" and "from update 1" in rows[-1]
+    title, header, rule, *rows = ladder.splitlines()
+    assert max(map(len, (title, header, rule, *rows))) <= 80
+    assert [row.split("  ")[0] for row in rows[: len(RUNGS)]] == [rung.title for rung in RUNGS]
+    assert header.split()[-1] == "explained"
+    assert comparison.as_text(result | {"ladder": None}) == summary
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,8 @@ def test_long_names_and_large_numbers_stay_in_80_columns() -> None:
     result = sample(num_updates=5, backends=("haiku", "a_library_of_a_very_long_name"))
     facts = result["backends"]["haiku"]
     facts |= {"steps_per_second": 1e12, "peak_memory_bytes": 1e15, "compile_seconds": 1e6}
-    lines = comparison.as_text(result).splitlines()
+    summary, _ = comparison.as_text(result).split("\n\n")
+    lines = summary.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" in lines[-1] and "return" in lines[0]
 

@@ -108,6 +108,16 @@ def test_a_file_gets_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sorted(set(shown)) == ["0/3", "1/3", "2/3", "3/3"]
 
 
+def test_a_function_of_python_prints_no_lines_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr("sys.stderr", file)
+    with progress.on_terminals_only(), progress.Bar(total=2, desc="first") as bar:
+        bar.update(1)
+        bar.set_description_str("second")
+        assert bar.desc == "second"
+    assert not file.getvalue()
+
+
 def test_an_error_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", Terminal())
     with pytest.raises(ValueError, match="inside"), progress.phase("compiling"):

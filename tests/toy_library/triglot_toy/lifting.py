@@ -10,7 +10,7 @@ from triglot.backends.objects import codec_of
 
 
 def from_toy(module: toy_nn.Module, obs_spec: Any, *, name: str | None = None) -> Network:
-    """Lift a toy module to a `Network`."""
+    """Wrap a toy module as a `Network`."""
     del obs_spec  # a toy module knows the size of its inputs
 
     def init(key: jax.Array) -> Variables:

@@ -9,17 +9,27 @@ import jax
 import toy_nn
 
 from triglot import Network, TriglotError
-from triglot.nn import MLP, Head, NetworkSpec
+from triglot.nn import MLP, NetworkSpec
 
 from .lifting import from_toy
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from the library's own layers."""
-    torso, heads = spec.torso, [head for _, head in spec.heads]
-    is_plain = not (spec.cell or spec.drawn_sizes or any(map(_unsupported, heads)))
-    if not isinstance(torso, MLP) or torso.normalization != "none" or not is_plain:
-        raise TriglotError(f"the toy library has dense layers only, and {name!r} asks for {spec}.")
+    torso = spec.torso
+    unsupported = {
+        f"a torso {type(torso).__name__}": not isinstance(torso, MLP),
+        "normalization": isinstance(torso, MLP) and torso.normalization != "none",
+        "a recurrent cell": spec.cell is not None,
+        "noise or dropout": bool(spec.drawn_sizes),
+        "dueling heads": any(head.dueling for _, head in spec.heads),
+        "a constant head": any(head.state_independent is not None for _, head in spec.heads),
+    }
+    if wanted := [part for part, is_asked_for in unsupported.items() if is_asked_for]:
+        raise TriglotError(
+            f"the toy library has dense layers only, and {name!r} asks for {', '.join(wanted)}."
+        )
+    assert isinstance(torso, MLP)  # for the type checker
     sizes = (math.prod(spec.obs_shape), *torso.hidden_sizes)
     module = toy_nn.TorsoAndHeads(
         tuple(
@@ -37,7 +47,3 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         return {n: a[:, 0] if n in scalars else a for n, a in outputs.items()}, state
 
     return replace(network, apply=apply)
-
-
-def _unsupported(head: Head) -> bool:
-    return head.dueling or head.state_independent is not None

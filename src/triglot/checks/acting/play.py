@@ -17,7 +17,7 @@ from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
 from ...core.network import Variables
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
 from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
@@ -25,7 +25,7 @@ from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_o
 MAX_CHANGED = 512  # inputs whose forbidden actions are changed at once
 
 
-def frozen(hyper: Any) -> optax.GradientTransformation:
+def frozen(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Leave the parameters unchanged, and sum the gradients in the optimizer's state."""
     del hyper
 
@@ -36,7 +36,7 @@ def frozen(hyper: Any) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
 
 
-def at_rest(hyper: Any) -> Any:
+def at_rest(hyper: AnyHyperparams) -> Any:
     """Set every learning rate to 0."""
     if not dataclasses.is_dataclass(hyper) or isinstance(hyper, type):
         return hyper
@@ -90,7 +90,7 @@ class Update:
 
     steps: list[Step]
     given: tuple[Any, Trajectory, jax.Array]
-    state: Any
+    state: AnyAgentState
     applied: list[Application] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     recorded: bool = False
@@ -125,7 +125,7 @@ class Play:
         state = jax.jit(self.trainer.init, compiler_options=FAST_COMPILATION)(key)
         return replace(state, agent=self.rest(state.agent))
 
-    def rest(self, state: Any) -> Any:
+    def rest(self, state: AnyAgentState) -> Any:
         """Set the learning rates in an agent's state to 0."""
         if hasattr(state, "hyper"):
             return replace(state, hyper=at_rest(state.hyper))
@@ -186,7 +186,7 @@ class Play:
 
     @cached_property
     def _update(self) -> Any:
-        def update(state: Any, trajectory: Any, key: jax.Array, tables: Any) -> tuple:
+        def update(state: AnyAgentState, trajectory: Any, key: jax.Array, tables: Any) -> tuple:
             with self.recorder.phase(LEARN, tables):
                 return self.agent.update(state, trajectory, key)
 
@@ -194,7 +194,7 @@ class Play:
 
     @cached_property
     def _look(self) -> Any:
-        def look(state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
+        def look(state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
             with self.recorder.phase(ACT):
                 return self.agent.act(state, carry, inputs, key, explore=True)
 
@@ -285,7 +285,7 @@ class Play:
         state, _ = self._update(*update.given, tables)
         return gradients(state)
 
-    def look(self, state: Any, obs: PyTree) -> np.ndarray:
+    def look(self, state: AnyAgentState, obs: PyTree) -> np.ndarray:
         """Let a state act on observations `[K, N, ...]`; return what the network reads, as rows."""
         num_envs = self.trainer.env.num_envs
         carry = self.agent.initial_carry(state, num_envs)
@@ -314,7 +314,7 @@ def first_of(applications: list[Application], num_envs: int) -> Application | No
 def moved(before: Any, after: Any) -> bool:
     """Whether parameters in an agent's state have changed, by more than a target network rounds."""
 
-    def params(state: Any) -> list[np.ndarray]:
+    def params(state: AnyAgentState) -> list[np.ndarray]:
         nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Variables))
         found = [node.params for node in nodes if isinstance(node, Variables)]
         return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
@@ -327,7 +327,7 @@ def moved(before: Any, after: Any) -> bool:
     )
 
 
-def gradients(state: Any) -> dict[str, np.ndarray]:
+def gradients(state: AnyAgentState) -> dict[str, np.ndarray]:
     """Collect the optimizer states of an agent's state, which are sums of gradients."""
 
     def is_learner(node: Any) -> bool:

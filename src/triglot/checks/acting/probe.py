@@ -1,7 +1,6 @@
 """An environment whose observations can be told apart, and whose episodes end in both ways."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 from ...core import specs
 from ...core.environment import TimeStep
 from ...core.specs import Spec
-from ...core.types import PyTree
+from ...core.types import Obs, PyTree
 
 ENDS = 0.15  # probability with which a step ends an episode, of each kind
 
@@ -53,7 +52,7 @@ class Probe:
             action_mask=self.mask(obs),
         )
 
-    def mask(self, obs: Any) -> jax.Array | None:
+    def mask(self, obs: Obs) -> jax.Array | None:
         """Allow some actions: at least one, or one value of each integer."""
         if not self.masked or specs.mask_size(self.action_spec) is None:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.learner import Loss, observing
 from ...core.network import Network, Variables
-from ...core.types import PyTree, by_path, pytree_dataclass
+from ...core.types import Carry, PyTree, by_path, pytree_dataclass
 from .differences import Difference, with_differences
 
 ACT, NEXT, LEARN = "act", "next", "learn"
@@ -117,7 +117,7 @@ class Recorder:
 
         return replace(network, apply=apply, scatter_add=None)
 
-    def _store(self, phase: str, part: str, site: int, inputs: Any, carry: Any, out: Any) -> None:
+    def _store(self, phase: str, part: str, site: int, inputs: Any, carry: Carry, out: Any) -> None:
         if self._listening:
             numbers = {path: np.asarray(leaf) for path, leaf in out.items()}
             carry = None if carry is None else np.asarray(carry)

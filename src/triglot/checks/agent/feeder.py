@@ -11,7 +11,7 @@ import numpy as np
 from ...core import specs
 from ...core.agent import Trajectory
 from ...core.families.extension import Extended
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, PyTree
 from ..purity import Compiled
 from ..trees import by_path, find_value_difference, flat, is_inexact, to_float64
 from .case import AgentCase
@@ -95,7 +95,7 @@ class LearningCase(AgentCase):
         }
 
     def trajectory(
-        self, state: Any, flags: dict[str, jax.Array], drawn: dict[str, jax.Array]
+        self, state: AnyAgentState, flags: dict[str, jax.Array], drawn: dict[str, jax.Array]
     ) -> Trajectory:
         """Let the agent act on random observations.
 
@@ -135,7 +135,9 @@ class LearningCase(AgentCase):
             carry=carry,
         )
 
-    def actions(self, state: Any, observations: PyTree, key: jax.Array, explore: bool) -> PyTree:
+    def actions(
+        self, state: AnyAgentState, observations: PyTree, key: jax.Array, explore: bool
+    ) -> PyTree:
         """Act on each of the observations `[V, ...]` in each environment; actions `[V, N, ...]`."""
         num_views = jax.tree.leaves(observations)[0].shape[0]
         steps, envs = np.indices((num_views, self.num_envs))
@@ -154,8 +156,8 @@ class LearningCase(AgentCase):
 
     @cached_property
     def compiled_feed(self) -> Compiled:
-        def feed(state: Any, flags: Any, drawn: Any, count: jax.Array) -> Any:
-            def body(index: jax.Array, state: Any) -> Any:
+        def feed(state: AnyAgentState, flags: Any, drawn: Any, count: jax.Array) -> Any:
+            def body(index: jax.Array, state: AnyAgentState) -> Any:
                 now = jax.tree.map(lambda leaf: leaf[index % NUM_DRAWN], drawn)
                 trajectory = self.trajectory(state, flags, now)
                 return self.agent.update(state, trajectory, now["update_key"])[0]
@@ -165,7 +167,13 @@ class LearningCase(AgentCase):
         return Compiled("`update` on synthetic trajectories", feed)
 
     def feed(
-        self, ends: str, count: int, *, swapped: bool = False, state: Any = None, key: int = 41
+        self,
+        ends: str,
+        count: int,
+        *,
+        swapped: bool = False,
+        state: AnyAgentState = None,
+        key: int = 41,
     ) -> Any:
         """Return the state after `count` updates, from `state` or else the initial one.
 
@@ -195,7 +203,7 @@ class LearningCase(AgentCase):
                 found.add(path)
         return found
 
-    def learned(self, state: Any) -> dict[str, jax.Array]:
+    def learned(self, state: AnyAgentState) -> dict[str, jax.Array]:
         """Return the floating-point arrays that learning changed, by path."""
         before = by_path(self.made)
         return {

@@ -23,7 +23,7 @@ from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import combine
 from ...core.rl.optimizers import sgd
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, PyTree
 from ..trees import by_path, flat, is_inexact
 
 ROWS = "rows_by_observation"  # part of the path of each such parameter in a state
@@ -70,7 +70,7 @@ class Separated:
     obs: PyTree
     changed: dict[str, Any]
 
-    def rows(self, state: Any) -> dict[str, np.ndarray]:
+    def rows(self, state: AnyAgentState) -> dict[str, np.ndarray]:
         """Read what was learned: `[P, ...]` each, by the path in the state; 0 before learning."""
         size = num_rows(self.obs)
         found = {}
@@ -111,7 +111,7 @@ def small(agent: Any) -> tuple[Any, dict[str, Any]]:
     return replace(agent, **given), {k: v for k, v in now.items() if before[k] != v}
 
 
-def plain_sgd(hyper: Any) -> optax.GradientTransformation:
+def plain_sgd(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build gradient descent without a global norm, which would scale all steps by one number."""
     return optax.sgd(hyper.learning_rate)
 

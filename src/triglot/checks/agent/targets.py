@@ -12,7 +12,7 @@ from jax.interpreters import partial_eval
 from ...core import specs
 from ...core.hyper import first_numbers
 from ...core.options import has_options, option_fields
-from ...core.types import by_path
+from ...core.types import AnyAgentState, AnyConfig, by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
 from .feeder import LearningCase
@@ -178,7 +178,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     acts = [(call.function, list(call.args.values())[1:]) for call in case.acts.values()]
     args = list(case.update.args.values())[1:]
 
-    def effects(state: Any) -> Any:
+    def effects(state: AnyAgentState) -> Any:
         return agent.update(state, *args)[0], [act(state, *given) for act, given in acts]
 
     jaxpr, shapes = jax.make_jaxpr(effects, return_shape=True)(state)
@@ -199,7 +199,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     return unused
 
 
-def _may_be_idle(one: Field[Any], config: Any) -> bool:
+def _may_be_idle(one: Field[Any], config: AnyConfig) -> bool:
     """Tell whether a hyperparameter is declared to have no effect with such a configuration."""
     reader = one.metadata.get("only_for")
     if reader in ("optimizer", "networks"):
@@ -220,7 +220,7 @@ def _short(path: str) -> str:
     return path.replace(f".{ROWS}", "")
 
 
-def _with_constants(state: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
+def _with_constants(state: AnyAgentState, change: Callable[[jax.Array], jax.Array]) -> Any:
     """Change the constant outputs for each observation, of all networks of a state but policies."""
 
     def changed(path: Any, leaf: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.agent import Trajectory
 from ...core.errors import TriglotError
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, PyTree
 from ..purity import Compiled
 from ..report import Failed, NotApplicable
 from .feeder import LearningCase
@@ -225,7 +225,7 @@ class EpisodeCase:
     def _acting(self) -> Compiled:
         visible_inputs = self._inputs  # computed before something is traced
 
-        def act_all(state: Any, obs: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
+        def act_all(state: AnyAgentState, obs: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
             def step(carry: PyTree, visible: Any) -> tuple[PyTree, Any]:
                 number, first, key = visible
                 inputs = replace(visible_inputs, obs=self._look_up(number), first=first)
@@ -267,8 +267,10 @@ class EpisodeCase:
     def _learning(self) -> Compiled:
         length = self.length(self.agent)
 
-        def learn(state: Any, world: dict[str, Any], carries: PyTree, keys: jax.Array) -> Any:
-            def step(state: Any, given: Any) -> tuple[Any, None]:
+        def learn(
+            state: AnyAgentState, world: dict[str, Any], carries: PyTree, keys: jax.Array
+        ) -> Any:
+            def step(state: AnyAgentState, given: Any) -> tuple[Any, None]:
                 now, carry, key = given
                 now = {**now, "obs": self._look_up(now["obs"])}
                 now["next_obs"] = self._look_up(now["next_obs"])
@@ -282,7 +284,7 @@ class EpisodeCase:
 
         return Compiled("`update` in a scan", learn)
 
-    def learn(self, world: World, state: Any = None, next_mask: Any = None) -> Runs:
+    def learn(self, world: World, state: AnyAgentState = None, next_mask: Any = None) -> Runs:
         """Return what each observation's parameters became in a world, for several keys.
 
         Args:

@@ -1,7 +1,7 @@
 """The calls and rollouts with which `check_environment` tries one; each is computed once."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -108,6 +108,11 @@ class EnvironmentCase(Case):
 
     def stored(self) -> dict[str, PyTree]:
         return dict(self.compiled_steps)
+
+    def strongly_typed(self) -> dict[str, PyTree]:
+        # The training casts a weakly typed reward.
+        steps = self.compiled_steps.items()
+        return {text: replace(step, reward=None) for text, step in steps}  # pyright: ignore
 
     def choose(self, mask: Any, key: jax.Array) -> PyTree:
         """Draw a uniformly random action; with an action mask, an allowed one."""

@@ -14,6 +14,7 @@ from ...core import specs
 from ...core.host.vector import HostRunner
 from ...core.host_environment import HostEnvironment, HostInspectable, Transition
 from ...core.specs import Spec
+from ...core.types import Obs
 from ..purity import attempt
 from ..report import NotApplicable
 
@@ -40,11 +41,11 @@ class Raw:
 class Played:
     """Steps of several environments, `[T, N, ...]`; `next_obs` comes before any reset."""
 
-    obs: Any
+    obs: Obs
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    next_obs: Any
+    next_obs: Obs
     next_action_mask: np.ndarray | None
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import specs
 from ...core.rl.distributions import policy
+from ...core.types import Obs, PyTree
 from ..report import Checklist, Failed, NotApplicable, reject
 from ..trees import by_path, is_inexact, to_float64
 from . import episode_ends
@@ -71,7 +72,7 @@ def _finite(case: EnvironmentCase) -> None:
 Wrong: TypeAlias = Iterator[tuple[str, str, list[int]]]
 
 
-def _not_finite(tree: Any, leading: int) -> Wrong:
+def _not_finite(tree: PyTree, leading: int) -> Wrong:
     for path, leaf in by_path(tree).items():
         if is_inexact(leaf):
             yield from _first(path, leaf, ~np.isfinite(to_float64(leaf)), leading)
@@ -103,7 +104,7 @@ def _declared_bounds(case: EnvironmentCase) -> None:
         raise Failed(f"{place} is {found}, at {_where(case, at)}.")
 
 
-def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
+def _outside(spec: specs.Spec, obs: Obs, leading: int) -> Wrong:
     for path, child, leaf in spec_leaves(spec, obs):
         low, high = child.bounds()
         values = np.asarray(leaf)

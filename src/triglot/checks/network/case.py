@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...core import specs
 from ...core.network import Network, Variables
 from ...core.networks.unroll import unroll
-from ...core.types import PyTree
+from ...core.types import Carry, Obs, PyTree
 from ..purity import Call, Case, Compiled, attempt
 from ..report import reject
 from ..trees import copied, find_type_change
@@ -102,7 +102,7 @@ class NetworkCase(Case):
             yield "the carry", self.inputs[1], self.evaluation.result[0][1]
 
     def run_loop(self) -> None:
-        def step(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        def step(state: PyTree, key: jax.Array) -> tuple[Any, Any]:
             variables = Variables(params=self.made.params, state=state)
             outputs, state = self.train(variables, self.inputs, key)
             return state, outputs
@@ -117,7 +117,7 @@ class NetworkCase(Case):
         obs = self.sample(self.key(4), NUM_STEPS, BATCH_SIZE)
         first = jnp.eye(NUM_STEPS, BATCH_SIZE, dtype=bool)
 
-        def run(variables: Variables, obs: Any, carry: Any) -> Any:
+        def run(variables: Variables, obs: Obs, carry: Carry) -> Any:
             return unroll(self.network, variables, obs, first, carry, key=self.key(2), train=True)
 
         _, carry, _ = Compiled("`core.unroll`", run)(self.made, obs, self.inputs[1])

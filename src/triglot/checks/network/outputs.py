@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.network import Variables
-from ...core.types import PyTree
+from ...core.types import Params, PyTree
 from .. import trees
 from ..members import check_pair
 from ..purity import Compiled
@@ -150,7 +150,7 @@ def _gradient(case: NetworkCase) -> None:
     if not jax.tree.leaves(params):
         raise NotApplicable("the network has no parameters.")
 
-    def loss(params: Any) -> tuple[jax.Array, Any]:
+    def loss(params: Params) -> tuple[jax.Array, Any]:
         variables = Variables(params=params, state=case.made.state)
         outputs, state = case.train(variables, case.inputs, case.key(2))
         total = jnp.zeros(())

@@ -180,7 +180,7 @@ def _check_pair(case: NetworkCase, result: Any) -> None:
         raise Failed(f"apply returned no outputs: {outputs!r}.")
 
 
-def _check_recurrent_pair(case: NetworkCase, outputs: Any) -> None:
+def _check_recurrent_pair(case: NetworkCase, outputs: PyTree) -> None:
     if not (isinstance(outputs, tuple) and len(outputs) == 2):
         raise Failed(
             "a recurrent network must return the pair (outputs, carry); its outputs are "

@@ -24,11 +24,12 @@ class Reinforce(rl.AgentBase):
 
     @property
     def heads(self):  # what the network must return, without the batch axis
-        return {"logits": (self.action_spec.num_values,), "value": ()}
+        return {"logits": (nn.num_actions(self.action_spec, algorithm="Reinforce"),), "value": ()}
 
     @staticmethod
     def networks(obs_spec, action_spec, config):  # used unless networks= gives others
-        heads = ("logits", nn.policy_head(action_spec.num_values)), ("value", nn.value_head())
+        num_actions = nn.num_actions(action_spec, algorithm="Reinforce")  # refuses other actions
+        heads = ("logits", nn.policy_head(num_actions)), ("value", nn.value_head())
         torso = nn.default_torso(obs_spec)
         return {head[0]: nn.NetworkSpec(obs_spec, torso, (head,)) for head in heads}
 

@@ -92,9 +92,9 @@ def measure_costs(finished: Finished) -> dict[str, Any] | None:
         return None
     path = ledger.folder(COSTS) / f"{COSTS}.json"
     if ledger.is_done(COSTS):
-        found = json.loads((ledger.results(COSTS) / path.name).read_text())
-        if found["repetitions"] == options.repetitions:
-            return found["cost"]
+        stored = json.loads((ledger.results(COSTS) / path.name).read_text())
+        if stored["repetitions"] == options.repetitions:
+            return stored["cost"]
     with Bar(bar_format=COST_BAR, leave=False) as bar:
         bar.total = options.repetitions * len(backends)
 
@@ -169,8 +169,8 @@ def measure(
 
 def summary(values: np.ndarray) -> dict[str, Any]:
     """Compute the median of `[R]` values and its bootstrap interval."""
-    found = bootstrap(np.median, [values])
-    return {"median": found.value, "low": found.low, "high": found.high, "count": found.count}
+    median = bootstrap(np.median, [values])
+    return {"median": median.value, "low": median.low, "high": median.high, "count": median.count}
 
 
 @dataclass(frozen=True)
@@ -228,12 +228,12 @@ class _Measurement:
             self.failed[name] = outcome.message
             del running[name]
 
-    def _add(self, backend: str, found: Mapping[str, Any]) -> None:
-        samples, facts = self.samples[backend], found["facts"]
+    def _add(self, backend: str, measured: Mapping[str, Any]) -> None:
+        samples, facts = self.samples[backend], measured["facts"]
         for stage, name in FACTS.items():
             if facts[name] is not None:
                 samples[stage].append(facts[name])
-        for part, seconds in found["times"].items():
+        for part, seconds in measured["times"].items():
             median = statistics.median(seconds)
             if part == "training":
                 steps = facts["steps_per_update"] * self.options.num_seeds

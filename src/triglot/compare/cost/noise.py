@@ -83,7 +83,7 @@ def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[di
       For each, the largest first: `stage`, `backend`, `cheapest`, `ratio` of the medians, and a
       `sentence`.
     """
-    found = []
+    above = []
     for stage in stages:
         if stage["name"] in GAINS:
             continue
@@ -102,7 +102,7 @@ def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[di
                     f"{stage['unit']}, {ratio:.2f} times {libraries.title(cheapest)}'s "
                     f"{_three(least['median'])} {stage['unit']}."
                 )
-                found.append(
+                above.append(
                     {
                         "stage": stage["name"],
                         "backend": name,
@@ -111,7 +111,7 @@ def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[di
                         "sentence": sentence,
                     }
                 )
-    return sorted(found, key=lambda row: -row["ratio"])
+    return sorted(above, key=lambda row: -row["ratio"])
 
 
 def _three(value: float) -> str:

@@ -17,12 +17,20 @@ from ...shared.pages.charts import curves, drawing, schedules, theme
 from ...shared.pages.charts.chart import Chart
 from ...shared.pages.page import PAGE, as_files
 from ...shared.pages.page import page as build
-from ...shared.pages.tables import Result, as_markdown
+from ...shared.pages.tables import TERMINAL, Result, as_markdown
 from ...shared.pages.tables import as_text as table_as_text
 from ...shared.pages.thinning import as_json, thinned
+from ...shared.terminal.wrapping import wrapped
 from .cards import cards
 from .charts import cost, returns
-from .contents import environment_names, series, speeds_table, summary_table, tables
+from .contents import (
+    environment_names,
+    ladder_table,
+    series,
+    speeds_table,
+    summary_table,
+    tables,
+)
 from .pairs import details, matrix
 
 CURVES = "curves"
@@ -103,8 +111,12 @@ def _figures(charts: Sequence[Chart], result: Result) -> dict[str, str | bytes]:
 
 
 def as_text(result: Result) -> str:
-    """Format the table of a comparison for a terminal of 80 columns."""
-    return table_as_text(summary_table(result))
+    """Format the table of a comparison, and its ladder, for a terminal of 80 columns."""
+    text = table_as_text(summary_table(result))
+    if not result.get("ladder"):
+        return text
+    table = ladder_table(result)
+    return f"{text}\n\n{table.title}\n{table_as_text(table)}\n{wrapped(table.note, TERMINAL)}"
 
 
 def markdown(result: Result) -> str:
@@ -123,15 +135,15 @@ def markdown(result: Result) -> str:
 
 def page(result: Result, drawn: Sequence[Chart]) -> str:
     """Build the page of a thinned result and its charts."""
-    found, envs = tables(result), environment_names(result)
+    all_tables, envs = tables(result), environment_names(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     return build(
         "compare",
         result,
         title=title(result),
         drawn=drawn,
-        tables=found,
-        files={"comparison.json": as_json(result), **as_files([*found, *series(result)])},
+        tables=all_tables,
+        files={"comparison.json": as_json(result), **as_files([*all_tables, *series(result)])},
         figures=list(map(figure_path, drawn)),
         cards=cards(result),
         findings=_findings(result),

@@ -58,8 +58,8 @@ def tables(result: Result) -> list[Table]:
 
 def environment_names(result: Result) -> list[str]:
     """List the environments in which the libraries were trained."""
-    found = result.get("environments")
-    return list(found or dict.fromkeys([result["env"], *(result.get("envs") or ())]))
+    by_env = result.get("environments")
+    return list(by_env or dict.fromkeys([result["env"], *(result.get("envs") or ())]))
 
 
 def summary_table(result: Result) -> Table:
@@ -113,11 +113,11 @@ def _speed(fact: tuple[str, str, str, float]) -> Column:
     return Column(header, text)
 
 
-def _differs(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _differs(identity: Mapping[str, Any] | None) -> str:
+    if identity is None:
         return numbers.MISSING
-    place = found["first_difference"]
-    return "never" if place is None else f"from update {place['update']:,}"
+    place = identity["first_difference"]
+    return "identical" if place is None else f"from update {place['update']:,}"
 
 
 def returns_table(result: Result) -> Table:
@@ -187,7 +187,7 @@ def pairs_table(result: Result) -> Table:
 
 def _first(row: Record) -> str:
     if row["identical"]:
-        return "never"
+        return "identical"
     if row["first"]["update"] is None:
         return numbers.MISSING
     return f"update {row['first']['update']:,}, {row['first']['place']}"
@@ -232,7 +232,7 @@ def ladder_table(result: Result) -> Table:
         title="Ladder of causes",
         columns=(
             Column("rung", lambda row: row["title"], left=True),
-            Column("equal pairs", lambda row: row["equal"]),
+            Column("identical", lambda row: row["equal"]),
             _size("parameters", "max_abs_param_difference"),
             _size("outputs", "max_abs_output_difference"),
             _size("return", "max_abs_return_difference"),

@@ -63,9 +63,9 @@ def _parameters(pair: Mapping[str, Any]) -> Cell:
 
 def _returns(pair: Mapping[str, Any]) -> Cell:
     """Describe the return of the pair's second library minus that of its first."""
-    found = pair.get("return_difference") or {}
+    estimate = pair.get("return_difference") or {}
     ends = {"mean": "mean", "low": "high", "high": "low"}
-    turned = {k: None if found.get(n) is None else 0.0 - found[n] for k, n in ends.items()}
+    turned = {k: None if estimate.get(n) is None else 0.0 - estimate[n] for k, n in ends.items()}
     one, other = map(libraries.title, pair["backends"])
     level = pair.get("returns_level", pair["level"])
     return Cell(
@@ -106,10 +106,10 @@ def _facts(pair: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _operation(operation: Mapping[str, Any], backends: list[str]) -> Iterator[tuple[str, str]]:
     for name, side in zip(backends, ("one", "other"), strict=True):
-        found = operation.get(side)
-        if found:
-            place = ", ".join(filter(None, (found.get("source"), found.get("scope"))))
-            yield f"Operation in {libraries.title(name)}", f"{found['name']} ({place})"
+        step = operation.get(side)
+        if step:
+            place = ", ".join(filter(None, (step.get("source"), step.get("scope"))))
+            yield f"Operation in {libraries.title(name)}", f"{step['name']} ({place})"
     if operation.get("part") in PARTS:
         yield "Part of the update", PARTS[operation["part"]]
     if operation.get("compiled_only"):

@@ -4,22 +4,20 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import jax
 
 from ...backends import build
 from ...backends.translate import translate
 from ...core.agent import Agent
+from ...core.environment import Environment
 from ...core.errors import Guessed, TriglotError
-from ...core.loop.state import RunnerState
-from ...core.loop.trainer import Trainer
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
-from ...core.networks.combinators import start_from
-from ...core.types import PyTree
+from ...core.types import Params
 from ...runs.identity import codec_of
 from ...runs.registry import agents
 from ...runs.registry.algorithms import find_algorithm
@@ -29,15 +27,17 @@ from ..options import CompareOptions
 from ..rungs import Rung
 
 NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 
-def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> Agent:
+def build_agent(options: CompareOptions, env: Environment, backend: str, rung: Rung) -> Agent:
     """Build the agent of one library, with custom networks or those of its zoo.
 
     Raises:
       TriglotError: if the parts do not fit each other.
     """
-    given: dict[str, Any] = {"backend": backend}
+    networks: Network | Mapping[str, Network] | None = None
     if options.network:
         custom = load_networks_by_library(options.network, env)
         if backend not in custom:
@@ -45,7 +45,7 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
                 f"{' '.join(options.network)} has no network for {backend}: it has "
                 f"{', '.join(custom)}."
             )
-        given = {"networks": custom[backend]}
+        networks = custom[backend]
     elif rung.library_initializers:
         algorithm = find_algorithm(options.algorithm)
         config = from_overrides(algorithm.Config, options.config)
@@ -54,38 +54,17 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
             name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
             for name, spec in specs.items()
         }
-        given = {"networks": build(backend, plain, arithmetic=rung.arithmetic)}
+        networks = build(backend, plain, arithmetic=rung.arithmetic)
     return agents.build_agent(
         options.algorithm,
         env,
+        backend=backend,
+        networks=networks,
         arithmetic=rung.arithmetic,
         config=options.config,
         hyper=options.hyper,
         optimizer=options.optimizer,
-        **given,
     )
-
-
-def names_of(
-    options: CompareOptions, env: Any, backend: str, agent: Agent, rung: Rung
-) -> "SharedNames":
-    """Find the names that the parameters of a library's agent share with those of the first one.
-
-    Raises:
-      TriglotError: if they do not correspond.
-    """
-    reference = None
-    if options.network and backend != options.libraries[0]:
-        reference = build_agent(options, env, options.libraries[0], rung).network
-    return shared_names(agent.network, reference, read_mapping(options.mapping).get(backend))
-
-
-def begin(trainer: Trainer, weights: Variables, key: jax.Array, hyper: Any) -> RunnerState:
-    """Initialize one seed with given weights; other draws are those of its key."""
-    # The agent's `init` also copies them to where they belong, such as target networks.
-    given: Any = trainer.agent
-    agent = replace(given, network=start_from(given.network, weights))
-    return replace(trainer, agent=agent).init(key, hyper)
 
 
 @dataclass(frozen=True)
@@ -98,8 +77,8 @@ class SharedNames:
       guessed: the pairs that were guessed by shape and order, as text; empty if none were.
     """
 
-    encode: Callable[[PyTree], dict[str, jax.Array]]
-    decode: Callable[[dict[str, jax.Array]], PyTree]
+    encode: Callable[[Params], dict[str, jax.Array]]
+    decode: Callable[[dict[str, jax.Array]], Params]
     guessed: str = ""
 
 
@@ -118,35 +97,35 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    own = codec_of(network)
+    codec = codec_of(network)
     if reference is None or reference is network:
-        return SharedNames(own.encode, own.decode)
-    theirs = codec_of(reference)
+        return SharedNames(codec.encode, codec.decode)
+    shared = codec_of(reference)
     back = None if mapping is None else {to: name for name, to in mapping.items()}
 
-    def encode(params: Any) -> dict[str, jax.Array]:
-        given = Variables(params=params, state=())
-        return theirs.encode(translate(given, network, reference, mapping).params)
+    def encode(params: Params) -> dict[str, jax.Array]:
+        variables = Variables(params=params, state=())
+        return shared.encode(translate(variables, network, reference, mapping).params)
 
-    def decode(named: dict[str, jax.Array]) -> Any:
-        given = Variables(params=theirs.decode(named), state=())
-        return translate(given, reference, network, back).params
+    def decode(named: dict[str, jax.Array]) -> Params:
+        variables = Variables(params=shared.decode(named), state=())
+        return translate(variables, reference, network, back).params
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
         jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
-    guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
+    guesses = [str(each.message) for each in caught if issubclass(each.category, Guessed)]
     return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
 
 
-def _quiet(function: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+def _quiet(function: Callable[[Input], Output]) -> Callable[[Input], Output]:
     """Ignore warnings of guessed pairs, which were collected once."""
 
     @functools.wraps(function)
-    def quiet(given: Any) -> Any:
+    def quiet(tree: Input) -> Output:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Guessed)
-            return function(given)
+            return function(tree)
 
     return quiet
 
@@ -160,17 +139,17 @@ def read_mapping(path: Path | None) -> NamesByLibrary:
     if path is None:
         return {}
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except OSError as error:
         raise TriglotError(f"--mapping {path}: {error.strerror}.") from None
     except ValueError as error:
         raise TriglotError(f"--mapping {path} is not JSON: {error}.") from None
-    fits = isinstance(found, dict) and all(
+    fits = isinstance(content, dict) and all(
         isinstance(names, dict) and all(isinstance(to, str) for to in names.values())
-        for names in found.values()
+        for names in content.values()
     )
     if not fits:
         raise TriglotError(
             f'--mapping {path} must hold {{"LIBRARY": {{"NAME": "NAME OF THE FIRST LIBRARY"}}}}.'
         )
-    return found
+    return content

@@ -14,12 +14,13 @@ import numpy as np
 import optax
 
 from ...core.agent import Agent
+from ...core.environment import Environment
 from ...core.loop.state import RunnerState
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import part_of
 from ...core.specs import Spec, sample
-from ...core.types import by_path
+from ...core.types import AnyHyperparams, Obs, Params, PyTree, by_path
 from .networks import SharedNames
 from .random_policy import random_observations
 
@@ -36,7 +37,7 @@ class Outputs:
         are the same for every library.
     """
 
-    def __init__(self, agent: Agent, env: Any, inputs: Any = None) -> None:
+    def __init__(self, agent: Agent, env: Environment, inputs: PyTree = None) -> None:
         self._network = agent.network
         obs_key, self._key = jax.random.split(jax.random.key(PROBE_KEY))
         if inputs is not None:
@@ -49,18 +50,18 @@ class Outputs:
             name: self._inputs(specs.get(name), env.obs_spec, obs) for name in sorted(parts)
         }
 
-    def _inputs(self, spec: Any, obs_spec: Spec, obs: Any) -> Any:
+    def _inputs(self, spec: NetworkSpec | Network | None, obs_spec: Spec, obs: Obs) -> PyTree:
         """Give the observations, with drawn values for further inputs such as an action."""
         if not isinstance(spec, NetworkSpec) or spec.obs_spec == obs_spec:
             return obs
 
-        def one(index: int, own: Spec) -> Any:
-            if own == obs_spec:
+        def draw(index: int, input_spec: Spec) -> PyTree:
+            if input_spec == obs_spec:
                 return obs
             keys = jax.random.split(jax.random.fold_in(self._key, index), NUM_INPUTS)
-            return jax.vmap(lambda key: sample(own, key))(keys)
+            return jax.vmap(lambda key: sample(input_spec, key))(keys)
 
-        return tuple(one(index, own) for index, own in enumerate(spec.inputs))
+        return tuple(draw(index, input_spec) for index, input_spec in enumerate(spec.inputs))
 
     def __call__(self, variables: Variables, *, train: bool = False) -> dict[str, jax.Array]:
         """Compute the outputs by name, `[64, ...]` each."""
@@ -68,11 +69,11 @@ class Outputs:
         for name, inputs in self.inputs.items():
             whole = not self._network.parts
             part: Network = self._network if whole else self._network.parts[name]
-            own = variables if whole else part_of(variables, name)
+            variables_of_part = variables if whole else part_of(variables, name)
             if part.recurrent:
-                inputs = (inputs, part.initial_carry(own, NUM_INPUTS))
-            found, _ = part.apply(own, inputs, key=self._key, train=train)
-            for path, leaf in by_path(found[0] if part.recurrent else found).items():
+                inputs = (inputs, part.initial_carry(variables_of_part, NUM_INPUTS))
+            returned, _ = part.apply(variables_of_part, inputs, key=self._key, train=train)
+            for path, leaf in by_path(returned[0] if part.recurrent else returned).items():
                 outputs["/".join(filter(None, (name, path)))] = leaf
         return outputs
 
@@ -88,7 +89,7 @@ class Learning:
     """
 
     agent: Agent
-    hyper: Any
+    hyper: AnyHyperparams
     names: SharedNames
 
     def gradients(
@@ -96,12 +97,12 @@ class Learning:
     ) -> dict[str, jax.Array]:
         """Differentiate the sum of the network's outputs times fixed factors."""
 
-        def objective(params: Any) -> Any:
-            found = outputs(Variables(params=params, state=variables.state))
+        def objective(params: Params) -> tuple[jax.Array, tuple[()]]:
+            named = outputs(Variables(params=params, state=variables.state))
             terms = [
-                jnp.sum(out.astype(jnp.float32) * factors[name]) for name, out in found.items()
+                jnp.sum(out.astype(jnp.float32) * factors[name]) for name, out in named.items()
             ]
-            return sum(terms), ()
+            return jnp.asarray(sum(terms)), ()
 
         grads = self.agent.network.value_and_grad(objective)(variables.params)[1]
         return self.encode(variables.params, grads)
@@ -111,17 +112,17 @@ class Learning:
         shapes = jax.eval_shape(outputs, variables)
         return {name: _pattern(out.shape) for name, out in shapes.items()}
 
-    def fixed_gradients(self, params: Any, number: int) -> dict[str, jax.Array]:
+    def fixed_gradients(self, params: Params, number: int) -> dict[str, jax.Array]:
         """Make gradients of every parameter, another set for each number."""
         named = jax.eval_shape(self.names.encode, params)
         return {name: _pattern(one.shape, number, one.dtype) for name, one in named.items()}
 
-    def decode(self, params: Any, named: dict[str, jax.Array]) -> Any:
+    def decode(self, params: Params, named: dict[str, jax.Array]) -> Params:
         """Convert gradients to the structure of the parameters."""
         # A layout may add a constant, so changes are converted by its linear part.
         return jax.jvp(self.names.decode, (self.names.encode(params),), (named,))[1]
 
-    def steps(self, params: Any, grads: Any, count: int = 2) -> dict[str, jax.Array]:
+    def steps(self, params: Params, grads: Params, count: int = 2) -> dict[str, jax.Array]:
         """Compute the changes of up to two optimizer steps with the same gradients."""
         transform = self.agent.optimizer(self.hyper)
         opt_state, changes = transform.init(params), {}
@@ -133,7 +134,7 @@ class Learning:
             changes |= {f"{step}/{name}": array for name, array in named.items()}
         return changes
 
-    def norms(self, params: Any) -> np.ndarray:
+    def norms(self, params: Params) -> np.ndarray:
         """Compute the global norms of all fixed gradients."""
         # Adam hides the last bit of a clipped gradient, so norms are compared by themselves;
         # several, since two orders of summation often give the same bits.
@@ -142,7 +143,7 @@ class Learning:
             [norm(decode(params, self.fixed_gradients(params, n))) for n in range(NUM_NORMS)]
         )
 
-    def encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+    def encode(self, params: Params, changes: Params) -> dict[str, jax.Array]:
         """Convert changes of parameters to shared names."""
         return jax.jvp(self.names.encode, (params,), (changes,))[1]
 

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 
 from ...core.agent import PolicyInput, PolicyOutput
 from ...core.environment import Environment
+from ...core.experiment import MAX_STEPS
 from ...core.loop.episode import play_episodes
 from ...core.numerics import where_rows
 from ...core.rl.distributions import policy, to_action
 from ...core.specs import Spec, sample
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, PyTree
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,19 @@ class RandomPolicy:
 
     plans: ClassVar[bool] = False
 
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+    def initial_carry(self, state: AnyAgentState, num_envs: int) -> PyTree:
         """Return no carry."""
         del state, num_envs
         return ()
 
     def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: AnyAgentState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> PolicyOutput:
         """Draw one action per environment."""
         del state, explore
@@ -46,8 +53,10 @@ class RandomPolicy:
 def random_return(env: Environment, key: jax.Array, *, num_episodes: int) -> float:
     """Estimate the mean return of random actions."""
     policy: Any = RandomPolicy(env.action_spec)
-    options = {"num_episodes": num_episodes, "max_steps": 100_000, "explore": True}
-    return float(play_episodes(policy, env, (), key, **options).returns.mean())
+    episodes = play_episodes(
+        policy, env, (), key, num_episodes=num_episodes, max_steps=MAX_STEPS, explore=True
+    )
+    return float(episodes.returns.mean())
 
 
 def random_observations(
@@ -66,10 +75,10 @@ def random_observations(
     def step(now: Any, inputs: Any) -> tuple[Any, None]:
         (current, done), (number, key) = now, inputs
         act_key, env_key = jax.random.split(key)
-        seen = PolicyInput(
+        policy_input = PolicyInput(
             obs=current.obs, first=jnp.zeros((count,), bool), action_mask=current.action_mask
         )
-        action = policy.act((), (), seen, act_key, explore=True).action
+        action = policy.act((), (), policy_input, act_key, explore=True).action
         stepped = jax.vmap(env.step)(current.state, action, jax.random.split(env_key, count))
         stays = done | (number >= wanted)
         keep = where_rows(stays, current, stepped)

@@ -42,29 +42,30 @@ def find_causes(one: Record, other: Record, rung: Rung) -> list[Cause]:
       outputs, gradients and optimizer have that as `part`.
     """
     parts = [_differences(part, one.probe, other.probe) for part in ORDER]
-    found = dict(zip(ORDER, parts, strict=True))
+    differing = dict(zip(ORDER, parts, strict=True))
     causes = []
-    if found["keys"]:
+    if differing["keys"]:
         causes.append(_cause("seed", "the random keys", "both sides drew from different keys"))
-    elif found["environment"]:
+    elif differing["environment"]:
         causes.append(
-            _cause("environment", _names(found["environment"]), "the first observations differ")
+            _cause("environment", _names(differing["environment"]), "the first observations differ")
         )
-    if found["hyper"]:
-        causes.append(_cause("hyperparameters", _names(found["hyper"]), _sizes(found["hyper"])))
+    if differing["hyper"]:
+        hyper = differing["hyper"]
+        causes.append(_cause("hyperparameters", _names(hyper), _sizes(hyper)))
     dtypes = _dtypes(one.probe, other.probe)
     if dtypes:
         causes.append(_cause("dtype", *dtypes))
-    elif found["params"]:
-        causes.append(_weights(found["params"], rung))
-    elif found["environment"] and not found["keys"]:
+    elif differing["params"]:
+        causes.append(_weights(differing["params"], rung))
+    elif differing["environment"] and not differing["keys"]:
         pass  # the fixed inputs come from it
-    elif found["outputs"]:
-        causes.append(_computed("outputs", found["outputs"], "network", "summation_order"))
-    elif found["gradients"]:
-        causes.append(_computed("gradients", found["gradients"], "gradient", "summation_order"))
-    if found["optimizer"] and not found["hyper"] and not dtypes and not found["params"]:
-        causes.append(_computed("optimizer", found["optimizer"], "optimizer", "leaf_order"))
+    elif differing["outputs"]:
+        causes.append(_computed("outputs", differing["outputs"], "network", "summation_order"))
+    elif differing["gradients"]:
+        causes.append(_computed("gradients", differing["gradients"], "gradient", "summation_order"))
+    if differing["optimizer"] and not differing["hyper"] and not dtypes and not differing["params"]:
+        causes.append(_computed("optimizer", differing["optimizer"], "optimizer", "leaf_order"))
     return causes
 
 
@@ -126,15 +127,15 @@ def _part(part: str, probe: Arrays) -> dict[str, np.ndarray]:
 def _differences(part: str, one: Arrays, other: Arrays) -> dict[str, tuple[float, float]]:
     """Give the absolute and relative differences by name of the arrays whose values differ."""
     first, second = _part(part, one), _part(part, other)
-    found = {}
+    differences = {}
     for name in sorted(first.keys() | second.keys()):
         if name not in first or name not in second or first[name].shape != second[name].shape:
-            found[name] = (np.inf, np.inf)
+            differences[name] = (np.inf, np.inf)
             continue
         sizes = difference(first[name], second[name])
         if sizes[0]:
-            found[name] = sizes
-    return found
+            differences[name] = sizes
+    return differences
 
 
 def _dtypes(one: Arrays, other: Arrays) -> tuple[str, str] | None:
@@ -147,33 +148,32 @@ def _dtypes(one: Arrays, other: Arrays) -> tuple[str, str] | None:
     return None
 
 
-def _weights(found: Mapping[str, tuple[float, float]], rung: Rung) -> Cause:
-    whole = [rel for _, rel in found.values()]
-    if max(whole) < NUDGED:
-        return _cause("weights", _names(found), f"initial weights {_sizes(found)}")
+def _weights(differences: Mapping[str, tuple[float, float]], rung: Rung) -> Cause:
+    names, evidence = _names(differences), f"initial weights {_sizes(differences)}"
+    if max(relative for _, relative in differences.values()) < NUDGED:
+        return _cause("weights", names, evidence)
     if rung.shared_weights:
-        return _cause("weights", _names(found), f"the shared initial weights {_sizes(found)}")
-    name = "initializer" if rung.library_initializers else "draw"
-    return _cause(name, _names(found), f"initial weights {_sizes(found)}")
+        return _cause("weights", names, f"the shared {evidence}")
+    return _cause("initializer" if rung.library_initializers else "draw", names, evidence)
 
 
 def _computed(
-    part: str, found: Mapping[str, tuple[float, float]], other: str, rounding: str
+    part: str, differences: Mapping[str, tuple[float, float]], other: str, rounding: str
 ) -> Cause:
-    large = max(relative for _, relative in found.values()) > ROUNDING
-    evidence = f"from equal inputs, {part} {_sizes(found)}"
+    large = max(relative for _, relative in differences.values()) > ROUNDING
+    evidence = f"from equal inputs, {part} {_sizes(differences)}"
     evidence += "" if large else ": rounding"
-    return {**_cause(other if large else rounding, _names(found), evidence), "part": part}
+    return {**_cause(other if large else rounding, _names(differences), evidence), "part": part}
 
 
-def _names(found: Mapping[str, Any]) -> str:
-    first, *rest = found
+def _names(differences: Mapping[str, Any]) -> str:
+    first, *rest = differences
     return first + (f" and {len(rest)} more" if rest else "")
 
 
-def _sizes(found: Mapping[str, tuple[float, float]]) -> str:
-    absolute = max(absolute for absolute, _ in found.values())
-    relative = max(relative for _, relative in found.values())
+def _sizes(differences: Mapping[str, tuple[float, float]]) -> str:
+    absolute = max(absolute for absolute, _ in differences.values())
+    relative = max(relative for _, relative in differences.values())
     return f"differ by up to {absolute:.3g} ({relative:.2g} of the largest entry)"
 
 
@@ -206,8 +206,8 @@ def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     here, there = np.asarray(one, np.float64), np.asarray(other, np.float64)
     same = (here == there) | (np.isnan(here) & np.isnan(there))
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(here - there))
-    largest = float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
+        distance = np.where(same, 0.0, np.abs(here - there))
+    largest = float(np.where(np.isnan(distance), np.inf, distance).max(initial=0.0))
     scale = float(np.max(np.abs(here), initial=0.0, where=np.isfinite(here)))
     return largest, largest / scale if scale else largest
 
@@ -220,8 +220,8 @@ def _largest(one: Arrays, other: Arrays, prefix: str) -> tuple[float, float]:
             continue
         if name not in other or one[name].shape != other[name].shape:
             return np.inf, np.inf
-        found = difference(one[name], other[name])
-        absolute, relative = max(absolute, found[0]), max(relative, found[1])
+        sizes = difference(one[name], other[name])
+        absolute, relative = max(absolute, sizes[0]), max(relative, sizes[1])
     return absolute, relative
 
 

@@ -16,10 +16,10 @@ SMALLEST_MARGIN = 1e-6
 LEVEL = 0.05  # of the tests on a rung, all pairs together
 
 
-def margin_of(final_return: float, random_return: float, given: float | None) -> float:
+def margin_of(final_return: float, random_return: float, chosen: float | None) -> float:
     """Choose the largest difference of returns that counts as equal."""
-    if given is not None:
-        return given
+    if chosen is not None:
+        return chosen
     return max(MARGIN_SHARE * abs(final_return - random_return), SMALLEST_MARGIN)
 
 
@@ -72,8 +72,8 @@ def _rounding(
 ) -> str:
     """Say which libraries round differently, and what became of the returns."""
     most = max(groups, key=len)
-    apart = groups if len(most) == 1 else [group for group in groups if group is not most]
-    names = [libraries.title(name) for group in apart for name in group]
+    others = groups if len(most) == 1 else [group for group in groups if group is not most]
+    names = [libraries.title(name) for group in others for name in group]
     rounds = f"{numbers.listed(names)} round{'s' if len(names) == 1 else ''} differently"
     if level == EQUIVALENT:
         return f"{rounds}; the returns are equivalent."
@@ -116,12 +116,12 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     before: dict[str, Any] | None = None
     for rung in RUNGS:
-        found = rungs.get(rung.name)
-        entry: dict[str, Any] = {"rung": rung.name, "title": rung.title, "run": found is not None}
-        if found is None:
+        trained = rungs.get(rung.name)
+        entry: dict[str, Any] = {"rung": rung.name, "title": rung.title, "run": trained is not None}
+        if trained is None:
             entries.append({**entry, "pairs": None, "backends": None, "explained": None})
             continue
-        pairs = [{k: v for k, v in pair.items() if k != "divergence"} for pair in found["pairs"]]
+        pairs = [{k: v for k, v in pair.items() if k != "divergence"} for pair in trained["pairs"]]
         largest = {
             "return": _largest(pairs, "return_difference"),
             "area": _largest(pairs, "area_difference"),
@@ -133,7 +133,7 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             {
                 **entry,
                 "pairs": pairs,
-                "backends": found["backends"],
+                "backends": trained["backends"],
                 "largest": largest,
                 "explained": {"sentence": sentence, "share": share},
             }
@@ -147,10 +147,10 @@ def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | 
     known = [pair[name] for pair in pairs if pair[name] is not None]
     if not known:
         return None
-    found = max(known, key=lambda one: abs(one["mean"]))
-    if found["mean"] >= 0 or found["low"] is None:
-        return {**found, "mean": abs(found["mean"])}
-    return {"mean": -found["mean"], "low": -found["high"], "high": -found["low"]}
+    largest = max(known, key=lambda one: abs(one["mean"]))
+    if largest["mean"] >= 0 or largest["low"] is None:
+        return {**largest, "mean": abs(largest["mean"])}
+    return {"mean": -largest["mean"], "low": -largest["high"], "high": -largest["low"]}
 
 
 def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
@@ -169,9 +169,9 @@ def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
 def _sizes(largest: Mapping[str, Any]) -> str:
     parts = [
         f"{title} differ by up to "
-        + (numbers.with_interval(found, value="mean") if found["mean"] else "0")
+        + (numbers.with_interval(difference, value="mean") if difference["mean"] else "0")
         for name, title in (("return", "Final returns"), ("area", "areas under the curve"))
-        if (found := largest[name]) is not None
+        if (difference := largest[name]) is not None
     ]
     return f"{', '.join(parts)}." if parts else ""
 

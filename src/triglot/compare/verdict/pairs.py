@@ -86,14 +86,14 @@ class Pair:
           The entry of `pairs` in `comparison.json`, with `divergence` (see there).
         """
         one, other = self.records
-        found = self.identity
+        identity = self.identity
         distance = divergence(one, other)
-        causes = [] if found["identical"] else self._causes()
+        causes = [] if identity["identical"] else self._causes()
         result = {
             "backends": list(self.names),
-            "identical": found["identical"],
-            "first_difference": found["first_difference"],
-            "first_metric_difference": found["first_metric_difference"],
+            "identical": identity["identical"],
+            "first_difference": identity["first_difference"],
+            "first_metric_difference": identity["first_metric_difference"],
             "max_abs_param_difference": max(distance["params_abs"]),
             "max_rel_param_difference": max(distance["params_rel"]),
             "max_abs_output_difference": max(distance["outputs_abs"]),
@@ -111,8 +111,8 @@ class Pair:
         causes = find_causes(one, other, self.rung)
         is_rounding = all(cause["name"] in ROUNDING_CAUSES for cause in causes)
         if is_rounding and self.update_cause is not None:
-            found = self.update_cause(functions_only=bool(causes))
-            causes = [*([found] if found else []), *causes]
+            cause = self.update_cause(functions_only=bool(causes))
+            causes = [*([cause] if cause else []), *causes]
         return causes or [
             {
                 "name": "compilation",
@@ -229,13 +229,13 @@ CAUSES: dict[str, str] = {
 
 
 def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
-    found = result["return_difference"]
-    if found is None:
+    difference = result["return_difference"]
+    if difference is None:
         return "a seed's return is NaN or infinite"
     if result["returns_level"] == "equal":
         return "the final returns of all seeds are equal"
     num_seeds = len(pair.records[0].facts["final_returns"])
-    change = f"the return differs by {numbers.returns(-found['mean'])}"
+    change = f"the return differs by {numbers.returns(-difference['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
             f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
@@ -243,7 +243,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
         )
     margin = f"the margin of ±{format_return(pair.margin)}"
     if result["returns_level"] == DIFFERENT:  # by the test of no difference, with its interval
-        percent, (low, high) = 95, (found["low"], found["high"])
+        percent, (low, high) = 95, (difference["low"], difference["high"])
     else:  # by the two one-sided tests
         percent, (low, high) = 90, result["equivalence_interval"]
     change += f", {percent} % interval [{numbers.returns(-high)}, {numbers.returns(-low)}]"

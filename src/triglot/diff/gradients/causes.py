@@ -1,7 +1,7 @@
 """Why the gradients of two networks with equal outputs differ: the rule, or the operation."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,8 +12,9 @@ import numpy as np
 from ...core.network import Variables
 from ...core.types import PyTree
 from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
-from ..measures.subject import Subject, double_precision
+from ..measures.subject import Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
+from ..programs.values import TOLERANCE
 from ..types import Cause, Difference, Operation, listed
 from .rules import CUSTOM, STOP, Program, Rule
 
@@ -33,7 +34,11 @@ class Explained(NamedTuple):
 
 
 def explain_gradients(
-    subjects: tuple[Subject, Subject], key: jax.Array, *, train: bool
+    subjects: tuple[Subject, Subject],
+    key: jax.Array,
+    *,
+    train: bool,
+    tolerance: float | None = None,
 ) -> Explained | None:
     """Find the fewest rules of differentiation without which both networks' gradients are equal.
 
@@ -43,10 +48,14 @@ def explain_gradients(
     Args:
       subjects: networks with equal outputs.
       key, train: the key and the mode of both networks.
+      tolerance: rounding of the gradients of networks that compute in bfloat16 or float16; None to
+        compare in float64.
 
     Returns:
       None if no rules explain it.
     """
+    if tolerance is not None:
+        return _explain(subjects, key, train, tolerance)
     try:
         with double_precision():
             wide = (subjects[0].in_double(), subjects[1].in_double())
@@ -126,8 +135,50 @@ def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     return Cause("custom_gradient", where, evidence)
 
 
+SINGULAR = ("div", "log", "pow", "rsqrt", "sqrt")  # whose derivative is infinite at 0
+
+
+def nan_causes(
+    subjects: Subjects,
+    gradients: Sequence[Mapping[str, np.ndarray]],
+    key: jax.Array,
+    *,
+    train: bool,
+) -> list[Cause]:
+    """Name the operation at 0 that makes the gradients of one network NaN or infinite.
+
+    Args:
+      subjects: networks with equal outputs.
+      gradients: the gradients of both, by shared name.
+      key, train: the key and the mode of both networks.
+    """
+    finite = [all(np.all(np.isfinite(array)) for array in each.values()) for each in gradients]
+    if len(finite) != 2 or finite[0] == finite[1]:
+        return []
+    side = int(finite[0])
+    tapes = record_both(*subjects, subjects[0].inputs, train=train, key=key, wide=True, exact=True)
+    tape = tapes[side]
+    label, other = subjects[side].label, subjects[1 - side].label
+    for step in tape.steps:
+        read = step.operands[-1 if step.name == "div" else 0] if step.name in SINGULAR else None
+        if read is None or tape.is_constant(read) or np.all(np.asarray(tape.arrays[read])):
+            continue
+        place = places.shown(places.operation(tape, step.results[0]))
+        evidence = (
+            f"the gradients are not finite in {label}, where {step.name} of 0 has an infinite "
+            f"derivative; they are finite in {other}"
+        )
+        return [Cause("nan_gradient", f"{label}: {place}", evidence)]
+    return []
+
+
 def first_backward_difference(
-    one: Subject, other: Subject, *, train: bool, key: jax.Array
+    one: Subject,
+    other: Subject,
+    *,
+    train: bool,
+    key: jax.Array,
+    tolerance: float = TOLERANCE,
 ) -> Difference | None:
     """Align the traced gradients of two networks, and find the first operation that differs.
 
@@ -137,15 +188,17 @@ def first_backward_difference(
       one, other: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
       key: the key of the networks' random draws.
+      tolerance: the largest difference of equal values, relative to the largest of an array.
 
     Returns:
       None if the gradients are equal.
     """
-    sides = _backward(one), _backward(other)
-    return first_large_difference(*record_both(*sides, one.inputs, train=train, key=key, wide=True))
+    sides = backward(one), backward(other)
+    tapes = record_both(*sides, one.inputs, train=train, key=key, wide=True)
+    return first_large_difference(*tapes, tolerance=tolerance)
 
 
-def _backward(side: Subject) -> Subject:
+def backward(side: Subject) -> Subject:
     """Return a network whose outputs are the gradients of shared parameters by name."""
     network = side.network
 

@@ -1,8 +1,10 @@
 """Distributions over keys: what initializers draw, and outputs that are random in training."""
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,39 +15,65 @@ from scipy import stats
 from ...core.network import Network, Variables
 from .. import host
 from ..pairing.parameters import Pairing, Parameter
-from ..types import Cause, listed
+from ..programs.draws import Replay, Reuse, compare_draws, draws_of
+from ..programs.recording import record_both
+from ..types import Cause, listed, noted
 from .compiling import quick_jit
 from .subject import Subject, Subjects
 
 LEVEL = 1e-4  # probability of a false alarm in one comparison of two networks, over all its tests
 SPREAD = 1e-3  # relative; statistics that vary less than this over keys are constants
-NUM_CALLS = 2000  # of a network in training
+ROUNDING = 1e-5  # relative to the largest number of a sample
+NUM_CALLS, MOST_CALLS = 2000, 20_000  # of a network in training
+FEW_CALLS = 100  # of networks that are known to be equal up to rounding
+MAX_WORK = 4e9  # floating-point operations of all calls beyond the fewest
+NUM_EXAMPLES = 4  # of each call
+POWER = 0.99
+ONLY_EVALUATION = "gradients and steps are those of evaluation"
 MAX_ELEMENTS = 16  # of its outputs that are tested
 NUM_ELEMENTS = 4  # at least, of each array and key that are compared one by one
 NUM_DRAWS = 4000  # of each array that are compared, over all keys
 TESTS_PER_PARAMETER = 3
 
 
-def two_samples(one: np.ndarray, other: np.ndarray) -> float:
+def two_samples(one: np.ndarray, other: np.ndarray, size: float = 0.0) -> float:
     """Test two samples by Kolmogorov and Smirnov, and their spread by Brown and Forsythe.
 
     The second (`scipy.stats.levene` around the median) finds another standard deviation with fewer
-    draws. The smaller p-value is doubled. Samples that hardly vary are compared as constants, since
-    rounding would decide the test.
+    draws. The smaller p-value is doubled. Numbers are equal up to rounding, so that the atoms of a
+    distribution, such as the results of a mask, may differ by it. Samples that hardly vary are
+    compared as constants, since rounding would decide the test.
 
     Args:
       one, other: finite numbers `[n]` and `[m]`.
+      size: of the numbers from which they are computed, if that is larger than their own.
 
     Returns:
       The p-value of the null hypothesis that both have the same distribution.
     """
     spreads = [float(np.ptp(side)) for side in (one, other)]
-    size = max(abs(float(np.mean(one))), abs(float(np.mean(other))), 1e-30)
+    size = max(abs(float(np.mean(one))), abs(float(np.mean(other))), size, 1e-30)
     if max(spreads) <= SPREAD * size:
         same = abs(float(np.mean(one)) - float(np.mean(other))) <= SPREAD * size
         return 1.0 if same else 0.0
-    results: tuple[Any, ...] = stats.ks_2samp(one, other, method="asymp"), stats.levene(one, other)
-    return min(1.0, *(2 * float(result.pvalue) for result in results))
+    largest = max(size, *(float(np.max(np.abs(side))) for side in (one, other)))
+    spread: Any = stats.levene(one, other)
+    return min(1.0, 2 * _kolmogorov(one, other, ROUNDING * largest), 2 * float(spread.pvalue))
+
+
+def _kolmogorov(one: np.ndarray, other: np.ndarray, tolerance: float) -> float:
+    """Compute the asymptotic p-value of the Kolmogorov-Smirnov test, up to a shift of a number.
+
+    A distance between the distribution functions counts only if it is left after either sample is
+    moved by `tolerance`.
+    """
+    first, second = np.sort(one), np.sort(other)
+    n, m = len(first), len(second)
+    distance = max(
+        float(np.max(np.arange(1, k + 1) / k - np.searchsorted(b, a + tolerance, "right") / len(b)))
+        for a, b, k in ((first, second, n), (second, first, m))
+    )
+    return float(stats.kstwobign.sf(max(distance, 0.0) * math.sqrt(n * m / (n + m))))
 
 
 @dataclass(frozen=True)
@@ -206,63 +234,177 @@ class Randomness(NamedTuple):
     """How two networks' outputs in training compare over keys.
 
     Attributes:
-      same: whether a two-sample test finds no difference.
+      same: whether no difference is found.
       identical: whether the same keys give the same bits.
       note: the result in words, for the report.
-      causes: `dropout`, if only one network is random.
+      causes: `dropout`, if only one network is random; `key_reuse` or `noise_shape`, if one draws
+        once where the other draws several times.
+      same_state: whether no difference is found after updates of the state, either.
     """
 
     same: bool
     identical: bool
     note: str
     causes: list[Cause]
+    same_state: bool = True
 
 
-def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
-    """Compute some elements of the outputs in training for many keys: float32 `[keys, few]`.
+def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.ndarray]:
+    """Compute some elements of the outputs for many keys.
 
     Args:
-      side: a network.
+      side: a network, which is called on several examples.
       key: a key, split into one per call.
+      num_calls: number of calls.
+
+    Returns:
+      float32 `[keys, few]` in training, and, of a network with state, in evaluation after two
+      updates of it.
     """
+    examples = _examples(side)
+    has_state = bool(jax.tree.leaves(side.variables.state))
 
-    def call(key: jax.Array) -> jax.Array:
-        outputs, _ = side.apply(side.variables, side.example, key, True)
+    def few(outputs: Mapping[str, jax.Array]) -> jax.Array:
         flat = [leaf.astype(jnp.float32).reshape(-1) for leaf in outputs.values()]
-        return jnp.concatenate(flat)[:MAX_ELEMENTS]
+        joined = jnp.concatenate(flat)
+        return joined[np.linspace(0, joined.size - 1, min(MAX_ELEMENTS, joined.size)).astype(int)]
 
-    keys = jax.random.split(key, NUM_CALLS)
-    return np.asarray(quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys))
+    def call(key: jax.Array) -> list[jax.Array]:
+        outputs, state = side.apply(side.variables, examples, key, True)
+        if not has_state:
+            return [few(outputs)]
+        moved = replace(side.variables, state=state)
+        _, state = side.apply(moved, examples, jax.random.fold_in(key, 1), True)
+        later, _ = side.apply(replace(moved, state=state), examples, key, False)
+        return [few(outputs), few(later)]
+
+    keys = jax.random.split(key, num_calls)
+    found = quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys)
+    return list(map(np.asarray, found))
+
+
+def _identical(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
+    return all(map(np.array_equal, one, other))
+
+
+def _examples(side: Subject) -> Any:
+    return jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
 
 
 def compare_randomness(
     sides: Subjects,
     is_random: tuple[bool, bool],
     key: jax.Array,
+    work: float = 0.0,
 ) -> Randomness:
-    """Test whether two networks' outputs in training have the same distribution over keys.
+    """Compare two networks' outputs in training as functions of random draws.
 
-    Elements are tested one by one, at `LEVEL` divided by their number.
+    Where both draw numbers alike, they are given the same ones, and the outputs are compared up to
+    rounding. Otherwise the distributions are compared over keys, see `compare_samples`.
 
     Args:
       sides: the networks.
       is_random: whether the outputs depend on the key.
       key: the key of both networks, whose libraries derive other numbers from it.
+      work: floating-point operations of a call with one example, by which the number of calls is
+        chosen.
     """
-    samples = [outputs_over_keys(side, key) for side in sides]
-    identical = np.array_equal(samples[0], samples[1])
-    columns = range(samples[0].shape[1])
-    p_value = min(two_samples(samples[0][:, i], samples[1][:, i]) for i in columns)
-    same = identical or p_value >= LEVEL / len(columns)
+    failed: list[str] = []
+    replayed = _replayed(sides, key, failed) if all(is_random) else None
+    if isinstance(replayed, Replay):
+        samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
+        identical = _identical(*samples)
+        note = (
+            "outputs in training are random: with the same random draws in both networks they are "
+            f"equal up to rounding; {ONLY_EVALUATION}"
+        )
+        if not replayed.same_state:
+            note += "; their state is updated in another way"
+        return Randomness(True, identical, note, [], replayed.same_state)
+    if isinstance(replayed, Reuse):
+        return _of_reuse(replayed, sides)
+    num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
+    samples = [outputs_over_keys(side, key, num_calls) for side in sides]
+    identical = _identical(*samples)
+    # A network with a state may be compared with one that has none.
+    tested = [compare_samples(*pair) for pair in zip(*samples, strict=False)]
+    num_tests = sum(num for _, num in tested)
+    answers = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
+    p_value = min(p_value for p_value, _ in tested)
     causes = []
-    if is_random[0] != is_random[1] and not same:
+    if is_random[0] != is_random[1] and not answers[0]:
         drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
         causes.append(Cause("dropout", drawing, evidence))
-    answer = "agree" if same else "differ"
     note = (
-        f"outputs in training are random: over {NUM_CALLS:,} keys their distributions {answer} "
-        f"(smallest p = {p_value:.2g} of {len(columns)} two-sample tests); gradients and "
-        "steps are those of evaluation"
+        f"outputs in training are random: over {num_calls:,} keys their distributions "
+        f"{'agree' if all(answers) else 'differ'} "
+        f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
+        f"pairs; a mean that is {_detected(num_calls, num_tests):.2g} standard deviations away is "
+        f"found with a probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
     )
-    return Randomness(same, identical, note, causes)
+    return Randomness(answers[0], identical, note, causes, all(answers[1:]))
+
+
+def compare_samples(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
+    """Test whether two samples of vectors have the same distribution.
+
+    Tested are the elements one by one, and the sums and differences of each two after division by
+    their standard deviation, which show how elements of several examples vary together. A result
+    below `LEVEL` divided by the number of tests is a difference (Bonferroni).
+
+    Args:
+      one, other: `[keys, few]`.
+
+    Returns:
+      The smallest p-value, and the number of tests.
+    """
+    pooled = np.concatenate([one, other]).astype(np.float64)
+    scale = np.std(pooled, axis=0)
+    varies = scale > SPREAD * np.max(np.abs(pooled), axis=0, initial=1e-30)
+    p_values = [two_samples(a, b) for a, b in zip(one.T, other.T, strict=True)]
+    sides = [
+        ((side - np.mean(pooled, 0)) / np.where(varies, scale, 1.0)).T for side in (one, other)
+    ]
+    for i, j in itertools.combinations(np.flatnonzero(varies), 2):
+        for sign in (1, -1):  # of two that always vary alike, one is 0 but for rounding
+            joined = (side[i] + sign * side[j] for side in sides)
+            p_values.append(two_samples(*joined, size=1.0))
+    return min(p_values), len(p_values)
+
+
+def _detected(num_calls: int, num_tests: int) -> float:
+    """Return the distance of two means, in standard deviations, that is found with `POWER`."""
+    level = LEVEL / num_tests
+    return float(stats.norm.isf(level / 2) + stats.norm.isf(1 - POWER)) * math.sqrt(2 / num_calls)
+
+
+def _replayed(
+    sides: tuple[Subject, Subject], key: jax.Array, failed: list[str]
+) -> Replay | Reuse | None:
+    """Give both networks the same random draws; None if that does not decide, or `failed`."""
+    with noted(failed, "the same draws could not be given to both networks"):
+        record = partial(record_both, *sides, sides[0].inputs, key=key, wide=True)
+        tapes, evaluated = record(train=True, keeps_draws=True), record(train=False)
+        draws = [
+            draws_of(tape, later, [index for _, index in side.outputs])
+            for tape, later, side in zip(tapes, evaluated, sides, strict=True)
+        ]
+        if draws[0] is not None and draws[1] is not None:
+            return compare_draws(draws[0], draws[1])
+    return None
+
+
+def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
+    label, other = (sides[side].label for side in (found.side, 1 - found.side))
+    name, what = "noise_shape", f"one number where {other} draws several"
+    if found.same_key:
+        name, what = "key_reuse", "several times from one key"
+    evidence = (
+        f"{label} draws {what}: {found.counts[0]:,} independent numbers in {sides[0].label}, "
+        f"{found.counts[1]:,} in {sides[1].label}; with the draws of {label} in {other}, the "
+        "outputs are equal"
+    )
+    where = f"{sides[0].label}: {found.draws[0]}; {sides[1].label}: {found.draws[1]}"
+    note = f"outputs in training are random, and draws are shared otherwise; {ONLY_EVALUATION}"
+    return Randomness(False, False, note, [Cause(name, where, evidence)])

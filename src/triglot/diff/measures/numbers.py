@@ -291,7 +291,7 @@ def _values(side: Subject, setup: Setup) -> Values:
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
         moved = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
-        for size in sorted(side.batches, reverse=True)[:2]:
+        for size in (largest, min(side.batches)):
             _, state = side.forward(moved, side.batches[size], key, True)
             moved = replace(moved, state=state)
         outputs, _ = side.forward(moved, side.inputs, key, False)

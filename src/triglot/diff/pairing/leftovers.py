@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...backends.layers.weight_norm import NORMS
 from ...backends.pairing.biases import second_biases
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
@@ -154,6 +155,9 @@ def leftover_causes(
 ) -> list[Cause]:
     """Name what the parameters without a counterpart mean, except those that are `explained`."""
     causes = _variants(pairing, one, other)
+    if any(cause.name == "norm_axis" for cause in causes):
+        left = (*pairing.only_one, *pairing.only_other)
+        explained = {*explained, *(p.name for p in left if p.leaf.note in NORMS.values())}
     readers = [each.readers for each in read()] if pairing.only_one or pairing.only_other else []
     sides = (
         (pairing.only_one, one, other, pairing.one),
@@ -253,7 +257,7 @@ def _variants(pairing: Pairing, one: Side, other: Side) -> list[Cause]:
         if all(notes) and notes[0] != notes[1]:
             return [
                 Cause(
-                    "gru_variant",
+                    "norm_axis" if set(notes) <= {*NORMS.values()} else "gru_variant",
                     f"{_module(pair.one)} ({one.label}); {_module(pair.other)} ({other.label})",
                     f"{one.label} has {notes[0]}, {other.label} has {notes[1]}",
                 )

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -29,30 +30,61 @@ from ...core.errors import TriglotError
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
 from ..pairing.parameters import Parameter, place_of, read_parameters
 
-COLLECTIONS = ("params/", "batch_stats/")
 SEEN = 1000  # updates, after which an average is no longer corrected for its start
-KERNELS = ("weight", "kernel", "w")
-USUAL = {  # parts of the names that people give to layers
+# Parts of the names that people give to layers. A convolution and a transposed one are not told
+# apart by a name: their kernels may have equal shapes and are stored differently.
+USUAL = {
     EMBEDDING: "emb|wte|wpe|vocab|token",
     DENSE: "fc|dense|linear|proj|head|mlp",
     LAYER_NORM: "ln|layer_?norm",
     BATCH_NORM: "bn|batch_?norm",
     GROUP_NORM: "gn|group_?norm|instance",
-    TRANSPOSED: "up|transpose|deconv",
-    CONVOLUTION: "conv",
 }
 
 
-class _Found(NamedTuple):
-    """A layer of the file: the kind that the target has too, and its arrays."""
+class KnownLayer(NamedTuple):
+    """A layer of a file whose class and settings are known, as those of a recording.
+
+    Attributes:
+      name: of the class.
+      layer: what is listed of it.
+      settings: its plain attributes.
+    """
+
+    name: str
+    layer: Layer
+    settings: Mapping[str, Any]
+
+
+class _Candidate(NamedTuple):
+    """A kind of layer that some arrays of the file may be."""
 
     kind: str
     leaves: dict[str, Leaf]  # by the file's name
+    shapes: dict[str, tuple[int, ...]]  # of the canonical arrays
+
+
+class FileNetwork(NamedTuple):
+    """What is known of the network whose arrays a file holds.
+
+    Attributes:
+      network: without a function, to `translate` from.
+      variables: its own.
+      notes: what was assumed of layers that the shapes of their arrays do not tell apart.
+    """
+
+    network: Network
+    variables: Variables
+    notes: tuple[str, ...]
 
 
 def network_of(
-    arrays: Mapping[str, np.ndarray], library: str, target: Network, shown: str
-) -> tuple[Network, Variables]:
+    arrays: Mapping[str, np.ndarray],
+    library: str,
+    target: Network,
+    shown: str,
+    known: Mapping[str, KnownLayer] | None = None,
+) -> FileNetwork:
     """Describe a file's arrays by the layers that a library has with such names and shapes.
 
     Where several layers are stored alike (a dense layer and an embedding), the kinds of the
@@ -63,9 +95,7 @@ def network_of(
       library: that wrote them.
       target: the network that will hold them.
       shown: the file, for messages.
-
-    Returns:
-      A network without a function, to `translate` from, and its variables.
+      known: layers whose class is known, by the place before their arrays' names.
 
     Raises:
       TriglotError: if the library is not known, or the names of a layer fit two kinds.
@@ -76,22 +106,30 @@ def network_of(
             f"--from {library}: no layouts of its layers are known: give the network of the file, "
             "--source my_file:net."
         )
-    if all(name.startswith(COLLECTIONS) for name in arrays):  # of Flax
-        arrays = {name.removeprefix("params/"): array for name, array in arrays.items()}
+    collections = tuple(filter(None, (storage.parameters_in, storage.statistics_in)))
+    if collections and all(name.startswith(collections) for name in arrays):
+        arrays = {name.removeprefix(storage.parameters_in): a for name, a in arrays.items()}
     in_state = {name for name in arrays if _end(name, storage) is not None}
     statistics = {
         name: kind for name in in_state if (kind := _statistic(name, storage)) is not None
     }
     params = {name: array for name, array in arrays.items() if name not in in_state}
-    parameters = read_parameters(target)
-    wanted, num_heads = _signatures(parameters), _num_heads(parameters)
+    target_layers = _Target.of(read_parameters(target))
     if storage.corrects_start:
         _check_settled(arrays, statistics, title(library), shown)
     leaves: dict[str, Leaf] = {}
+    notes: list[str] = []
     for group in _groups(params, storage):
+        layer = (known or {}).get(group.place.rstrip("./"))
+        if layer is not None and (layer.layer.refused or group.fits(layer.layer)):
+            leaves |= _leaves_of_known(group, params, layer, library)
+            continue
         normalized = any(name.startswith(group.place) for name in statistics)
-        found = _choose(group, params, storage, wanted, num_heads, normalized, shown)
-        leaves |= found.leaves
+        candidates = _candidates(group, params, storage, target_layers.num_heads, normalized)
+        chosen = _choose(group, candidates, target_layers, shown)
+        if chosen is not None:
+            leaves |= chosen.leaves
+            notes += _assumed(group, chosen, candidates, params)
     for name in params:
         if name not in leaves:
             leaves[name] = _unknown(name, params[name].shape, library)
@@ -109,7 +147,7 @@ def network_of(
         codec=Codec.named(own, [leaves[name] for name in sorted(own)]),
         statistics=tuple(statistics[name] for name in sorted(state)),
     )
-    return network, Variables(params=own, state=state)
+    return FileNetwork(network, Variables(params=own, state=state), tuple(notes))
 
 
 def _check_settled(
@@ -133,6 +171,13 @@ class _Group(NamedTuple):
     place: str  # with the separator behind it
     names: dict[str, str]  # the file's, by the name inside the layer
 
+    @property
+    def canonical_place(self) -> str:
+        return normalize_separators(self.place)
+
+    def fits(self, layer: Layer) -> bool:
+        return self.names.keys() <= layer.parameters.keys()
+
 
 def _groups(params: Mapping[str, np.ndarray], storage: Storage) -> list[_Group]:
     """Find the outermost places below which a listed layer has all names."""
@@ -152,34 +197,163 @@ def _groups(params: Mapping[str, np.ndarray], storage: Storage) -> list[_Group]:
     return found
 
 
-def _choose(
+def _leaves_of_known(
+    group: _Group, params: Mapping[str, np.ndarray], known: KnownLayer, library: str
+) -> dict[str, Leaf]:
+    """Describe the arrays of a layer whose class is known."""
+    leaves: dict[str, Leaf] = {}
+    stand_in = layer_of_settings(known.settings, _shapes(group, params))
+    for inside, name in group.names.items():
+        unknown = known.layer.refused and f": {known.layer.refused}"
+        try:
+            rule = known.layer.parameters.get(inside)
+            leaf = None if rule is None else rule(stand_in, params[name].shape)
+        except (UnknownLayout, AttributeError) as problem:
+            leaf, unknown = None, f", but {problem}"
+        if leaf is not None:
+            leaves[name] = _placed(group, known.layer, leaf)
+        else:
+            reason = f"it belongs to {library}'s {known.name}{unknown}"
+            layer = f"{library} {known.name}"
+            leaves[name] = Leaf((normalize_separators(name),), layer=layer, unknown=reason)
+    return leaves
+
+
+def layer_of_settings(
+    settings: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> SimpleNamespace:
+    """Build what rules read of a layer.
+
+    Args:
+      settings: its attributes.
+      shapes: of its arrays by the names of `Layer.parameters`.
+    """
+    return SimpleNamespace(**{**settings, "shapes": shapes})
+
+
+def _candidates(
     group: _Group,
     params: Mapping[str, np.ndarray],
     storage: Storage,
-    wanted: Counter[Any],
     num_heads: int | None,
     has_statistics: bool,
-    shown: str,
-) -> _Found:
-    """Choose the kind of a layer among those that are stored with these names and ranks."""
-    found: dict[str, _Found] = {}
+) -> list[_Candidate]:
+    """List the kinds of layers that have arrays of these names and shapes, each layout once."""
+    found: list[_Candidate] = []
+    shapes = _shapes(group, params)
     for layer in storage.layers.values():
-        if group.names.keys() <= layer.parameters.keys():
-            leaves = _leaves_of(group, params, layer, num_heads)
-            if leaves is not None and (layer.kind == BATCH_NORM) >= has_statistics:
-                found.setdefault(layer.kind, _Found(layer.kind, leaves))
-    fitting = {kind: one for kind, one in found.items() if wanted[_signature(one, params)]}
-    options = fitting or found
-    if len(options) > 1:
-        by_name = [kind for kind in options if _sounds_like(group.place, kind)]
-        options = {kind: options[kind] for kind in by_name} if len(by_name) == 1 else options
+        if not group.fits(layer) or (layer.kind == BATCH_NORM) < has_statistics:
+            continue
+        for variant in layer.variants(shapes):
+            settings = variant if num_heads is None else {"num_heads": num_heads, **variant}
+            candidate = _candidate(group, params, layer, settings)
+            if candidate is not None and not any(
+                each.kind == candidate.kind and _stored_alike(each, candidate, params)
+                for each in found
+            ):
+                found.append(candidate)
+    return found
+
+
+def _candidate(
+    group: _Group,
+    params: Mapping[str, np.ndarray],
+    layer: Layer,
+    settings: Mapping[str, Any],
+) -> _Candidate | None:
+    """Describe a layer's arrays by its rules; None if these do not fit the shapes."""
+    leaves: dict[str, Leaf] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for inside, name in group.names.items():
+        rank = params[name].ndim
+        spatial = {"num_spatial_dims": rank - 2} if rank > 2 else {}
+        stand_in = layer_of_settings({**spatial, **settings}, _shapes(group, params))
+        try:
+            leaf = _placed(group, layer, layer.parameters[inside](stand_in, params[name].shape))
+            arrays = jax.eval_shape(leaf.encode, params[name])
+        except (UnknownLayout, AttributeError, TypeError, ValueError):
+            return None
+        leaves[name] = leaf
+        shapes |= {n: tuple(a.shape) for n, a in zip(leaf.names, arrays, strict=True)}
+    if layer.kind in (DENSE, CONVOLUTION, TRANSPOSED):
+        kernel, bias = (shapes.get(f"{group.canonical_place}/{n}".strip("/"))
+                        for n in ("kernel", "bias"))  # fmt: skip
+        if kernel is not None and bias is not None and bias != kernel[-1:]:
+            return None
+    return _Candidate(layer.kind, leaves, shapes)
+
+
+def _placed(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
+    """Name the canonical arrays of a leaf by the place of its layer."""
+    names = tuple(f"{group.canonical_place}/{each}".strip("/") for each in leaf.names)
+    return replace(leaf, names=names, layer=leaf.layer or layer.kind)
+
+
+def _shapes(group: _Group, params: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    return {inside: params[name].shape for inside, name in group.names.items()}
+
+
+def _stored_alike(one: _Candidate, other: _Candidate, params: Mapping[str, np.ndarray]) -> bool:
+    """Check whether two candidates give equal canonical arrays."""
+    if one.shapes != other.shapes:
+        return False
+    for name, leaf in one.leaves.items():
+        shape = params[name].shape
+        if leaf.names != other.leaves[name].names:
+            return False
+        if several_axes(shape):
+            numbers = jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(shape)
+            pair = zip(leaf.encode(numbers), other.leaves[name].encode(numbers), strict=True)
+            if not all(np.array_equal(a, b) for a, b in pair):
+                return False
+    return True
+
+
+def _choose(
+    group: _Group, candidates: Sequence[_Candidate], target: "_Target", shown: str
+) -> _Candidate | None:
+    """Choose among the kinds that the arrays may be: those that the target has, then by names.
+
+    Raises:
+      TriglotError: if the target has several.
+    """
+    fitting = [each for each in candidates if target.has(each)]
+    options = fitting or list(candidates)
+    for chosen in (
+        [each for each in options if target.kinds.get(group.canonical_place) == each.kind],
+        [each for each in options if _sounds_like(group.place, each.kind)],
+    ):
+        options = chosen if len(options) > 1 and len(chosen) == 1 else options
     if len(options) > 1 and fitting:
+        kinds = list(dict.fromkeys(each.kind for each in options))
+        what = f"{' or '.join(kinds)}, and the target has both with these shapes"
+        if len(kinds) == 1:
+            what = f"{kinds[0]} with its kernel stored in several ways, which equal shapes hide"
         raise TriglotError(
-            f"{shown}: {group.place.rstrip('./') or 'the array'} may be {' or '.join(options)}, "
-            "and the target has both with these shapes: give the network of the file, --source "
-            "my_file:net."
+            f"{shown}: {group.place.rstrip('./') or 'the array'} may be {what}: give the network "
+            "of the file, --source my_file:net."
         )
-    return next(iter(options.values()), _Found("", {}))
+    return next(iter(options), None)
+
+
+def _assumed(
+    group: _Group,
+    chosen: _Candidate,
+    candidates: Sequence[_Candidate],
+    params: Mapping[str, np.ndarray],
+) -> Iterator[str]:
+    """State the choice between layers that have arrays of equal shapes and store them otherwise."""
+    others = [
+        each.kind
+        for each in candidates
+        if each.shapes == chosen.shapes and not _stored_alike(each, chosen, params)
+    ]
+    if others:
+        place = group.place.rstrip("./") or "the array"
+        yield (
+            f"{place} is taken to be {chosen.kind}, as in the target: by its shapes it may be "
+            f"{' or '.join(dict.fromkeys(others))}, which is stored otherwise"
+        )
 
 
 def _sounds_like(place: str, kind: str) -> bool:
@@ -187,63 +361,59 @@ def _sounds_like(place: str, kind: str) -> bool:
     return kind in USUAL and re.search(USUAL[kind], place.lower()) is not None
 
 
-def _leaves_of(
-    group: _Group, params: Mapping[str, np.ndarray], layer: Layer, num_heads: int | None
-) -> dict[str, Leaf] | None:
-    """Describe a layer's arrays by its rules; None if these do not fit the shapes."""
-    place = normalize_separators(group.place)
-    leaves: dict[str, Leaf] = {}
-    for inside, name in group.names.items():
-        rank = params[name].ndim
-        stand_in = SimpleNamespace(num_spatial_dims=rank - 2, transpose_kernel=False)
-        if num_heads is not None:
-            stand_in.num_heads = num_heads
-        try:
-            leaf = layer.parameters[inside](stand_in, params[name].shape)
-            jax.eval_shape(leaf.encode, params[name])
-        except (UnknownLayout, AttributeError, TypeError, ValueError):
-            return None
-        if layer.kind in (CONVOLUTION, TRANSPOSED) and rank < 3 and inside in KERNELS:
-            return None
-        names = tuple(f"{place}/{own}".strip("/") for own in leaf.names)
-        leaves[name] = Leaf(names, leaf.encode, leaf.decode, leaf.note, leaf.layer or layer.kind)
-    return leaves
+class _Target(NamedTuple):
+    """The layers of the network that will hold the arrays.
+
+    Attributes:
+      signatures: each layer's kind, and the names and shapes of its arrays.
+      kinds: of the layers by place, where all arrays are of one kind.
+      num_heads: of its attention, which files do not hold; None if there are several numbers.
+    """
+
+    signatures: Counter[Any]
+    kinds: dict[str, str]
+    num_heads: int | None
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Parameter]) -> "_Target":
+        shapes = {name: each.shape for name, each in parameters.items()}
+        leaves = {name: each.leaf for name, each in parameters.items()}
+        kinds: dict[str, str] = {}
+        for each in parameters.values():
+            kinds.setdefault(place_of(each)[0], each.leaf.layer)
+        heads = {
+            each.shape[-2]
+            for name, each in parameters.items()
+            if each.leaf.layer == ATTENTION and name.endswith("query/kernel")
+        }
+        num_heads = heads.pop() if len(heads) == 1 else None
+        return cls(Counter(_signatures(shapes, leaves, parameters)), kinds, num_heads)
+
+    def has(self, candidate: _Candidate) -> bool:
+        """Check whether it has layers of these kinds with arrays of these names and shapes."""
+        leaves = {n: leaf for leaf in candidate.leaves.values() for n in leaf.names}
+        parameters = {
+            name: Parameter(name, shape, "", leaves[name])
+            for name, shape in candidate.shapes.items()
+        }
+        return all(
+            each in self.signatures for each in _signatures(candidate.shapes, leaves, parameters)
+        )
 
 
-def _signature(found: _Found, params: Mapping[str, np.ndarray]) -> Any:
-    shapes: dict[str, Any] = {}
-    for name, leaf in found.leaves.items():
-        arrays = jax.eval_shape(leaf.encode, params[name])
-        shapes |= {own: array.shape for own, array in zip(leaf.names, arrays, strict=True)}
-    by_name = {own: leaf for leaf in found.leaves.values() for own in leaf.names}
-    return found.kind, _common(shapes, by_name)
-
-
-def _signatures(target: Mapping[str, Parameter]) -> Counter[Any]:
-    """Count the target's layers by kind, and the names and shapes of their arrays."""
-    layers: dict[tuple[str, str], list[Parameter]] = {}
-    for one in target.values():
-        layers.setdefault((place_of(one)[0], one.leaf.layer), []).append(one)
-    return Counter(
-        (kind, _common({one.name: one.shape for one in found}, {o.name: o.leaf for o in found}))
-        for (_, kind), found in layers.items()
-    )
-
-
-def _common(shapes: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> Any:
-    """Describe a layer by what all libraries have of it."""
+def _signatures(
+    shapes: Mapping[str, tuple[int, ...]],
+    leaves: Mapping[str, Leaf],
+    parameters: Mapping[str, Parameter],
+) -> list[Any]:
+    """Describe each layer by its kind and what all libraries have of it."""
     extra = {*second_biases(leaves), *inner_biases(leaves)}
-    return tuple(sorted((n.rpartition("/")[2], shapes[n]) for n in shapes if n not in extra))
-
-
-def _num_heads(target: Mapping[str, Parameter]) -> int | None:
-    """Read the number of heads, which files do not hold, off the target's attention layers."""
-    found = {
-        one.shape[-2]
-        for name, one in target.items()
-        if one.leaf.layer == ATTENTION and name.endswith("query/kernel")
-    }
-    return found.pop() if len(found) == 1 else None
+    layers: dict[tuple[str, str], list[tuple[str, tuple[int, ...]]]] = {}
+    for name, each in parameters.items():
+        members = layers.setdefault((place_of(each)[0], each.leaf.layer), [])
+        if name not in extra:
+            members.append((name.rpartition("/")[2], shapes[name]))
+    return [(kind, tuple(sorted(members))) for (_, kind), members in layers.items()]
 
 
 def _end(name: str, storage: Storage) -> str | None:

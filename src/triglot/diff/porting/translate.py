@@ -172,8 +172,10 @@ def _source(
             f"any library may have written {path}: give --from, such as --from torch, or the "
             "network that was saved, --source my_file:net."
         )
-    libraries.find(library)
-    return network_of(arrays, library, target, path.name)
+    source = network_of(arrays, library, target, path.name)
+    for note in source.notes:
+        print(f"note: {note}")
+    return source.network, source.variables
 
 
 def _order(source: Network, arrays: Mapping[str, np.ndarray], path: Path) -> list[str]:

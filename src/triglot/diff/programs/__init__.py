@@ -2,6 +2,7 @@
 
 from .arithmetic import precision_cause
 from .bits import first_bit_difference, first_large_difference, outputs_agree
+from .conditioning import conditioning
 from .explain import Explanation, explain, explain_tapes
 from .recorder import Program, record
 from .recording import record_both
@@ -9,6 +10,7 @@ from .recording import record_both
 __all__ = [
     "Explanation",
     "Program",
+    "conditioning",
     "explain",
     "explain_tapes",
     "first_bit_difference",

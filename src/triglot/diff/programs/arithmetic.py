@@ -6,18 +6,23 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import aval_of, walk
+from ...core.tracing.jaxprs import aval_of, context_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
-from .tape import Tape
+from .catalogue import features
+from .divergence import Divergence
+from .tape import Tape, evaluation_types
 from .values import View, largest_difference
-from .wide import is_floating
+from .wide import bind_wide, is_floating, widen
 
 # The relative error of float32 programs against float64, with room for long sums.
 ROUNDING = 2e-5
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
+SIGNIFICANT = 1 / 16  # of the eps of a type: a result that it rounds
 Operations: TypeAlias = tuple[Operation | None, Operation | None]
 PRODUCTS = ("dot_general", "conv_general_dilated")
 DEFAULT = "default"
@@ -35,6 +40,24 @@ def mixes_types(tape: Tape) -> bool:
         )
         for step in tape.steps
     )
+
+
+def is_rounded_constant(divergence: Divergence) -> bool:
+    """Return whether two results differ by a factor that is the rounding of a constant.
+
+    A program in bfloat16 holds 0.3535 and another one 2.828 to three digits, which float64 shows.
+    """
+    factor = features.ratio(divergence)
+    if factor is None:
+        return False
+    types = {
+        aval_of(part.tape.steps[index].equation.outvars[0]).dtype
+        for part in divergence.parts
+        for index in part.steps
+        if features.constants(part.tape, index)
+    }
+    rounded = [_eps(dtype) for dtype in types if is_floating(dtype)]
+    return max(rounded, default=0.0) > FLOAT32_EPS and abs(factor - 1) <= max(rounded)
 
 
 def arithmetic_difference(
@@ -60,7 +83,7 @@ def arithmetic_difference(
         f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
     findings: list[tuple[Cause, Operations]] = []
-    if (types := _other_types(*wide)) is not None:
+    if (types := _other_types(wide, native)) is not None:
         values, shown = types
         one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
         evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
@@ -93,26 +116,87 @@ def _error(native: Tape, wide: Tape) -> float:
     )
 
 
-def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, str]] | None:
-    """Find equal values that one program computes in a type in which the other does not."""
+def _other_types(
+    wide: Sequence[View], native: Sequence[Tape]
+) -> tuple[tuple[int, int], tuple[str, str]] | None:
+    """Find equal values that one program rounds to a type to which the other does not.
+
+    The type is the finest in which the program reads the value: a product that is computed in
+    float32, and read in bfloat16 only, is as exact as one in bfloat16. A type to which no number is
+    rounded, as that of a maximum, is no difference.
+    """
+    one, other = wide
+    read = [read_types(view.tape) for view in wide]
     for a in one.compared():
         if a not in one.tape.producers or one.core(a).array.size == 1:
             continue
-        matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
-        if not matches:
+        theirs = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
+        if not theirs:
             continue
-        ours = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
-        theirs = [_dtype(other.tape, b) for b in matches]
-        first = next((dtype for dtype in ours if dtype not in theirs), ours[0])
-        second = next((dtype for dtype in theirs if dtype not in ours), theirs[0])
-        if first != second and is_floating(first):
-            return (a, matches[0]), (str(first), str(second))
+        ours = [v for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        finest = [
+            min((types[v] for v in values if v in types), key=_eps, default=None)
+            for types, values in zip(read, (ours, theirs), strict=True)
+        ]
+        if finest[0] == finest[1] or None in finest:
+            continue
+        coarser = int(_eps(finest[1]) > _eps(finest[0]))
+        values = (ours, theirs)[coarser]
+        if not any(_rounds(native[coarser], v, finest[coarser]) for v in values):
+            continue
+        first = next((v for v in ours if read[0].get(v) == finest[0]), a)
+        second = next(v for v in theirs if read[1].get(v) == finest[1])
+        return (first, second), (str(finest[0]), str(finest[1]))
     return None
 
 
-def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
-    step = tape.steps[tape.producers[value]]
-    return aval_of(step.equation.outvars[step.results.index(value)]).dtype
+def _eps(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps)
+
+
+def read_types(tape: Tape) -> dict[int, np.dtype[Any]]:
+    """Return the finest floating type in which each computed value is read.
+
+    A rearrangement, such as a conversion, has the coarsest type since the value was computed.
+    """
+    coarsest: dict[int, np.dtype[Any]] = {}
+    finest: dict[int, np.dtype[Any]] = {}
+
+    def note(value: int) -> None:
+        if value in coarsest:
+            root = tape.roots[value]
+            known = finest.get(root)
+            finest[root] = (
+                coarsest[value] if known is None else min((known, coarsest[value]), key=_eps)
+            )
+
+    for step in tape.steps:
+        arranges = tape.is_layout(step)
+        for value in () if arranges else step.operands:
+            note(value)
+        for value, variable in zip(step.results, step.equation.outvars, strict=True):
+            dtype = aval_of(variable).dtype
+            if is_floating(dtype):
+                before = coarsest.get(step.operands[0]) if arranges else None
+                types = (dtype,) if before is None else (before, dtype)
+                coarsest[value] = max(types, key=_eps)
+    for value in (*tape.outputs, *tape.new_state):
+        note(value)
+    return finest
+
+
+def _rounds(native: Tape, value: int, dtype: Any) -> bool:
+    """Return whether a program loses digits of a type where it computes a value."""
+    step = native.steps[native.producers[value]]
+    with evaluation_types(wide=True):
+        operands = [widen(native.arrays[operand]) for operand in step.operands]
+        with context_of(step.equation):
+            exact = bind_wide(step.equation, operands)[step.results.index(value)]
+    _, relative = largest_difference(
+        np.asarray(native.arrays[value], np.float64).astype(dtype).astype(np.float64),
+        np.asarray(exact, np.float64),
+    )
+    return relative > SIGNIFICANT * _eps(dtype)
 
 
 class Stated(NamedTuple):

@@ -1,6 +1,7 @@
 """Explain why two traced programs give different results."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,12 +12,12 @@ import numpy as np
 from ...core.types import PyTree
 from ..types import Cause, Difference, Side
 from . import divergence, places
-from .arithmetic import arithmetic_difference, mixes_types
+from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
 from .catalogue import Named, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
 from .tape import Tape
-from .values import View
+from .values import View, largest_difference
 
 MAX_CAUSES = 24
 UNEXPLAINED = ("operation_missing", "unknown", "unpaired_parameter")
@@ -133,11 +134,16 @@ def explain_tapes(
         if difference is None:
             break
         left -= 1
-        if not is_consequence(difference, [each.divergence for each in named]):
+        rounded = is_rounded_constant(difference)
+        if not rounded and not is_consequence(difference, [each.divergence for each in named]):
             named.append(name_causes(difference, labels))
             difference = named[-1].divergence
-        first = first or difference.described()
+        first = first or (None if rounded else difference.described())
+        is_named = bool(named) and named[-1].divergence is difference
         if not difference.values and not difference.operands:
+            if is_named:
+                pair = _outputs(tapes[0], one.arrays), _outputs(tapes[1], other.arrays)
+                named[-1] = _with_effect(named[-1], *pair)
             break
         values.update(difference.values)
         operands.update(difference.operands)
@@ -146,6 +152,9 @@ def explain_tapes(
         now = tapes[1].replay(
             difference.values, operands, arrays=other.arrays, kept=kept, anew=anew
         )
+        if is_named:
+            pair = _outputs(tapes[1], other.arrays), _outputs(tapes[1], now)
+            named[-1] = _with_effect(named[-1], *pair)
         before, other = other, View(tapes[1], now, before=other)
         if before is not originals[1]:
             before.free()
@@ -167,6 +176,19 @@ def explain_tapes(
     return Explanation(first, merged(causes), views, bool(explained), read, most=limit)
 
 
+def _outputs(tape: Tape, arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Return the floating-point outputs of a program."""
+    outputs = (np.asarray(arrays[value]) for value in tape.outputs)
+    return [array for array in outputs if array.dtype.kind == "f"]
+
+
+def _with_effect(named: Named, one: list[np.ndarray], other: list[np.ndarray]) -> Named:
+    """Add how much the outputs change where the first program's result is substituted."""
+    changes = [largest_difference(*pair)[1] for pair in zip(one, other, strict=False)]
+    effect = max((math.inf if math.isnan(change) else change for change in changes), default=0.0)
+    return replace(named, causes=tuple(replace(each, effect=effect) for each in named.causes))
+
+
 def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
     """Return the causes; what one program computes earlier than the other is one cause."""
     causes: list[Cause] = []
@@ -179,7 +201,8 @@ def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
             causes.extend(each.causes)
             continue
         pending.remove(before)
-        causes[causes.index(before.causes[0])] = cause
+        effects = [causes_of.causes[0].effect or 0.0 for causes_of in (before, each)]
+        causes[causes.index(before.causes[0])] = replace(cause, effect=max(effects))
     return causes
 
 
@@ -197,13 +220,17 @@ def without_consequences(causes: list[Cause]) -> list[Cause]:
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:
-    """Join causes of one name and evidence, as in every layer, into one with its places."""
-    places_of: dict[tuple[str, str], list[str]] = {}
+    """Join causes of one name and evidence, as in every layer, into one with its places.
+
+    What changes the outputs most is first; what has no known effect, such as a dtype, is last.
+    """
+    groups: dict[tuple[str, str], list[Cause]] = {}
     for cause in causes:
-        known = places_of.setdefault((cause.name, cause.evidence), [])
-        if cause.where not in known:
-            known.append(cause.where)
-    return tuple(
-        Cause(name, where[0] + (f", and {len(where) - 1} more" if where[1:] else ""), evidence)
-        for (name, evidence), where in places_of.items()
-    )
+        groups.setdefault((cause.name, cause.evidence), []).append(cause)
+    joint = []
+    for group in groups.values():
+        where = list(dict.fromkeys(cause.where for cause in group))
+        more = f", and {len(where) - 1} more" if where[1:] else ""
+        effect = max((cause.effect for cause in group if cause.effect is not None), default=None)
+        joint.append(replace(group[0], where=where[0] + more, effect=effect))
+    return tuple(sorted(joint, key=lambda cause: -(cause.effect or 0.0)))

@@ -33,6 +33,7 @@ class Program:
       is_update: whether it is an agent's update, not a network. Its random draws are kept, since
         they do not depend on the library; of a long loop the first iterations are recorded, and
         lines of triglot's algorithms are shown.
+      keeps_draws: whether a network's random draws are kept too.
     """
 
     function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
@@ -42,6 +43,7 @@ class Program:
     key: jax.Array
     of_batches: bool = False
     is_update: bool = False
+    keeps_draws: bool = False
 
 
 def record(
@@ -51,7 +53,7 @@ def record(
 
     Random bits are replaced by a constant, and masks that keep a part of an array at random
     (dropout) by one that keeps all: two libraries draw other numbers from equal keys. An update
-    keeps its draws.
+    keeps its draws, and so does a program that asks for it.
 
     Args:
       program: the function and its arguments.
@@ -61,8 +63,14 @@ def record(
     """
     arguments = (dict(program.params), program.state, program.inputs, program.key)
     closed, shapes = jax.make_jaxpr(program.function, return_shape=True)(*arguments)
-    recorder = _Recorder(Tape(wide, program.is_update, program.of_batches))
-    tape, values = recorder.tape, []
+    tape = Tape(
+        wide,
+        is_update=program.is_update,
+        of_batches=program.of_batches,
+        keeps_draws=program.is_update or program.keeps_draws,
+    )
+    recorder = _Recorder(tape)
+    values = []
     for mask, part, argument in zip(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
     ):
@@ -104,6 +112,7 @@ class _Recorder:
         if (called := called_program(equation)) is not None:
             return self.inline(called, operands, equation)
         if name == "cond":
+            self.tape.branches_on_key |= bool(self.tape.depends[operands[0].index] & KEY)
             branch = equation.params["branches"][int(operands[0].array)]
             return self.inline(branch, operands[1:], equation)
         if name == "scan":
@@ -111,7 +120,7 @@ class _Recorder:
         if name == "while" and self.tape.is_update:
             return self.iterate(equation, operands)
         is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
-        if is_random and not self.tape.is_update:
+        if is_random and not self.tape.keeps_draws:
             operands = [self.keeping(operands), *operands[1:]]
         return self.step(equation, operands)
 
@@ -119,7 +128,7 @@ class _Recorder:
         """Evaluate and record one equation."""
         tape, name = self.tape, equation.primitive.name
         arrays = tape.bind(equation, [value.array for value in operands])
-        if name == "random_bits" and not tape.is_update:
+        if name == "random_bits" and not tape.keeps_draws:
             # As uniform numbers these are 0.1, which keeps an element at most rates of dropout.
             arrays = [
                 np.full_like(array, int(0.1 * 2.0 ** (8 * array.itemsize))) for array in arrays

@@ -1,5 +1,6 @@
 """Record two networks at equal parameters and inputs."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ def record_both(
     key: jax.Array,
     wide: bool = False,
     exact: bool = False,
+    keeps_draws: bool = False,
 ) -> tuple[Tape, Tape]:
     """Record two networks.
 
@@ -38,6 +40,7 @@ def record_both(
       exact: evaluate all examples at exactly these parameters and inputs. Otherwise 3 examples, and
         arrays that hold one number get others: at a bias of 0 or a scale of 1 a difference may have
         no effect.
+      keeps_draws: keep the random draws, see `record`.
 
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
@@ -48,7 +51,11 @@ def record_both(
         _share((one, other), named, shared)
         inputs = jax.tree.map(_small, inputs)
     tapes = [
-        record(forward_program(side, params, inputs, train, key), wide=wide, shared=values)
+        record(
+            replace(forward_program(side, params, inputs, train, key), keeps_draws=keeps_draws),
+            wide=wide,
+            shared=values,
+        )
         for side, params, values in zip((one, other), named, shared, strict=True)
     ]
     if len(tapes[0].outputs) != len(tapes[1].outputs):

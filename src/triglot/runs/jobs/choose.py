@@ -1,14 +1,15 @@
 """Choose what runs the jobs of a command, and how many cores and devices each has."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 
 from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
+from ...core.records import JSON
 from ...shared.machine.cores import free_cores
 from .cluster import RayExecutor, connect
 from .ledger import other_options
@@ -57,7 +58,7 @@ def num_local(options: JobOptions) -> int:
 def choose_executor(
     options: JobOptions,
     what: str,
-    begun: Mapping[str, Any] | None,
+    begun: JSON | None,
     custom: Callable[[], Iterable[str]],
     *,
     default: str = SEQUENTIAL,
@@ -105,7 +106,7 @@ def choose_devices(
     given: int | None,
     out: Path | None,
     what: str,
-    begun: Mapping[str, Any] | None,
+    begun: JSON | None,
     executor: Executor | None,
     default: Callable[[], int],
 ) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError, describe, require
+from ...core.records import JSON
 from ...shared.machine.files import UNFINISHED
 from ...shared.machine.version import versions
 from .job import Event, Outcome, Task
@@ -114,7 +115,7 @@ class RayExecutor:
         cores = sum(node["Resources"]["CPU"] for node in nodes)
         return f"Ray, {len(nodes)} node{'' if len(nodes) == 1 else 's'} with {cores:.0f} cores"
 
-    def _nodes(self) -> list[dict[str, Any]]:
+    def _nodes(self) -> list[JSON]:
         """List the nodes that run jobs."""
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
         return [node for node in nodes if node["Resources"].get("CPU")]
@@ -144,7 +145,7 @@ class RayExecutor:
         finally:
             marker.unlink(missing_ok=True)
 
-    def _check(self, node: Mapping[str, Any], marker: Path, text: str) -> None:
+    def _check(self, node: JSON, marker: Path, text: str) -> None:
         scheduling = require("ray.util.scheduling_strategies", "ray")
 
         where = f"the Ray node {node['NodeManagerAddress']} ({node['NodeManagerHostname']})"
@@ -227,7 +228,7 @@ def _look(marker: str) -> tuple[str | None, dict[str, str | None]]:
     return path.read_text() if path.exists() else None, versions()
 
 
-def _run(task: Mapping[str, Any], environment: Mapping[str, str], has_code: bool) -> dict[str, Any]:
+def _run(task: JSON, environment: Mapping[str, str], has_code: bool) -> JSON:
     """Run a job in a process of this node; a cancelled task stops it."""
     # Ray copied the code into the working directory of this task.
     process = JobProcess(Task(**task), environment, [os.getcwd()] if has_code else [])

@@ -4,17 +4,19 @@ import importlib
 import json
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ...core.errors import TriglotError
+from ...core.records import JSON
 from ...shared.machine.interrupt import Interrupt, Signalled
 
 REPORT_SECONDS = 0.3  # between reports of progress
 
-Event: TypeAlias = dict[str, Any]  # a phase and the share that is done, or a text to print
+# A phase and the share that is done, a text to print, or the seconds that the job takes.
+Event: TypeAlias = JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class Task:
     name: str
     label: str
     function: str
-    arguments: Mapping[str, Any]
+    arguments: JSON
     folder: str
     size: float = 1.0
 
@@ -111,6 +113,10 @@ class RunningJob:
     def say(self, text: str) -> None:
         """Print a text above the bars."""
         self._report({"text": text})
+
+    def estimate(self, seconds: float, basis: str) -> None:
+        """Report how long the whole job takes, such as `basis="the first 30 updates"`."""
+        self._report({"seconds": seconds, "basis": basis})
 
     def go(self) -> None:
         """Give the job a turn."""

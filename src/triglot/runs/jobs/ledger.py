@@ -7,15 +7,15 @@ such as the checkpoint of a job, lies in an unfinished folder, and the same comm
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ...core.errors import TriglotError
 from ...core.folders import require_plain
 from ...core.manifest import DamagedError, check_manifest, write_manifest
+from ...core.records import JSON
 from ...shared.machine.files import (
     TABLE,
     TEXT,
@@ -35,6 +35,7 @@ SCHEMA = 4
 FIELDS = {"what": TEXT, "options": TABLE, "facts": TABLE}
 JOBS = "jobs"
 RESULTS = "results"  # in an unfinished folder: what is renamed when it is complete
+CHECKPOINTS = "checkpoints"  # in an unfinished folder
 RUNNING = ".running"  # in the folder of jobs: what running jobs report and print
 
 
@@ -46,19 +47,17 @@ class Ledger:
       facts: what was decided when it was begun; empty in the process of a job.
     """
 
-    def __init__(self, out: Path, facts: Mapping[str, Any] = {}) -> None:
-        self.out, self.facts = out, facts
+    def __init__(self, out: Path, facts: JSON | None = None) -> None:
+        self.out, self.facts = out, {} if facts is None else facts
 
     @cached_property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> JSON:
         """What decides which numbers are computed, as the folder says it."""
         found = read_record(self.out / FILE, FIELDS)
         return {} if found is None else found["options"]
 
     @classmethod
-    def open(
-        cls, out: Path, *, what: str, options: Mapping[str, Any], facts: Mapping[str, Any]
-    ) -> "Ledger":
+    def open(cls, out: Path, *, what: str, options: JSON, facts: JSON) -> "Ledger":
         """Create the folder, or continue what it holds.
 
         Args:
@@ -105,7 +104,7 @@ class Ledger:
             )
         return folder
 
-    def _belongs_to(self, name: str) -> dict[str, Any]:
+    def _belongs_to(self, name: str) -> JSON:
         return {"job": name, "options": self.options}
 
     def is_done(self, name: str) -> bool:
@@ -115,6 +114,10 @@ class Ledger:
     def unfinished(self, name: str) -> Path:
         """The folder of a job that is not done yet."""
         return self.out / JOBS / f"{UNFINISHED}{name}"
+
+    def checkpoints(self, name: str) -> Path:
+        """The folder of the checkpoints of a job that is not done yet."""
+        return self.unfinished(name) / CHECKPOINTS
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -129,7 +132,7 @@ class Ledger:
         shutil.rmtree(unfinished, ignore_errors=True)
 
     def task(
-        self, name: str, label: str, function: str, arguments: Mapping[str, Any], size: float = 1.0
+        self, name: str, label: str, function: str, arguments: JSON, size: float = 1.0
     ) -> Task:
         """Describe a job of this folder; see `Task`."""
         return Task(
@@ -177,7 +180,7 @@ class Ledger:
             raise
 
 
-def read_facts(out: Path | None, what: str) -> Mapping[str, Any] | None:
+def read_facts(out: Path | None, what: str) -> JSON | None:
     """Read what was decided when a folder was begun; None if nothing was begun there.
 
     Raises:
@@ -187,7 +190,7 @@ def read_facts(out: Path | None, what: str) -> Mapping[str, Any] | None:
     return None if found is None else found["facts"]
 
 
-def other_options(out: Path, what: str, name: str, before: Any, now: Any) -> TriglotError:
+def other_options(out: Path, what: str, name: str, before: object, now: object) -> TriglotError:
     """Say that a folder was begun with another option."""
     return TriglotError(
         f"{out} holds a {what} with {name} {json.dumps(before)}, and this command has "
@@ -195,7 +198,7 @@ def other_options(out: Path, what: str, name: str, before: Any, now: Any) -> Tri
     )
 
 
-def _read(out: Path, what: str) -> Mapping[str, Any] | None:
+def _read(out: Path, what: str) -> JSON | None:
     path, advice = out / FILE, "Choose another --out, or delete the folder."
     require_plain(out)
     found = read_record(path, {}, advice)

@@ -1,6 +1,7 @@
 """Run a list of jobs: give them to an executor in order, show their progress, and wait for them."""
 
 import json
+import math
 import shutil
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 from ...core.errors import writing
 from ...shared.machine.interrupt import Interrupt
-from ...shared.terminal.progress import Bar
+from ...shared.terminal.progress import Bar, duration
 from ...shared.terminal.wrapping import wrapped
 from .choose import Executor
 from .cluster import RayJob
@@ -77,7 +78,7 @@ def run_tasks(
         for old in (*folder.glob("*.jsonl"), *folder.glob("*.log")):  # a killed command's
             old.unlink()
     try:
-        with View(tasks, done, total, is_single=executor.at_once == 1) as view:
+        with View(tasks, done, total, at_once=executor.at_once) as view:
             return _run(executor, tasks, interrupt, view)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +137,7 @@ class View:
     """
 
     def __init__(
-        self, tasks: Sequence[Task], done: float, total: float | None, *, is_single: bool
+        self, tasks: Sequence[Task], done: float, total: float | None, *, at_once: int
     ) -> None:
         """Begin.
 
@@ -144,14 +145,15 @@ class View:
           tasks: what will run.
           done: size of what was done before.
           total: size of the whole; None for that of the tasks.
-          is_single: whether one job runs at a time; one bar then shows what it does.
+          at_once: how many jobs run at a time; with one, one bar shows what it does.
         """
         self.phases: dict[str, str] = {}
         self._num_tasks, self._num_done = len(tasks), 0
         self._sizes = {task.name: task.size for task in tasks}
         self._labels = {task.name: task.label for task in tasks}
         self._shares = dict.fromkeys(self._sizes, 0.0)
-        self._before, self._is_single = done, is_single
+        self._before, self._at_once = done, at_once
+        self._has_estimate = False
         self._total = sum(self._sizes.values()) if total is None else total
         self._whole = Bar(bar_format=WHOLE_BAR, leave=False)
         self._bars: dict[str, Any] = {}
@@ -170,8 +172,11 @@ class View:
         if "text" in event:
             self.say(event["text"])
             return
+        if "seconds" in event:
+            self._estimate(name, event)
+            return
         self.phases[name], self._shares[name] = event["phase"], event["share"]
-        if self._is_single:
+        if self._at_once == 1:
             self.draw(1)
         elif sys.stderr.isatty():
             if name not in self._bars:
@@ -192,12 +197,25 @@ class View:
         """Print a text above the bars."""
         self._whole.write(wrapped(text))
 
+    def _estimate(self, name: str, event: Event) -> None:
+        """Print how long all jobs take, once: after the first job that estimates its time."""
+        if self._has_estimate:
+            return
+        self._has_estimate = True
+        jobs = sum(self._sizes.values()) / self._sizes[name]
+        rounds = math.ceil(jobs / self._at_once)
+        one = duration(event["seconds"])
+        self.say(
+            f"about {duration(rounds * event['seconds'])} in all, about {one} for each "
+            f"(estimated from {event['basis']} of {self._labels[name]})"
+        )
+
     def draw(self, num_running: int) -> None:
         """Show the whole."""
         done = sum(self._sizes[name] * share for name, share in self._shares.items())
         self._whole.n, self._whole.total = min(self._before + done, self._total), self._total
         text = f"{self._num_done} of {self._num_tasks} done, {num_running} running"
-        if self._is_single:
+        if self._at_once == 1:
             if not self.phases:
                 return
             # The next job prepares meanwhile, and may report before the first does.

@@ -2,19 +2,19 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from ...core.experiment import MAX_STEPS
-from ...core.experiment import evaluation_key as key_of_evaluations
+from ...core.experiment import MAX_STEPS, evaluation_key
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.state import RunnerState
+from ...core.records import JSON
+from ...core.types import PyTree
 from ...shared.machine.files import write_json
 from ...shared.statistics.curves import finite_mean
 from ..plan import Plan
@@ -61,13 +61,13 @@ def compile_play(plan: Plan, runner_states: RunnerState) -> None:
 
 def play_after_training(plan: Plan, state: RunnerState) -> list[Episodes]:
     """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
-    key, count = evaluation_key(plan, AFTER_TRAINING), plan.options.eval_episodes
+    key, count = key_of_kind(plan, AFTER_TRAINING), plan.options.eval_episodes
     return [play(each, state, key, num_episodes=count) for each in plans_by_levels(plan)]
 
 
-def evaluation_key(plan: Plan, number: int) -> jax.Array:
-    """Make a key that the training does not use; `number` is one of the constants above."""
-    return key_of_evaluations(plan.experiment.key, plan.options.num_seeds, number)
+def key_of_kind(plan: Plan, kind: int) -> jax.Array:
+    """Make the key of one kind of evaluation, which is one of the constants above."""
+    return evaluation_key(plan.experiment.key, plan.options.num_seeds, kind)
 
 
 def best_checkpoints(folder: Path) -> Checkpoints:
@@ -92,7 +92,7 @@ class Best:
         self.return_mean: float | None = None if found is None else float(found["return_mean"])
 
     def offer(
-        self, num_updates: int, returns: np.ndarray, state: Any, of: Mapping[str, Any] | None = None
+        self, num_updates: int, returns: np.ndarray, state: PyTree, of: JSON | None = None
     ) -> bool:
         """Keep a state if its return is higher than all before; equal ones keep the earlier.
 
@@ -145,7 +145,7 @@ class Evaluator:
         self.period = evaluation_period(plan.options, plan.experiment.steps_per_update)
         self.seconds = 0.0
         self.last_return: float | None = None
-        self.reached: dict[str, Any] | None = None
+        self.reached: JSON | None = None
         self._plan, self._evaluated = plan, evaluated
         self._plans = dict(zip((METRIC, UNSEEN), plans_by_levels(plan), strict=False))
         self._best = Best(plan.out)
@@ -179,7 +179,7 @@ class Evaluator:
         return {**metrics, **evaluated}
 
     def _evaluate(self, num_updates: int, state: RunnerState) -> dict[str, np.ndarray]:
-        key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
+        key = jax.random.fold_in(key_of_kind(self._plan, DURING_TRAINING), num_updates)
         count = self._plan.options.eval_episodes
         returns = {}
         for name, plan in self._plans.items():

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, check_known
 from ...core.folders import NotPlain
+from ...core.records import JSON
 from ...shared.machine.files import DamagedRecord
 from ...shared.pages.tables import Column, Record, Table, as_text
 from ...shared.statistics import format_return
@@ -87,7 +88,7 @@ def _run_folders(folder: Path) -> Iterator[Path]:
             yield Path(path)
 
 
-def _row(folder: Path) -> dict[str, Any] | None:
+def _row(folder: Path) -> JSON | None:
     """Read what is shown of a run, and its options for `--where`; None if it is not a run."""
     try:
         config = read_config(folder)
@@ -121,7 +122,7 @@ def _row(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def _damaged(folder: Path) -> dict[str, Any]:
+def _damaged(folder: Path) -> JSON:
     """Fill the row of a run whose options cannot be read; commands on it say why."""
     unknown = dict.fromkeys(("algorithm", "env", "networks"), "")
     return {

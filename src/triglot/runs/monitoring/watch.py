@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...shared.machine.interrupt import raising
 from ...shared.statistics import format_return
 from ...shared.statistics.curves import finite_mean
 from ...shared.terminal.chart import chart
+from ...shared.terminal.progress import duration
 from ...shared.terminal.wrapping import terminal_width, wrapped
 from ..options import WatchOptions
 from ..plots.learning_curves import AXES
@@ -24,6 +26,7 @@ from ..storage.journal import last_metrics, read_metrics
 from ..storage.records import BEST, RUNNING, SUMMARY, recorded, state_of
 from ..summary import describe_recent
 from .evaluating import METRIC
+from .forwarding import Forwarding
 
 RATE_SECONDS = 30.0  # over which the speed is measured
 MAX_SHARE = 0.1  # of the time that reading the metrics may take
@@ -49,9 +52,19 @@ def watch(options: WatchOptions) -> int:
     if not options.seconds > 0:
         raise TriglotError(f"seconds must be greater than 0, got {options.seconds}.")
     read_config(options.run)
+    with closing(Forwarding(options.run, options.log, options.wandb)) as forwarding:
+        return _watch(options, forwarding)
+
+
+def _watch(options: WatchOptions, forwarding: Forwarding) -> int:
     if not sys.stdout.isatty():
-        # The speed is known after two looks at the files.
-        print(list(itertools.islice(frames(options), 2))[-1])
+        # The speed is known after two looks at the files; metrics are sent until the run ends.
+        looks = itertools.islice(frames(options), None if options.log else 2)
+        shown = ""
+        for text in looks:
+            shown = text
+            forwarding.send()
+        print(shown)
         return 0
     from rich.console import Console
     from rich.live import Live
@@ -61,6 +74,7 @@ def watch(options: WatchOptions) -> int:
     with raising(), Live(console=Console(), auto_refresh=False, redirect_stdout=False) as live:
         try:
             for text in frames(options):
+                forwarding.send()
                 live.update(Text(text), refresh=True)
         except KeyboardInterrupt:
             pass
@@ -96,7 +110,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
         if state != RUNNING:
             return f"{title}, before its first update"
         age = time.time() - (folder / "config.json").stat().st_mtime
-        return f"{title}, no update yet (it compiles first), started {_duration(age)} ago"
+        return f"{title}, no update yet (it compiles first), started {duration(age)} ago"
     check_known(f"metric of {folder}", options.metric, {**last_metrics(folder), **metrics})
     done = int(env_steps[-1])
     points.append((time.monotonic(), done))
@@ -108,7 +122,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
         rate = (done - first) / (now - before)  # of each seed
         lines[-1] += (
             f", {rate * num_seeds:,.0f} steps/s over all seeds, "
-            f"about {_duration((total - done) / rate)} left"
+            f"about {duration((total - done) / rate)} left"
         )
     lines += _returns(folder, metrics)
     values = finite_mean(metrics[options.metric].T)
@@ -145,14 +159,3 @@ def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
     if evaluation:
         parts.append(f"after training {format_return(evaluation['return_mean'])}")
     return [", ".join(parts)] if parts else []
-
-
-def _duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> [_duration(seconds) for seconds in (7.2, 130.0, 9000.0)]
-    ['7 s', '2 min', '2.5 h']
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

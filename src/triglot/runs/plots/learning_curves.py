@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,21 +56,45 @@ def learning_curves(
     metric: str = "episode_return",
     updates_per_point: int | None = None,
 ) -> None:
+    """Plot a metric over training to a PNG; see `learning_figure`.
+
+    Args:
+      path: the PNG to write.
+      curves, title, metric, updates_per_point: see `learning_figure`.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    drawing.write(path, *_chart(curves, title, metric, updates_per_point))
+
+
+def learning_figure(
+    curves: Mapping[str, Curve],
+    *,
+    title: str,
+    metric: str = "episode_return",
+    updates_per_point: int | None = None,
+) -> Any:
     """Plot a metric over training: the mean over seeds.
 
     Around it is its 95% confidence interval, or below `MIN_SEEDS` seeds a thin line for each. Each
     curve is thinner than the equal one below it, so that both stay visible.
 
     Args:
-      path: the PNG to write.
       curves: by label.
       title: the plot's title.
       metric: the name of the metric, for the vertical axis.
       updates_per_point: updates averaged to one point; None gives at most `MAX_POINTS` points.
 
-    Raises:
-      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    Returns:
+      A `matplotlib.figure.Figure`.
     """
+    return drawing.figure_of(*_chart(curves, title, metric, updates_per_point))
+
+
+def _chart(
+    curves: Mapping[str, Curve], title: str, metric: str, updates_per_point: int | None
+) -> tuple[Any, list[str]]:
     palette = colours(list(curves))
     points = [averaged(curve, updates_per_point) for curve in curves.values()]
     known = [values[np.isfinite(values)] for _, values in points]
@@ -91,7 +115,7 @@ def learning_curves(
         # An interval may be far wider than the values, which would flatten the curves.
         bounds=(drawn.min(), drawn.max()) if len(drawn) else (None, None),
     )
-    drawing.write(path, chart, [title, *_meaning([len(curve.values) for curve in curves.values()])])
+    return chart, [title, *_meaning([len(curve.values) for curve in curves.values()])]
 
 
 def averaged(curve: Curve, updates_per_point: int | None) -> Curve:

@@ -1,15 +1,15 @@
 """Plot learned values of the grid world; matplotlib is imported on first use."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from ...core.agent import ActionValues, Agent
-from ...core.environment import Environment
 from ...core.errors import printable
 from ...core.families.extension import without_extensions
+from ...core.host_environment import AnyEnvironment, HostEnvironment
+from ...core.types import AnyAgentState
 from ...core.wrappers.base import without_wrappers
 from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
@@ -19,7 +19,9 @@ from ...shared.pages.charts import drawing
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
 
 
-def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, title: str) -> None:
+def draw_values(
+    path: Path, agent: Agent, env: AnyEnvironment, agent_states: AnyAgentState, title: str
+) -> None:
     """Plot the first seed's action values on the grid world.
 
     Nothing is written for other environments, and for agents without `action_values`.
@@ -32,6 +34,8 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
       title: the first line of the title; the second compares the value of the initial state with
         the exact one.
     """
+    if isinstance(env, HostEnvironment):
+        return
     env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is seen
     state = jax.tree.map(lambda leaf: leaf[0], agent_states)
     agent, state = without_extensions(agent, state)

@@ -8,20 +8,28 @@ import jax
 import jax.numpy as jnp
 
 from ...core.environment import Game, TimeStep
+from ...core.types import Obs, PyTree
 from ...core.wrappers.games import random_player
 
-Act: TypeAlias = Callable[[Any, Any, Any, jax.Array], jax.Array]
+Act: TypeAlias = Callable[[PyTree, Obs, Any, jax.Array], jax.Array]
 """Choose an action from a policy's arrays, an observation, its action mask and a key."""
 
 
-def act_randomly(arrays: Any, obs: Any, mask: jax.Array, key: jax.Array) -> jax.Array:
+def act_randomly(arrays: PyTree, obs: Obs, mask: jax.Array, key: jax.Array) -> jax.Array:
     """Choose an allowed action, all alike."""
     return random_player(obs, mask, key)
 
 
 @functools.partial(jax.jit, static_argnames=("game", "one", "other", "num_games"))
 def play_games(
-    game: Game, one: Act, other: Act, arrays: Any, others: Any, key: jax.Array, *, num_games: int
+    game: Game,
+    one: Act,
+    other: Act,
+    arrays: PyTree,
+    others: PyTree,
+    key: jax.Array,
+    *,
+    num_games: int,
 ) -> jax.Array:
     """Play games between two policies, each at a random seat.
 
@@ -44,7 +52,9 @@ def play_games(
     def play(key: jax.Array) -> jax.Array:
         reset_key, loop_key = jax.random.split(key)
 
-        def move(loop: tuple[TimeStep, jax.Array, jax.Array]) -> Any:
+        def move(
+            loop: tuple[TimeStep, jax.Array, jax.Array],
+        ) -> tuple[TimeStep, jax.Array, jax.Array]:
             now, score, time = loop
             act_key, step_key = jax.random.split(jax.random.fold_in(loop_key, time))
             action = one(arrays, now.obs, now.action_mask, act_key)

@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 
+from ...core.agent import Agent
 from ...core.environment import Game
 from ...core.errors import TriglotError
 from ...core.loop.frozen import FrozenPolicy, check_plays
+from ...core.types import PyTree
 from ...core.wrappers.games import game_in
 from ..acting import Acting
 from ..load import Run
@@ -38,7 +40,7 @@ class Rated:
 
     name: str
     act: Act
-    arrays: Any
+    arrays: PyTree
     run: Path | None = None
     num_updates: int = 0
     num_steps: int = 0
@@ -74,7 +76,7 @@ def game_of(runs: Sequence[Path], options: RateOptions) -> tuple[Game, list[Plan
 def players_of(plans: Sequence[Plan], options: RateOptions) -> list[Rated]:
     """Read the policies of runs, the random player first, then each run in the order of steps."""
     players = [Rated("random", act_randomly, ())]
-    policies: dict[Any, FrozenPolicy] = {}  # one for equal agents, which share compiled programs
+    policies: dict[Agent, FrozenPolicy] = {}  # one for equal agents, which share compiled programs
     for plan in plans:
         last = restore(plan)
         states = {last.num_updates: last.state}

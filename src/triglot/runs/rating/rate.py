@@ -1,13 +1,13 @@
 """`triglot rate`: play the checkpoints of runs against each other, and rate them."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from ...core.environment import Game
 from ...core.errors import TriglotError
+from ...core.records import JSON
 from ...shared.machine.files import make_folder, write_json
 from ...shared.pages.tables import Column, Table, as_text
 from ...shared.terminal.progress import Bar, phase
@@ -111,7 +111,7 @@ def _table(players: list[Rated], results: np.ndarray, ratings: Ratings) -> Table
 
 def _as_json(
     game: Game, options: RateOptions, players: list[Rated], results: np.ndarray, table: Table
-) -> dict[str, Any]:
+) -> JSON:
     pairs = zip(*np.triu_indices(len(players), 1), strict=True)
     return {
         "env": game.name,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.arguments import check_env
@@ -10,29 +11,32 @@ from ...core.options import are_options_of, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
-from .loading import load, require_liftable
+from .loading import load, load_networks, require_liftable
+from .origins import remember_agent
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
     from ...backends.jax.signatures import Functions
-    from ...core.agent import Agent
-    from ...core.environment import Environment
-    from ...core.host_environment import HostEnvironment
+    from ...core.agent import Agent, Algorithm
+    from ...core.host_environment import AnyEnvironment
     from ...core.network import Network
     from ...core.networks.architecture import NetworkSpec
+    from ...core.records import Values
     from ...core.rl.optimizers import OptimizerFn
+    from ...core.types import AnyConfig, AnyHyperparams
 
 
 def make_agent(
     algorithm: str | type,
-    env: "Environment | HostEnvironment",
+    env: "AnyEnvironment",
     *,
     backend: str = "linen",
     arithmetic: str | None = None,
-    config: Any = None,
-    hyper: Any = None,
-    networks: "Network | Functions | Mapping[str, Network | Functions] | None" = None,
+    config: "AnyConfig | Values | None" = None,
+    hyper: "AnyHyperparams | Values | None" = None,
+    networks: "str | Network | Functions | Mapping[str, str | Network | Functions] | None" = None,
     optimizer: "str | OptimizerFn | None" = None,
+    refuse_ineffective: bool = True,
 ) -> "Agent":
     """Build an algorithm for an environment, on networks of one library.
 
@@ -46,45 +50,20 @@ def make_agent(
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
       networks: custom networks instead of the zoo's: one for everything, or each by the name that
-        the algorithm gives it. Plain functions `(init, apply)` are lifted by `from_functions`.
+        the algorithm gives it. Plain functions `(init, apply)` are wrapped by `from_functions`. A
+        text is `package.module:object`, a network or a function of obs_spec and action_spec that
+        returns one; a run folder then finds it again by this name.
       optimizer: `hyper -> optax.GradientTransformation`, such as
         `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
         `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
         own.
+      refuse_ineffective: whether to refuse values that are given by name and cannot have an effect
+        here, such as sizes of layers that the networks for these observations do not have.
 
     Raises:
       TriglotError: if a name is unknown, the algorithm, the environment and the network do not fit
-        each other, or a value that is given by name cannot have an effect.
+        each other, or a value has no effect (`refuse_ineffective`).
     """
-    agent = build_agent(
-        algorithm,
-        env,
-        backend=backend,
-        arithmetic=arithmetic,
-        config=config,
-        hyper=hyper,
-        networks=networks,
-        optimizer=optimizer,
-    )
-    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
-    whole = networks is not None and not isinstance(networks, Mapping)
-    how = {"optimizer": optimizer, "custom": "the network was given" if whole else None}
-    check_values(agent, called, env, agent.config, config, hyper, **how)
-    return agent
-
-
-def build_agent(
-    algorithm: str | type,
-    env: "Environment | HostEnvironment",
-    *,
-    backend: str = "linen",
-    arithmetic: str | None = None,
-    config: Any = None,
-    hyper: Any = None,
-    networks: Any = None,
-    optimizer: "str | OptimizerFn | None" = None,
-) -> "Agent":
-    """Build an agent as `make_agent`, where values without an effect are found elsewhere."""
     from ...backends import build
     from ...backends.canonical import with_arithmetic
     from ...backends.jax.lifting import lift_if_functions
@@ -95,30 +74,33 @@ def build_agent(
     check_env(env)
     check_text("backend", backend)
     check_text("arithmetic", arithmetic or "native")
+    given_config, given_hyper, given_networks = config, hyper, networks
+    networks = _loaded(networks, env)
     if not are_options_of(found.Config, config):
         config = from_overrides(found.Config, config)
     if not are_options_of(found.Hyperparams, hyper):
         hyper = from_overrides(found.Hyperparams, hyper)
-    given: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
+    further: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
         if found.plans:
             check_model(found, env)
             plannable: Any = env  # none that is stepped in Python: that is refused
-            given["model"] = model_in(plannable)
+            further["model"] = model_in(plannable)
         if "two_players" in _field_names(found) and takes_turns(env):
-            given["two_players"] = True
-        if networks is not None and not isinstance(networks, Mapping):
-            require_liftable("networks", networks)
-            whole = lift_if_functions(networks, env.obs_spec)
-            network = with_arithmetic(whole, arithmetic or "native")
-        else:
+            further["two_players"] = True
+        if networks is None or isinstance(networks, Mapping):
             what = f"algorithm {called!r}: networks(obs_spec, action_spec, config)"
             with user_error_context(f"{what} failed"):
                 specs = found.networks(env.obs_spec, env.action_spec, config)
             if networks is None:
                 network = build(backend, specs, arithmetic=arithmetic or "canonical")
             else:
-                network = _custom_networks(networks, specs, arithmetic or "native")
+                loaded: Any = networks
+                network = _custom_networks(loaded, specs, arithmetic or "native")
+        else:
+            require_liftable("networks", networks)
+            lifted = lift_if_functions(networks, env.obs_spec)
+            network = with_arithmetic(lifted, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} failed when it was made"):
             agent = found(
                 network=network,
@@ -126,19 +108,45 @@ def build_agent(
                 action_spec=env.action_spec,
                 config=config,
                 hyper=hyper,
-                **given,
+                **further,
             )
         for name, number in option_values(hyper).items():  # an agent need not check its own
             if isinstance(number, float) and number != number:
                 raise TriglotError(f"{name} is NaN: give a number.")
-        return agent
     except MissingExtra:
         raise
     except TriglotError as error:
         raise TriglotError(f"on {env.name}: {error}") from None
+    if refuse_ineffective:
+        is_whole = networks is not None and not isinstance(networks, Mapping)
+        check_values(
+            agent,
+            called,
+            env,
+            agent.config,
+            given_config,
+            given_hyper,
+            optimizer=optimizer,
+            custom="the network was given" if is_whole else None,
+        )
+    remember_agent(
+        agent,
+        algorithm,
+        backend=backend,
+        arithmetic=arithmetic,
+        networks=given_networks,
+        optimizer=optimizer,
+    )
+    return agent
 
 
-def describe_images(algorithm: Any, env: Any, config: Any) -> list[str]:
+build_agent = partial(make_agent, refuse_ineffective=False)
+"""`make_agent` for commands, which refuse such values by the names of their options."""
+
+
+def describe_images(
+    algorithm: "Algorithm | Agent", env: "AnyEnvironment", config: "AnyConfig"
+) -> list[str]:
     """Say in one line which network was chosen for images; in none without such a choice.
 
     Args:
@@ -168,12 +176,26 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
-def _field_names(algorithm: Any) -> set[str]:
+def _loaded(networks: Any, env: Any) -> Any:
+    """Load the networks that are named as `package.module:object`; return others as they are."""
+    if isinstance(networks, str):
+        return load_networks([networks], env)
+    if not isinstance(networks, Mapping):
+        return networks
+    return {
+        name: load_networks([one], env) if isinstance(one, str) else one
+        for name, one in networks.items()
+    }
+
+
+def _field_names(algorithm: object) -> set[str]:
     return {one.name for one in fields(algorithm)} if is_dataclass(algorithm) else set()
 
 
 def _custom_networks(
-    networks: "Mapping[str, Any]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
+    networks: "Mapping[str, Network | Functions]",
+    specs: "Mapping[str, NetworkSpec | Network]",
+    arithmetic: str,
 ) -> "Network":
     from ...backends.canonical import with_arithmetic
     from ...backends.jax.lifting import lift_if_functions
@@ -188,14 +210,11 @@ def _custom_networks(
         raise TriglotError(
             f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
         )
-    for name, own in networks.items():
-        require_liftable(f"networks[{name!r}]", own)
-    given = {
-        name: with_arithmetic(lift_if_functions(own, asked[name].obs_spec, name), arithmetic)
-        for name, own in networks.items()
-    }
-    made = {
-        name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
-        for name, own in given.items()
-    }
-    return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})
+    parts = {name: spec for name, spec in specs.items() if isinstance(spec, Network)}
+    for name, network in networks.items():
+        require_liftable(f"networks[{name!r}]", network)
+    for name, network in networks.items():
+        lifted = lift_if_functions(network, asked[name].obs_spec, name)
+        lifted, size = with_arithmetic(lifted, arithmetic), asked[name].ensemble_size
+        parts[name] = lifted if size == 1 else ensemble(lifted, size)
+    return combine(parts)

@@ -3,12 +3,16 @@
 A built-in name takes precedence over one of an installed package.
 """
 
+from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import plugins
 from ...core.errors import TriglotError, check_known, kind_of, user_error_context
-from .loading import load
+from .loading import advise_file, load
+
+if TYPE_CHECKING:
+    from ...core.agent import Algorithm
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
@@ -62,12 +66,23 @@ FAMILIES = {
 """What the algorithms of a family share, for `triglot list algorithms`."""
 
 
+def by_family(names: Iterable[str]) -> dict[str, list[str]]:
+    """Group algorithms by family, in the order of `FAMILIES`; those of no family come last."""
+    rest = list(names)
+    groups = {
+        title: [name for name in members if name in rest] for title, members in FAMILIES.items()
+    }
+    listed = set().union(*groups.values())
+    groups["other algorithms"] = [name for name in rest if name not in listed]
+    return {title: members for title, members in groups.items() if members}
+
+
 def algorithm_names() -> list[str]:
     """List the names of all algorithms, built-in ones first."""
     return [*ALGORITHMS, *(name for name in plugins.names("algorithm") if name not in ALGORITHMS)]
 
 
-def find_algorithm(name: str) -> Any:
+def find_algorithm(name: str) -> "Algorithm":
     """Find an algorithm's class by its name, built in or installed, or as `package.module:object`.
 
     `+` and the name of an extension, or `package.module:object`, extends it: `ppo+rnd`.
@@ -84,13 +99,15 @@ def find_algorithm(name: str) -> Any:
     if added:
         return _extended(find_algorithm(name), added)
     if ":" not in name:
+        if name not in algorithm_names():
+            advise_file("algorithm", name)
         check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     check_algorithm(algorithm, f"algorithm {name!r}")
     return algorithm
 
 
-def check_algorithm(algorithm: Any, called: str) -> None:
+def check_algorithm(algorithm: object, called: str) -> None:
     """Refuse what is neither the class of an algorithm nor an `ExtendedAlgorithm`.
 
     Args:
@@ -125,10 +142,11 @@ def check_algorithm(algorithm: Any, called: str) -> None:
             )
 
 
-def _extended(algorithm: Any, names: list[str]) -> Any:
+def _extended(algorithm: "Algorithm", names: list[str]) -> "Algorithm":
     """Extend an algorithm by each extension in turn."""
     from ...core.families.extension import Extension, extend
 
+    extended: Any = algorithm
     for name in names:
         if ":" not in name:
             check_known("extension", name, EXTENSIONS)
@@ -137,5 +155,5 @@ def _extended(algorithm: Any, names: list[str]) -> Any:
             raise TriglotError(
                 f"extension {name!r} must be a class that inherits rl.Extension; got {extension!r}."
             )
-        algorithm = extend(algorithm, extension)
-    return algorithm
+        extended = extend(extended, extension)
+    return extended

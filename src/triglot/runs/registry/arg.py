@@ -24,7 +24,7 @@ class Arg:
     derived: bool = False
 
 
-def option_words(name: str, value: Any) -> list[str]:
+def option_words(name: str, value: object) -> list[str]:
     """Write an option as words of a command line.
 
     >>> option_words("num_seeds", 3), option_words("clip_value", False)

@@ -5,7 +5,7 @@ Intervals of returns are cut at these bounds. A custom environment may have an a
 """
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...core.environment import Bounded
 from ...core.errors import TriglotError, shown
@@ -41,7 +41,7 @@ BOUNDS: dict[str, Bounds] = {
 }
 
 
-def return_bounds(env: Any, name: str) -> Bounds:
+def return_bounds(env: object, name: str) -> Bounds:
     """Give the bounds of an environment's return; infinite where they are unknown.
 
     Args:
@@ -52,7 +52,7 @@ def return_bounds(env: Any, name: str) -> Bounds:
       TriglotError: if a custom environment's `return_bounds` is not a pair of increasing numbers.
     """
     env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is returned
-    given: Any = env.return_bounds if isinstance(env, Bounded) else None
+    given = env.return_bounds if isinstance(env, Bounded) else None
     if given is None:
         return BOUNDS.get(name, UNBOUNDED)
     try:

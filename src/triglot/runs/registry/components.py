@@ -8,7 +8,7 @@ from ...core import plugins
 from ...core.errors import TriglotError, check_known, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
 from .environments import SUITES, suites
-from .loading import adapter_of, is_path, load
+from .loading import adapter_of, advise_file, is_path, load
 
 KINDS = ("algorithm", "environment", "network")
 
@@ -20,14 +20,14 @@ class Component:
     Attributes:
       kind: one of `KINDS`.
       text: its name or path, as given.
-      made: the imported object, or None for a registered name.
+      loaded: the imported object, or None for a registered name.
       role: the name that the algorithm `target` gives to a network, as in `actor=my_file:net`.
       target: the algorithm for which a network is checked.
     """
 
     kind: str
     text: str
-    made: Any = None
+    loaded: Any = None
     role: str | None = None
     target: str | None = None
 
@@ -36,7 +36,7 @@ class Component:
         """The class of the algorithm, which adds options; None without one."""
         if self.target is not None:
             return find_algorithm(self.target)
-        if self.kind != "algorithm" or not isinstance(self.made, type | None):
+        if self.kind != "algorithm" or not isinstance(self.loaded, type | None):
             return None
         return find_algorithm(self.text)
 
@@ -63,6 +63,7 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     if named:
         return Component(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
+        advise_file("component" if kind is None else kind, text)
         there = [name for one in wanted for name in names(one)]
         raise TriglotError(
             f"{unknown('component', text, there)} Give a custom one as package.module:object."
@@ -72,9 +73,9 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
         return Component("environment", text)
     if not is_path(text):
         raise unknown("environment suite", text.partition(":")[0], suites())
-    made = load(kind or "component", text)
+    loaded = load(kind or "component", text)
     with user_error_context(f"{text!r} failed when it was inspected"):
-        return Component(kind or _kind_of(text, made), text, made)
+        return Component(kind or _kind_of(text, loaded), text, loaded)
 
 
 def _find_network(text: str, kind: str | None, target: str) -> Component:
@@ -102,29 +103,29 @@ def _is_name(kind: str, text: str) -> bool:
     return in_suite or extended or text in names(kind)
 
 
-def _kind_of(text: str, made: Any) -> str:
+def _kind_of(text: str, loaded: Any) -> str:
     from ...backends.jax.signatures import is_functions
     from ...core.network import Network
 
     def has(*names: str) -> bool:
-        return all(hasattr(made, name) for name in names)
+        return all(hasattr(loaded, name) for name in names)
 
-    if isinstance(made, Network) or adapter_of(made):
+    if isinstance(loaded, Network) or adapter_of(loaded):
         return "network"
     if has("act", "update") or has("Config", "Hyperparams", "networks"):
         return "algorithm"
     if has("reset", "step"):
         return "environment"
     try:
-        takes = inspect.signature(made).parameters if callable(made) else ()
+        takes = inspect.signature(loaded).parameters if callable(loaded) else ()
     except (TypeError, ValueError):
         takes = ()
-    if {"obs_spec", "action_spec"} <= set(takes) or is_functions(made):
+    if {"obs_spec", "action_spec"} <= set(takes) or is_functions(loaded):
         return "network"
-    if isinstance(made, type) or callable(made):
-        made = getattr(made, "__name__", made)
+    if isinstance(loaded, type) or callable(loaded):
+        loaded = getattr(loaded, "__name__", loaded)
     raise TriglotError(
-        f"cannot infer the kind of {text!r}, {made!r}: an algorithm has Config, Hyperparams and "
+        f"cannot infer the kind of {text!r}, {loaded!r}: an algorithm has Config, Hyperparams and "
         "networks, an environment has reset and step, a network is a function of obs_spec and "
         "action_spec, or functions (init, apply). Give --kind "
         f"{', '.join(KINDS[:-1])} or {KINDS[-1]}."

@@ -7,19 +7,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field
 from typing import Any
 
+from ...core.agent import Agent, Algorithm
 from ...core.errors import TriglotError
+from ...core.host_environment import AnyEnvironment
 from ...core.hyper import first_numbers, for_environment
+from ...core.loop.state import reads_learning_rate
 from ...core.network import Network
-from ...core.options import option_fields, option_values, replace_options
-from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
+from ...core.networks.architecture import NetworkSpec
+from ...core.options import OptionTable, option_fields, option_values, replace_options
+from ...core.records import AnyOptions, Values
+from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn, is_read
 from ...core.specs import Box, Spec
+from ...core.types import AnyConfig, AnyHyperparams
 
 # One configuration often serves several environments and networks, of which some have these layers.
 SHARED = ("hidden_sizes", "cell_size")
 
 
 def check_values(
-    algorithm: Any, called: str, env: Any, config: Any, given: Any, hyper: Any, **how: Any
+    algorithm: Agent,
+    called: str,
+    env: AnyEnvironment,
+    config: AnyConfig,
+    given: AnyConfig | Values | None,
+    hyper: AnyHyperparams | Values | None,
+    *,
+    optimizer: str | OptimizerFn | None,
+    custom: str | None,
 ) -> None:
     """Refuse values that were given by name in Python and cannot have an effect.
 
@@ -29,7 +43,7 @@ def check_values(
       algorithm, called, env, config: as in `why_not`.
       given: the argument `config` of `make_agent`; only a mapping is checked.
       hyper: the argument `hyper`, likewise.
-      how: further arguments of `why_not`.
+      optimizer, custom: as in `why_not`.
 
     Raises:
       TriglotError: naming the field and where it would act.
@@ -39,7 +53,9 @@ def check_values(
         for one, value in chosen(owner, values) if isinstance(values, Mapping) else ():
             if one.name in SHARED:
                 continue
-            why = why_not(one, algorithm, called, env, config, **how)
+            why = why_not(one, algorithm, called, env, config, optimizer=optimizer, custom=custom)
+            if why is None and one.name == "learning_rate" and not reads_learning_rate(algorithm):
+                why = "the optimizer does not read it"
             if why is not None:
                 raise TriglotError(
                     f"{called}'s {one.name}={value!r} has no effect: {why}; leave it out."
@@ -48,12 +64,12 @@ def check_values(
 
 def why_not(
     one: "Field[Any]",
-    algorithm: Any,
+    algorithm: Algorithm | Agent,
     called: str,
-    env: Any,
-    config: Any,
+    env: AnyEnvironment,
+    config: AnyConfig,
     *,
-    optimizer: Any = None,
+    optimizer: str | OptimizerFn | None = None,
     custom: str | None = None,
     named: Callable[[str], str] = str,
 ) -> str | None:
@@ -82,10 +98,10 @@ def why_not(
             )
     if reader == "optimizer":
         function = _optimizer(optimizer, algorithm)
-        known = function in OPTIMIZERS.values()
+        name = next((name for name, known in OPTIMIZERS.items() if known is function), None)
         hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
-        if known and not _is_read_by_optimizer(function, hyper, one.name):
-            return f"the optimizer {function.__name__} does not use it"
+        if name is not None and not is_read(OPTIMIZERS[name], hyper, one.name):
+            return f"the optimizer {name} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
         return f"the actions of {env.name} are no Box of floats"
     if reader not in (None, "networks", "optimizer", "continuous") and not getattr(config, reader):
@@ -93,14 +109,18 @@ def why_not(
     return None
 
 
-def _optimizer(optimizer: Any, algorithm: Any) -> Any:
+def _optimizer(
+    optimizer: str | OptimizerFn | None, algorithm: Algorithm | Agent
+) -> OptimizerFn | None:
     """Return the optimizer that was chosen, or the algorithm's own; None if it is unknown here."""
     if optimizer is not None:
         return OPTIMIZERS.get(optimizer) if isinstance(optimizer, str) else optimizer
     return getattr(algorithm, "optimizer", None)  # a class may leave it to whoever builds agents
 
 
-def chosen(owner: Any, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
+def chosen(
+    owner: type | OptionTable, given: AnyOptions | Values
+) -> Iterator[tuple["Field[Any]", Any]]:
     """Yield the fields that differ from their defaults, with their values."""
     values = given if isinstance(given, Mapping) else option_values(given)
     for one in option_fields(owner):
@@ -110,7 +130,13 @@ def chosen(owner: Any, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
             yield one, value
 
 
-def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs: Any) -> bool:
+def _is_read_by_networks(
+    algorithm: Algorithm | Agent,
+    env: AnyEnvironment,
+    config: AnyConfig,
+    name: str,
+    specs: Mapping[str, NetworkSpec | Network],
+) -> bool:
     """Return whether another value of a field changes the description of the default networks."""
     try:
         changed = replace_options(config, {name: _another(config, name)})
@@ -119,7 +145,7 @@ def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs
         return True
 
 
-def _another(config: Any, name: str) -> Any:
+def _another(config: AnyConfig, name: str) -> Any:
     """Choose a value that differs from the field's."""
     value = getattr(config, name)
     own = next(one for one in option_fields(config) if one.name == name)
@@ -131,19 +157,6 @@ def _another(config: Any, name: str) -> Any:
     if value is None:  # a size for each layer, or one for all
         return (2,)
     return (*value, 2) if isinstance(value, tuple) else value + 1
-
-
-def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
-    """Return whether a built-in optimizer reads a hyperparameter."""
-    read = set()
-
-    class Recorder:
-        def __getattr__(self, name: str) -> Any:
-            read.add(name)
-            return getattr(hyper, name)
-
-    optimizer(Recorder())
-    return name in read
 
 
 def _kind(spec: Spec) -> str:

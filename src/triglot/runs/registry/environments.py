@@ -22,7 +22,8 @@ from ...core.errors import (
     user_error_context,
 )
 from ...core.wrappers.options import wrap, wrapper_options
-from .loading import is_module, is_path, load, load_env, search_here
+from .loading import advise_file, env_of, is_module, is_path, load, load_env, search_here
+from .origins import name_of_env, remember_env, with_options
 
 if TYPE_CHECKING:
     from ...core.environment import Environment
@@ -69,13 +70,15 @@ POLICY_OF_RUN = "triglot.export.opponent:player_of_run"
 STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
 
 
-def make_env(name: str, **options: Any) -> "Environment":
-    """Make an environment by name.
+def make_env(env: Any, /, **options: object) -> "Environment":
+    """Make an environment by name, or from a class, a function or an object.
 
     Args:
-      name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
-        object is an `Environment` or a function that returns one; or a name registered by an
-        installed package. Options may follow after commas.
+      env: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`; or a name
+        registered by an installed package. Options may follow after commas. Or the object itself:
+        an `Environment`, an environment of Gymnasium, or a class or function that makes one of
+        them. Of an environment of Gymnasium, each environment of a training is a deep copy; a class
+        or function is called for each.
       options: passed to the suite or function, together with those in the name. Those of wrappers,
         such as `frame_stack`, wrap the environment unless it has options of these names itself; in
         the order of `core.wrappers.options.WRAPPERS`, whatever the order in which they are given.
@@ -91,18 +94,29 @@ def make_env(name: str, **options: Any) -> "Environment":
     >>> make_env("gymnax:Breakout-MinAtar,frame_stack=4").obs_spec.shape
     (10, 10, 16)
     """
-    if not isinstance(name, str):
+    if env is None or isinstance(env, int | float | bytes | list | tuple | dict):
         raise TriglotError(
-            "make_env takes the name of an environment, such as 'gymnax:CartPole-v1'; got "
-            f"{kind_of(name)}."
+            "make_env takes the name of an environment, such as 'gymnax:CartPole-v1', or an "
+            f"environment, a class or a function that makes one; got {kind_of(env)}."
         )
-    name, in_name = _split_options(name)
-    options, of_wrappers = {**in_name, **options}, {}
+    name, in_name = _split_options(env) if isinstance(env, str) else (env, {})
+    options = {**in_name, **options}
+    made = _with_wrapper_options(name, dict(options))
+    text = name_of_env(name)
+    text = None if text is None else with_options(text, options)
+    if text is not None:
+        remember_env(made, text)
+    return made
+
+
+def _with_wrapper_options(name: Any, options: dict[str, Any]) -> "Environment":
+    """Make an environment, and wrap it by the options that it does not have itself."""
+    of_wrappers: dict[str, Any] = {}
     # Options of wrappers are found by trying, so that suites need no list of their options, and a
     # suite's option takes precedence. An environment may report one unknown option at a time.
     while True:
         try:
-            env = _make(name, options)
+            env = _make(name, options) if isinstance(name, str) else env_of(name, options)
             break
         except TriglotError as error:
             unknown_here = _wrappers_unknown_to(error, options)
@@ -112,7 +126,7 @@ def make_env(name: str, **options: Any) -> "Environment":
     return wrap(env, of_wrappers)
 
 
-def _wrappers_unknown_to(error: TriglotError, options: dict[str, Any]) -> list[str]:
+def _wrappers_unknown_to(error: TriglotError, options: dict[str, object]) -> list[str]:
     """List the options of wrappers that an environment was given, failed with and does not have."""
     given = [option for option in options if option in wrapper_options()]
     if isinstance(error, UnknownOption):
@@ -121,14 +135,15 @@ def _wrappers_unknown_to(error: TriglotError, options: dict[str, Any]) -> list[s
     return [option for option in given if f"unexpected keyword argument '{option}'" in str(error)]
 
 
-def _with_wrappers(error: TriglotError, name: str) -> TriglotError:
+def _with_wrappers(error: TriglotError, name: Any) -> TriglotError:
     """Suggest the options of wrappers too, where they can be used."""
-    if not isinstance(error, UnknownOption) or name.partition(":")[0] in STEPPED_IN_PYTHON:
+    on_host = isinstance(name, str) and name.partition(":")[0] in STEPPED_IN_PYTHON
+    if not isinstance(error, UnknownOption) or on_host:
         return error
     return UnknownOption(error.environment, error.option, [*error.known, *wrapper_options()])
 
 
-def _make(name: str, options: dict[str, Any]) -> "Environment":
+def _make(name: str, options: dict[str, object]) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
@@ -142,13 +157,14 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
         with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):
+        advise_file("environment", name)
         raise _without_suite(name)
     if colon and (not is_path(name) or not is_module(suite)):
         check_known("environment suite", suite, suites())
     return load_env(name, options)
 
 
-def _function(option: str, value: Any, env: str) -> Any:
+def _function(option: str, value: object, env: str) -> Any:
     """Load what an option names, a function or the policy of a run; return other values."""
     if isinstance(value, str) and is_path(value):
         return load(option, value)
@@ -178,7 +194,7 @@ def _is_run(value: str | Path) -> bool:
     return not is_path(str(value)) and (Path(value) / "config.json").is_file()
 
 
-def _split_options(name: str) -> tuple[str, dict[str, Any]]:
+def _split_options(name: str) -> tuple[str, dict[str, object]]:
     """Split the options off a name.
 
     >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")

@@ -3,6 +3,7 @@
 An exception in custom code becomes a one-line error with the file and line.
 """
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -11,6 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...backends import libraries
@@ -24,9 +26,11 @@ from ...core.errors import (
     unknown,
     user_error_context,
 )
+from ...core.records import Values
 
 if TYPE_CHECKING:
     from ...core.environment import Environment
+    from ...core.host_environment import AnyEnvironment
     from ...core.network import Network
 
 
@@ -47,6 +51,7 @@ def load(kind: str, text: str) -> Any:
     if plugin is not None:
         return plugin.load()
     if not is_path(text):
+        advise_file(kind, text)
         there = ", ".join(plugins.names(kind))
         raise TriglotError(
             f"{kind} {shown(text)} must have the form package.module:object, such as "
@@ -73,51 +78,127 @@ def load(kind: str, text: str) -> Any:
         return probed(getattr(module, name))
 
 
-def probed(made: Any) -> Any:
+# The method that the classes of a kind have, by which a file is searched for them.
+METHODS = {"algorithm": "update", "environment": "step"}
+
+
+def advise_file(kind: str, text: str) -> None:
+    """Refuse the name of a file in the current folder, and say how an object in it is named.
+
+    The file is read, not imported.
+
+    Args:
+      kind: the kind of component, e.g. `"algorithm"`.
+      text: what was given in place of `module:object`.
+
+    Raises:
+      TriglotError: if there is such a file.
+    """
+    module = text.removesuffix(".py").strip(":")
+    path = Path(f"{module}.py")
+    if not module.isidentifier() or not path.is_file():
+        return
+    try:
+        nodes = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError, OSError):
+        nodes = []
+    objects = [n for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Assign)]
+    classes = [n for n in objects if isinstance(n, ast.ClassDef) and _defines(n, kind)]
+    names = [one.name for one in classes or objects if not isinstance(one, ast.Assign)]
+    names = [name for name in names if not name.startswith("_")]
+    ways = " or ".join(f"{module}:{name}" for name in names[:3]) or f"{module}:NAME"
+    raise TriglotError(f"{kind} {shown(text)} is the file {path}: name the object in it, {ways}.")
+
+
+def _defines(node: ast.ClassDef, kind: str) -> bool:
+    """Return whether a class has the method that marks its kind."""
+    methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    return METHODS.get(kind, "__call__") in methods
+
+
+def probed(loaded: Any) -> Any:
     """Return an object after looking up an attribute that it does not have.
 
     Protocols and optional members are looked up in many places, so a `__getattr__` that raises
     anything but AttributeError fails here instead, in the caller's `user_error_context`.
     """
-    hasattr(made, "attribute_that_does_not_exist")
-    return made
+    hasattr(loaded, "attribute_that_does_not_exist")
+    return loaded
 
 
-def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
+def load_env(text: str, options: Values) -> "Environment":
     """Load an `Environment`, or a function that returns one when called with `options`.
+
+    Raises:
+      TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
+    """
+    return env_of(load("environment", text), options, text)
+
+
+def env_of(given: Any, options: Mapping[str, Any], text: str = "") -> "Environment":
+    """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
+
+    Args:
+      given: the environment, or a class or function, which is called with `options`.
+      options: of the class or function.
+      text: its name, for messages; without one, that of its class.
 
     Raises:
       TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
     """
     from ...core.arguments import check_env
 
-    with user_error_context(f"environment {text!r} failed when it was inspected"):
-        made = probed(call_env(text, load("environment", text), options))
-        check_env(made, f"environment {text!r}")
-    return made  # pyright: ignore[reportReturnType] (of either kind)
+    registered = getattr(getattr(given, "spec", None), "id", None)  # of one of Gymnasium
+    called = text or registered or getattr(given, "__name__", type(given).__name__)
+    with user_error_context(f"environment {called!r} failed when it was inspected"):
+        if isinstance(given, type) and _is_gymnasium(given):
+            return _adapted(called, given, options)
+        made = probed(call_env(called, given, options))
+        if not _is_gymnasium(type(made)):
+            check_env(made, f"environment {called!r}")
+            return made
+    if made is not given:
+        made.close()
+    from ...envs.gymnasium import Copies
+
+    return _adapted(called, Copies(made) if made is given else given, options)
 
 
-def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
+def _is_gymnasium(kind: type) -> bool:
+    """Return whether a class is one of Gymnasium's environments."""
+    gymnasium = sys.modules.get("gymnasium")  # without it, there is none
+    return gymnasium is not None and issubclass(kind, gymnasium.Env)
+
+
+def _adapted(called: str, factory: Any, options: Mapping[str, Any]) -> Any:
+    from ...envs.gymnasium import adapt
+
+    return adapt(called, factory, **options)
+
+
+def call_env(text: str, loaded: object, options: Values) -> Any:
     """Call a function or class that makes an environment; return an environment unchanged.
 
     Raises:
       UnknownOption: if there are options, and no function to take them.
     """
     # An environment class also has these attributes.
-    is_made = not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step")
-    if isinstance(made, type) and not (hasattr(made, "reset") and hasattr(made, "step")):
+    is_instance = (
+        not isinstance(loaded, type) and hasattr(loaded, "reset") and hasattr(loaded, "step")
+    )
+    if isinstance(loaded, type) and not (hasattr(loaded, "reset") and hasattr(loaded, "step")):
         raise TriglotError(
             f"environment {text!r} is a class without reset and step: give an Environment, or a "
             "function that returns one."
         )
-    if not is_made and callable(made):
-        return _call("environment", text, made, **options)
+    if not is_instance and callable(loaded):
+        return _call("environment", text, loaded, **options)
     for option in options:
         raise UnknownOption(f"environment {text!r}", option, ())
-    return made
+    return loaded
 
 
-def load_networks(texts: Sequence[str], env: "Environment") -> Any:
+def load_networks(texts: Sequence[str], env: "AnyEnvironment") -> Any:
     """Load one network, or several as `NAME=package.module:object`.
 
     Each object is a `Network`, functions that `make_agent` lifts (`from_functions`), or a function
@@ -141,7 +222,7 @@ def load_networks(texts: Sequence[str], env: "Environment") -> Any:
     return {name: _make(text, load("network", text), env) for name, _, text in pairs}
 
 
-def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[str, Any]:
+def load_networks_by_library(texts: Sequence[str], env: "AnyEnvironment") -> dict[str, Any]:
     """Load the custom networks of a comparison.
 
     Args:
@@ -160,25 +241,25 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
     from ...core.network import Network
 
     if all("=" in text for text in texts):
-        made: Any = {}
+        loaded: Any = {}
         for text in texts:
             library, _, path = text.partition("=")
-            made[library] = _make(text, load("network", path), env)
+            loaded[library] = _make(text, load("network", path), env)
     elif len(texts) == 1:
-        made = load("network", texts[0])
-        if callable(made) and not isinstance(made, Network):
-            made = _call("network", texts[0], made, env.obs_spec, env.action_spec)
+        loaded = load("network", texts[0])
+        if callable(loaded) and not isinstance(loaded, Network):
+            loaded = _call("network", texts[0], loaded, env.obs_spec, env.action_spec)
     else:
         raise TriglotError(
             "give one dictionary of networks, or several as LIBRARY=package.module:object each; "
             f"got {' '.join(texts)}."
         )
-    if not isinstance(made, Mapping) or not made:
+    if not isinstance(loaded, Mapping) or not loaded:
         raise TriglotError(
             f"network {texts[0]!r} must be a dictionary from library to network, or a function of "
-            f"obs_spec and action_spec that returns one; got a {type(made).__name__}."
+            f"obs_spec and action_spec that returns one; got a {type(loaded).__name__}."
         )
-    for library, networks in made.items():
+    for library, networks in loaded.items():
         libraries.find(library)
         parts = networks.values() if isinstance(networks, Mapping) else [networks]
         for part in parts:
@@ -187,10 +268,10 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
                     f"network {texts[0]!r}: {library} must be a Network or a dictionary of them "
                     f"(see triglot.from_{library}); got a {type(part).__name__}."
                 )
-    return dict(made)
+    return dict(loaded)
 
 
-def make_network(text: str, made: Any, env: "Environment") -> "Network":
+def make_network(text: str, loaded: Any, env: "AnyEnvironment") -> "Network":
     """Return the object loaded as `text` if it is a `Network`, call it to make one, or lift it.
 
     Raises:
@@ -198,38 +279,38 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     """
     from ...backends.jax.lifting import lift_if_functions
 
-    return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
+    return lift_if_functions(_make(text, loaded, env), env.obs_spec, text, tried=False)
 
 
-def _make(text: str, made: Any, env: "Environment") -> Any:
+def _make(text: str, loaded: Any, env: "AnyEnvironment") -> Any:
     """Return a `Network`, or functions that `from_functions` lifts."""
     from ...backends.calling import parameters
     from ...backends.jax.signatures import is_functions
     from ...core.network import Network
 
-    if isinstance(made, Network):
-        return made
-    if adapter := adapter_of(made):
+    if isinstance(loaded, Network):
+        return loaded
+    if adapter := adapter_of(loaded):
         raise TriglotError(
             f"network {text!r} is a module of its library: give a function of obs_spec and "
             f"action_spec that returns {adapter}(...) of it."
         )
-    if callable(made) and (not is_functions(made) or "obs_spec" in parameters(made)):
-        made = _call("network", text, made, env.obs_spec, env.action_spec)
-    if not isinstance(made, Network) and not is_functions(made):
+    if callable(loaded) and (not is_functions(loaded) or "obs_spec" in parameters(loaded)):
+        loaded = _call("network", text, loaded, env.obs_spec, env.action_spec)
+    if not isinstance(loaded, Network) and not is_functions(loaded):
         raise TriglotError(
             f"network {text!r} must be a Network or a function of obs_spec and action_spec that "
-            f"returns one (see triglot.from_haiku, for example); got a {type(made).__name__}."
+            f"returns one (see triglot.from_haiku, for example); got a {type(loaded).__name__}."
         )
-    return made
+    return loaded
 
 
-def require_liftable(what: str, made: Any) -> None:
+def require_liftable(what: str, loaded: object) -> None:
     """Refuse what is neither a `Network` nor functions (init, apply) that are lifted.
 
     Args:
       what: how messages call it.
-      made: what was given.
+      loaded: what was given.
 
     Raises:
       TriglotError: saying what was given and how a network is made of it.
@@ -237,23 +318,23 @@ def require_liftable(what: str, made: Any) -> None:
     from ...backends.jax.signatures import is_functions
     from ...core.network import Network
 
-    if isinstance(made, Network):
+    if isinstance(loaded, Network):
         return
-    if adapter := adapter_of(made):
+    if adapter := adapter_of(loaded):
         raise TriglotError(
-            f"{what} must be a triglot Network, got {kind_of(made)}, a module of its library: "
+            f"{what} must be a triglot Network, got {kind_of(loaded)}, a module of its library: "
             f"give {adapter}(...) of it."
         )
-    if not is_functions(made):
+    if not is_functions(loaded):
         raise TriglotError(
             f"{what} must be a Network, such as triglot.from_haiku returns, functions (init, "
-            f"apply), or one of these by each name of the algorithm's; got {kind_of(made)}."
+            f"apply), or one of these by each name of the algorithm's; got {kind_of(loaded)}."
         )
 
 
-def adapter_of(made: Any) -> str | None:
+def adapter_of(loaded: object) -> str | None:
     """Name the adapter for a module of a network library, or for its class."""
-    library = libraries.find_by_class(made if isinstance(made, type) else type(made))
+    library = libraries.find_by_class(loaded if isinstance(loaded, type) else type(loaded))
     return library and library.lift_path
 
 
@@ -274,7 +355,9 @@ def is_module(name: str) -> bool:
         return True
 
 
-def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _call(
+    kind: str, text: str, function: Callable[..., Any], *args: object, **options: object
+) -> Any:
     """Call a custom function after checking what it is and that it accepts the arguments."""
     called = function
     while isinstance(called, functools.partial):

@@ -8,7 +8,24 @@ from .arg import Arg, Count
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedOptions:
+class LengthOptions:
+    """How long is trained and evaluated, and with which seeds.
+
+    Attributes:
+      num_seeds: independent seeds, vmapped.
+      seed: random seed.
+      total_steps: environment steps per seed, rounded up to whole rollouts.
+      eval_episodes: greedy evaluation episodes per seed after training.
+    """
+
+    num_seeds: Count = 1
+    seed: Count = 0
+    total_steps: Count = 500_000
+    eval_episodes: Count = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOptions(LengthOptions):
     """Options of `triglot train`, `triglot compare` and `triglot sweep`.
 
     Attributes:
@@ -16,10 +33,6 @@ class SharedOptions:
       env: suite:name, such as gymnax:CartPole-v1, or package.module:object; options of the
         environment, and of wrappers (`triglot list`), follow after commas:
         jumanji:Maze-v0,num_rows=5,num_cols=5,frame_stack=2.
-      num_seeds: independent seeds, vmapped.
-      seed: random seed.
-      total_steps: environment steps per seed, rounded up to whole rollouts.
-      eval_episodes: greedy evaluation episodes per seed after training.
       optimizer: adam, adamw, radam, rmsprop, sgd or lion, or package.module:object, a function of
         the hyperparameters that returns an optax.GradientTransformation.
       no_preset: leave out the tuned settings for this algorithm and environment that ship with
@@ -32,10 +45,6 @@ class SharedOptions:
 
     algorithm: Annotated[str, Arg("ALGORITHM", positional=True)]
     env: Annotated[str, Arg("ENVIRONMENT", positional=True)]
-    num_seeds: Count = 1
-    seed: Count = 0
-    total_steps: Count = 500_000
-    eval_episodes: Count = 128
     optimizer: Annotated[str | None, Arg("OPTIMIZER", "the algorithm's own")] = None
     no_preset: bool = False
     preset: Annotated[str | None, Arg("NAME", derived=True)] = None

@@ -5,19 +5,40 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from ...core.errors import TriglotError, check_known, kind_of, shown, user_error_context
 from ...core.options import OptionTable, OptionValues, option_fields, option_type, option_values
+from ...core.records import AnyOptions, Values
 
 Options = TypeVar("Options")
 
 
+@overload
 def from_overrides(
-    options: type[Options],
-    overrides: Mapping[str, Any] | None,
-    labels: Mapping[str, str] | None = None,
-) -> Options:
+    options: type[Options], overrides: Values | None, labels: Mapping[str, str] | None = None
+) -> Options: ...
+
+
+@overload
+def from_overrides(
+    options: type | OptionTable, overrides: Values | None, labels: Mapping[str, str] | None = None
+) -> AnyOptions: ...
+
+
+def from_overrides(
+    options: type | OptionTable, overrides: Values | None, labels: Mapping[str, str] | None = None
+) -> AnyOptions:
     """Build a dataclass from the fields that differ from its defaults; they may come from JSON.
 
     Args:
@@ -51,7 +72,7 @@ def from_overrides(
         return options(**values)
 
 
-def overrides_of(options: Any) -> dict[str, Any]:
+def overrides_of(options: AnyOptions) -> dict[str, Any]:
     """List the fields of a dataclass that differ from their defaults; a mapping is copied.
 
     A schedule is written as its text, which `from_overrides` reads.
@@ -63,7 +84,7 @@ def overrides_of(options: Any) -> dict[str, Any]:
     return _as_text({name: value for name, value in values.items() if value != default[name]})
 
 
-def fields_as_text(options: Any) -> dict[str, Any]:
+def fields_as_text(options: AnyOptions) -> dict[str, Any]:
     """Convert options to nested dictionaries, as `asdict`, with schedules as their text."""
     return _as_text(options if isinstance(options, OptionValues) else asdict(options))
 

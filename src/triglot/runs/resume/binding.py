@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from ...core.errors import shown
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState
 from ...core.manifest import MANIFEST, DamagedError
+from ...core.records import JSON
 from ...shared.machine.files import plain
 from ...shared.machine.version import versions
 from ..plan import Plan
@@ -29,7 +29,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def binding(plan: Plan) -> dict[str, Any]:
+def binding(plan: Plan) -> JSON:
     """Describe what a checkpoint of a training belongs to, for its manifest."""
     options = plain(fields_as_text(plan.complete_options))
     return {
@@ -75,7 +75,7 @@ def check_state(path: Path, number: int, state: RunnerState, keys: jax.Array) ->
         )
 
 
-def edited(plan: Plan, of: Mapping[str, Any]) -> list[str]:
+def edited(plan: Plan, of: JSON) -> list[str]:
     """List the options in `config.json` that are not those with which a checkpoint was trained.
 
     Args:
@@ -100,9 +100,7 @@ def edited(plan: Plan, of: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _differing(
-    trained: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
+def _differing(trained: JSON, now: JSON) -> Iterator[tuple[str, object, object]]:
     for name, value in now.items():
         was = trained.get(name)
         if isinstance(value, Mapping) and isinstance(was, Mapping):

@@ -1,6 +1,5 @@
 """Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,15 @@ from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
 from ...core.options import replace_options
+from ...core.records import JSON
 from ...core.rl.schedules import Schedule
+from ...core.types import AnyAgentState
 from ...shared.machine.files import write_json
 from ...shared.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
 from ..plan import Plan, agent_of
 from ..registry.overrides import fields_as_text
-from ..storage.config import CHANGES, read_config
+from ..storage.config import CHANGES, PYTHON, read_config
 from ..storage.old_numbers import OLD_NUMBERS, SCHEDULED, with_schedules
 from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
@@ -61,6 +62,11 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             raise TriglotError(
                 f"the members of {folder} have learning rates of their own, which the population "
                 "perturbs: leave --learning-rate out."
+            )
+        if RATE in read_config(folder).get(PYTHON, {}).get("hyper", {}):
+            raise TriglotError(
+                f"the seeds of {folder} have learning rates of their own: leave --learning-rate "
+                "out, or continue it in Python: triglot.train(..., continue_from=run, hyper=...)."
             )
         hyper = replace_options(options.hyper, {RATE: change.learning_rate})
         options = replace(options, hyper=hyper)
@@ -118,9 +124,7 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
         )
 
 
-def record_change(
-    plan: Plan, change: ResumeOptions, before: Mapping[str, Any], done: int
-) -> dict[str, Any]:
+def record_change(plan: Plan, change: ResumeOptions, before: JSON, done: int) -> JSON:
     """Write the change to `config.json` and return its contents.
 
     Args:
@@ -147,7 +151,7 @@ def record_change(
     return content
 
 
-def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]) -> list[str]:
+def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str]:
     """Describe what changes, with what schedules do."""
     lines = []
     for one in _differences(plan, change, before):
@@ -177,9 +181,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
     return lines
 
 
-def _differences(
-    plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _differences(plan: Plan, change: ResumeOptions, before: JSON) -> list[JSON]:
     found = []
     for name in FIELDS:
         now = getattr(plan.options if name in FOLLOWING else change, name)
@@ -208,12 +210,12 @@ def _perturbed(options: TrainOptions) -> list[str]:
     return [one for text in options.perturb for one in text.split(",")]
 
 
-def changes(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def changes(config: JSON) -> list[JSON]:
     """List the changes of a run in their order: `num_updates`, `option`, `from`, `to`."""
     return list(config.get(CHANGES, ()))
 
 
-def writer_of(config: Mapping[str, Any], number: int) -> str:
+def writer_of(config: JSON, number: int) -> str:
     """Find the library on which the checkpoint after `number` updates was written."""
     later = (one for one in changes(config) if one["num_updates"] >= number)
     return next((one["from"] for one in later if one["option"] == "backend"), config["backend"])
@@ -237,7 +239,7 @@ class Translation:
         if source is None:
             return self.whole
 
-        def init(key: jax.Array) -> Any:
+        def init(key: jax.Array) -> AnyAgentState:
             hyper = first_numbers(self._plan.experiment.hyperparams)
             return source.init(key, source.num_envs, hyper)
 
@@ -255,12 +257,13 @@ class Translation:
         moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
         return replace(states, agent=moved, opponent=self._copied(target, moved))
 
-    def _copied(self, agent: Agent, agent_states: Any) -> Any:
+    def _copied(self, agent: Agent, agent_states: AnyAgentState) -> AnyAgentState:
         """Copy the policies `[S, ...]` that play the others in self-play; None without it."""
-        arrays = jax.vmap(lambda state: copied(agent, self._plan.env, state))(agent_states)
+        env: Any = self._plan.env  # of those stepped in Python, nothing is copied
+        arrays = jax.vmap(lambda state: copied(agent, env, state))(agent_states)
         return jax.tree.map(jnp.copy, arrays)  # the training donates both
 
-    def _source(self, number: int) -> Any:
+    def _source(self, number: int) -> Agent | None:
         """Build the agent of the library that wrote a checkpoint; None if it is the plan's.
 
         In canonical arithmetic all libraries have one form, so the other need not be installed.
@@ -286,9 +289,7 @@ def rescheduled(plan: Plan) -> set[str]:
     return names | {RATE} if hasattr(plan.experiment.hyperparams, RATE) else names
 
 
-def with_current_schedules(
-    plan: Plan, states: RunnerState, trained: Mapping[str, Any]
-) -> RunnerState:
+def with_current_schedules(plan: Plan, states: RunnerState, trained: JSON) -> RunnerState:
     """Set what `rescheduled` names, where a checkpoint was trained with another or an older value.
 
     Args:
@@ -300,7 +301,7 @@ def with_current_schedules(
     written = with_schedules(options) if options else read_config(plan.out)
     names = {SCHEDULED[name] for name in written.get(OLD_NUMBERS, ())}
     hyper = plan.experiment.hyperparams
-    now = fields_as_text(hyper) if hasattr(hyper, RATE) else {}
+    now = fields_as_text(plan.complete_options.hyper) if hasattr(hyper, RATE) else {}
     if RATE in now and written["hyper"].get(RATE) != now[RATE]:
         names.add(RATE)
     given = {name: getattr(hyper, name) for name in names}

@@ -12,7 +12,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.network import Codec, Network, Variables
-from ...core.types import PyTree, type_differences
+from ...core.types import AnyAgentState, PyTree, type_differences
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Form:
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec
-    state: Any
+    state: PyTree
 
     def fits(self, node: PyTree) -> bool:
         if jax.tree.structure(node) != self.structure:
@@ -46,7 +46,7 @@ class _Form:
         return jax.jvp(self.params, (zeros,), (node,))[1]
 
 
-def translate_agent_state(state: Any, source: Agent, target: Agent) -> Any:
+def translate_agent_state(state: AnyAgentState, source: Agent, target: Agent) -> AnyAgentState:
     """Translate the state of one seed's agent from one library to another, without rounding.
 
     Everything with the structure of the network's parameters, or of one of its parts, is

@@ -12,7 +12,8 @@ from ...core.hyper import MAX_COUNT, first_numbers
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
-from ...core.manifest import DamagedError, belongs_to
+from ...core.manifest import DamagedError
+from ...core.records import JSON
 from ...core.types import by_path
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
@@ -75,7 +76,7 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
         )
     translation = Translation(plan, plan.experiment.shapes)
     try:
-        done, state = checkpoints.restore(
+        done, state, trained = checkpoints.restore_bound(
             translation.like, previous=previous, **_written_otherwise(plan, translation)
         )
     except DamagedError:
@@ -88,14 +89,18 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
             f"checkpoint cannot be read: {error} Use that version, or train again."
         ) from None
-    return _checked(plan, checkpoints.path(done), done, translation, state)
+    return _checked(plan, checkpoints.path(done), done, translation, state, trained)
 
 
 def _checked(
-    plan: Plan, path: Path, done: int, translation: Translation, state: RunnerState
+    plan: Plan,
+    path: Path,
+    done: int,
+    translation: Translation,
+    state: RunnerState,
+    trained: JSON,
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(plan.experiment.keys))
-    trained = belongs_to(path)
     state = with_current_schedules(plan, translation.of(done, state), trained)
     return Progress(state, done, tuple(edited(plan, trained)))
 
@@ -118,8 +123,8 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     translation = Translation(plan, plan.experiment.shapes)
     path = kept_checkpoints(plan.out).path(number)
     otherwise = _written_otherwise(plan, translation)
-    state = checkpoint.restore(path, translation.like(number), **otherwise)
-    return _checked(plan, path, number, translation, state)
+    state, trained = checkpoint.restore_bound(path, translation.like(number), **otherwise)
+    return _checked(plan, path, number, translation, state, trained)
 
 
 def _renamed(plan: Plan) -> dict[str, str]:
@@ -128,7 +133,7 @@ def _renamed(plan: Plan) -> dict[str, str]:
 
 
 def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
-    """Describe in what a checkpoint differs, for `checkpoint.restore`.
+    """Describe in what a checkpoint differs, for `checkpoint.restore_bound`.
 
     An older version wrote other hyperparameters, and a learning rate that was changed may have been
     a number and be a schedule now. `with_current_schedules` then sets the values.

@@ -3,7 +3,6 @@
 import fnmatch
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +10,15 @@ import numpy as np
 
 from ...core.agent import Agent
 from ...core.errors import TriglotError
+from ...core.experiment import Experiment
 from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
-from ...core.network import Leaf, Variables
+from ...core.network import Leaf
 from ...core.rl.normalize import RunningStats
-from ..identity import codec_of, shapes_of
-from ..load import Run, load_run, named_weights, stats_of
+from ...core.types import AnyAgentState
+from ..identity import codec_of, learned, shapes_of
+from ..load import Run, named_weights, run_of, stats_of
 from ..options import TrainOptions
-from ..plan import Plan
 from ..registry.arg import flag
 from ..storage.config import options_of_run
 
@@ -85,29 +85,17 @@ class Start:
                 "alike."
             )
 
-    def initial(self, plan: Plan) -> RunnerState:
+    def initial(self, experiment: Experiment) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
-        trainer: Any = plan.experiment.trainer
-        codec = codec_of(trainer.agent.network)
-
-        def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
-            key, arrays, stats = inputs
-            network = trainer.agent.network
-
-            def init(key: jax.Array) -> Variables:
-                own = network.init(key)
-                named = {**codec.encode(own.params), **arrays}
-                return Variables(params=codec.decode(named), state=own.state)
-
-            # Targets and the optimizer's state then follow from these weights, as from others.
-            agent = replace(trainer.agent, network=replace(network, init=init))
-            state = replace(trainer, agent=agent).init(key, plan.experiment.hyperparams)
-            return state if stats is None else replace(state, agent=_with(state.agent, stats))
-
+        codec = codec_of(experiment.agent.network)
         arrays = {name: jnp.asarray(array) for name, array in self.arrays.items()}
-        stats = self.stats if self.whole else None
-        start = jax.jit(lambda inputs: jax.lax.map(one, inputs))
-        return start((plan.experiment.keys, arrays, stats))
+        if not self.whole:  # the other weights are those that the training draws
+            drawn = learned(experiment.start().agent).params
+            arrays = {**jax.jit(jax.vmap(codec.encode))(drawn), **arrays}
+        state = experiment.start(jax.jit(jax.vmap(codec.decode))(arrays))
+        if self.stats is None or not self.whole:
+            return state
+        return replace(state, agent=_with_stats(state.agent, self.stats))
 
     def describe(self, agent: Agent) -> str:
         """Describe the start for the terminal."""
@@ -132,7 +120,7 @@ def read_start(options: TrainOptions) -> Start | None:
         return None
     # `train` has no option for trust; evaluating the run records it.
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
-    run = load_run(folder)
+    run = run_of(folder)
     indices = _seed_indices(options, run)
     codec = codec_of(run.agent.network)
     named = [named_weights(run, index) for index in indices]
@@ -182,11 +170,11 @@ def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[s
     return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
 
 
-def _with(agent_state: Any, stats: RunningStats) -> Any:
+def _with_stats(agent_state: AnyAgentState, stats: RunningStats) -> AnyAgentState:
     """Replace the statistics of observations."""
-    own = stats_of(agent_state)
+    current = stats_of(agent_state)
     return jax.tree.map(
-        lambda node: stats if node is own else node,
+        lambda node: stats if node is current else node,
         agent_state,
         is_leaf=lambda node: isinstance(node, RunningStats),
     )

@@ -1,14 +1,15 @@
 """`config.json`: the options of a run as JSON fields, under a schema version."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
 from ...core.options import option_fields
+from ...core.records import JSON, Values
 from ...shared.machine.files import (
     ANY,
     COUNT,
@@ -30,8 +31,13 @@ from ..registry.overrides import fields_as_text, from_overrides
 from .old_numbers import with_schedules
 from .trust import CONFIG, require_trust
 
+if TYPE_CHECKING:
+    from ...core.agent import Agent, Algorithm
+
 SCHEMA = 1
+IN_PYTHON = "triglot.train(...)"  # in place of the command line
 NAMES = {"metrics.jsonl", "checkpoints", "progress.json", "summary.json"}  # what makes it a run's
+PYTHON = "python"  # of a training from Python, see `storage.python`
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
 # Fields that were added to schema 1, with their default.
 ADDED = {
@@ -44,6 +50,7 @@ ADDED = {
     },
     "metrics_every": 1,
     "init_names": (),
+    "wandb": (),
     "devices": 1,
 }
 CHANGE_FIELDS = {"num_updates": COUNT, "option": TEXT, "from": ANY, "to": ANY}
@@ -55,6 +62,7 @@ FIELDS = {
     **dict.fromkeys(("config", "hyper"), TABLE),
     "network": list_of(TEXT),
     CHANGES: optional(list_of(table_of("a change", CHANGE_FIELDS))),
+    PYTHON: optional(TABLE),
 }
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {
@@ -70,21 +78,21 @@ def write_config(
     folder: Path,
     options: TrainOptions,
     arguments: Sequence[str],
-    facts: Mapping[str, Any],
+    facts: JSON,
 ) -> dict[str, Any]:
     """Write the options of a run.
 
     Args:
       folder: the run's.
       options: what was chosen, with the algorithm's complete `Config` and `Hyperparams`.
-      arguments: the command line, which is for people and is not read back.
+      arguments: the command line, which is for people and is not read back; none in Python.
       facts: what else is worth knowing about the run, such as versions.
 
     Returns:
       The contents of the file.
     """
     chosen = {n: value for n, value in fields_as_text(options).items() if n not in LEFT_OUT}
-    command = masked(shlex.join(["triglot", *arguments]))
+    command = masked(shlex.join(["triglot", *arguments])) if arguments else IN_PYTHON
     content = {"schema": SCHEMA, "command": command, **chosen, **facts}
     write_json(folder / CONFIG, content)
     return content
@@ -133,13 +141,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     return with_schedules(config)
 
 
-def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
+def options_of_run(
+    folder: Path,
+    *,
+    trust: bool = False,
+    how: str = "add --trust",
+    agent: Any = None,
+    env: Any = None,
+) -> TrainOptions:
     """Build the options with which a run was started.
 
     Args:
       folder: the run directory.
       trust: whether to import custom code that the run names, although this user did not begin it.
       how: what to do to run it nevertheless, for the message.
+      agent, env: in place of those that the run names, which are then not imported.
 
     Raises:
       TriglotError: if the folder is not a run directory, its schema is unknown, it names code that
@@ -149,16 +165,62 @@ def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust
     names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
     chosen = {name: config[name] for name in names}
     named = from_overrides(TrainOptions, chosen)
-    require_trust(folder, named, trust=trust, how=how)
-    algorithm = find_algorithm(named.algorithm)
+    parts = {"agent": agent, "env": env}
+    _check_named(folder, config.get(PYTHON, {}), [n for n, one in parts.items() if one is not None])
+    imported = (
+        named if agent is None else replace(named, algorithm="ppo", network=(), optimizer=None)
+    )
+    imported = imported if env is None else replace(imported, env="probe:two-step")
+    require_trust(folder, imported, trust=trust, how=how)
+    algorithm = find_algorithm(named.algorithm) if agent is None else agent
     moved = moved_to_hyper(config, algorithm)
     fixed = {name: value for name, value in config["config"].items() if name not in moved}
     chosen["config"] = from_overrides(algorithm.Config, fixed)
     chosen["hyper"] = from_overrides(algorithm.Hyperparams, {**moved, **config["hyper"]})
+    if agent is not None:
+        _check_configuration(folder, agent, chosen["config"])
     return from_overrides(TrainOptions, chosen)
 
 
-def without_spans(hyper: Mapping[str, Any], num_updates: int) -> dict[str, Any]:
+def _check_named(folder: Path, facts: Mapping[str, Any], given: Collection[str]) -> None:
+    """Refuse a run whose components have no name, unless they are given.
+
+    Args:
+      folder: the run directory.
+      facts: of its `config.json`.
+      given: the arguments that are given, `agent` and `env`.
+
+    Raises:
+      TriglotError: naming the components and the call that takes them.
+    """
+    unnamed = facts.get("unnamed", ())
+    needed = {"env" if name == "env" else "agent" for name in unnamed}
+    if needed <= {*given}:
+        return
+    arguments = ", ".join(f"{name}={name}" for name in sorted(needed))
+    raise TriglotError(
+        f"{folder} was trained in Python with components that have no name "
+        f"({', '.join(unnamed)}): load it there with triglot.load_run({str(folder)!r}, "
+        f"{arguments}). A class or function in a file has one, package.module:object."
+    )
+
+
+def _check_configuration(folder: Path, agent: Any, config: Any) -> None:
+    """Refuse an agent of another configuration than that of a run.
+
+    Raises:
+      TriglotError: naming the first field that differs.
+    """
+    was, now = fields_as_text(config), fields_as_text(agent.config)
+    for name, value in was.items():
+        if now.get(name) != value:
+            raise TriglotError(
+                f"the agent does not fit {folder}: its {name} is {now.get(name)!r}, and the run's "
+                f"is {value!r}. Build it as it was built for the training."
+            )
+
+
+def without_spans(hyper: Values, num_updates: int) -> Values:
     """Leave out the span of each schedule that lasts the whole run.
 
     Args:
@@ -174,7 +236,7 @@ def without_spans(hyper: Mapping[str, Any], num_updates: int) -> dict[str, Any]:
     }
 
 
-def moved_to_hyper(config: Mapping[str, Any], algorithm: Any) -> dict[str, Any]:
+def moved_to_hyper(config: JSON, algorithm: "Algorithm | Agent") -> Values:
     """Find what an older version stored as static configuration and is a hyperparameter now.
 
     Args:

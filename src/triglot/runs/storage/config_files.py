@@ -8,15 +8,21 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from ...core.errors import TriglotError
 from ...core.options import option_fields
+from ...core.records import AnyOptions, Values
 from ..options import LEFT_OUT
 from ..registry.arg import marked
 from ..registry.overrides import fields_as_text, from_overrides, overrides_of
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from ...core.agent import Algorithm
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
@@ -36,7 +42,7 @@ class ConfigFile:
     """
 
     path: Path
-    values: Mapping[str, Any]
+    values: Values
     is_run: bool
     preset: str | None = None
 
@@ -89,7 +95,7 @@ def _of_run(path: Path) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in LEFT_OUT} | COMPLETE
 
 
-def toml_of(options: Any, algorithm: Any) -> str:
+def toml_of(options: AnyOptions, algorithm: "Algorithm") -> str:
     """Format options as a TOML file that `--config` reads.
 
     Args:
@@ -107,7 +113,7 @@ def toml_of(options: Any, algorithm: Any) -> str:
     return tomli_w.dumps({**_plain(given), **preset, **tables})
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Values) -> dict[str, object]:
     """Leave out None and empty lists, which are defaults; TOML has no None."""
     return {
         name: str(value) if isinstance(value, Path) else value
@@ -116,7 +122,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def numbers_of(algorithm: Any) -> Iterator[Any]:
+def numbers_of(algorithm: "Algorithm | None") -> Iterator["Field[Any]"]:
     """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from option_fields(owner)

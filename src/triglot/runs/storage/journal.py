@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ...core.errors import TriglotError, writing
+from ...core.records import JSON
 from ...shared.machine.files import COUNT, plain, replacing
 from ...shared.statistics.curves import finite_mean
 from .logs import Logs
@@ -59,14 +60,19 @@ class Journal:
     def __post_init__(self) -> None:
         self._place = _place(self.folder)
 
-    def resume_after(self, num_updates: int) -> list[int]:
+    def resume_after(self, num_updates: int, first: int = 0) -> list[int]:
         """Keep the lines of the first `num_updates` updates, and delete all others.
+
+        Args:
+          num_updates: updates that are done.
+          first: updates of an earlier training, whose lines are not in this file.
 
         Returns:
           The updates whose lines are missing or damaged.
         """
         path = self.folder / METRICS
-        missing = set(range(self.every, num_updates + 1, self.every))
+        written = range(self.every, num_updates + 1, self.every)
+        missing = {update for update in written if update > first}
         tail = _Columns()  # of the point that the logs have begun
         begun = num_updates + 1 if self.logs is None else self.logs.begun_after(num_updates)
         with replacing(path) as unfinished, unfinished.open("xb") as file:
@@ -188,7 +194,7 @@ def recent_mean(values: np.ndarray) -> float:
     return float(finite_mean(finite[-max(1, round(RECENT * len(finite))) :]))
 
 
-def last_metrics(folder: Path) -> dict[str, Any]:
+def last_metrics(folder: Path) -> JSON:
     """Read the last whole line of a run's metrics, without the lines before it.
 
     Args:
@@ -266,7 +272,7 @@ def _lines(path: Path, names: Sequence[str] | None = None) -> Iterator[_Line]:
         raise TriglotError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _shape(line: _Line) -> tuple[Any, ...]:
+def _shape(line: _Line) -> tuple[object, ...]:
     names_and_seeds = tuple((name, len(values)) for name, values in line.metrics.items())
     return (line.env_steps / line.update, *names_and_seeds)
 

@@ -7,14 +7,22 @@ import importlib
 import importlib.util
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from ...core.errors import check_known, missing_extra, require, user_error_context, writing
+from ...core.errors import (
+    TriglotError,
+    check_known,
+    missing_extra,
+    require,
+    user_error_context,
+    writing,
+)
+from ...core.records import JSON, Values
 from ...shared.machine.files import TEXT, read_record, write_json
 from ...shared.statistics.curves import finite_mean
 
@@ -23,6 +31,9 @@ MAX_POINTS = 1000
 CHOSEN = ("algorithm", "env", "backend", "arithmetic", "optimizer", "num_seeds", "seed",
           "total_steps")  # fmt: skip
 RETURNS = ("episode_return", "eval_return")
+# Arguments of `wandb.init` that `--wandb` takes, and the values of `resume`.
+WANDB = ("project", "entity", "group", "id", "resume")
+WANDB_RESUME = ("allow", "never", "must", "auto")
 
 
 class Log(Protocol):
@@ -122,7 +133,7 @@ class TensorBoard:
 
     library = "tensorboardX"
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+    def __init__(self, folder: Path, config: JSON, start: int) -> None:
         self._library = require("tensorboardX", "tensorboard")
         self._folder = folder / "tensorboard"
         self._start = start
@@ -150,7 +161,7 @@ class TensorBoard:
             writer = self._writer("seed_0").file_writer
             writer.add_summary(proto.Summary(value=[value]), env_steps)
 
-    def _add_hyperparameters(self, config: Mapping[str, Any]) -> None:
+    def _add_hyperparameters(self, config: JSON) -> None:
         summary = importlib.import_module("tensorboardX.summary")
         metrics = dict.fromkeys(RETURNS if config["eval_every"] else RETURNS[:1], 0.0)
         with writing(self._folder):
@@ -180,22 +191,28 @@ class WeightsAndBiases:
 
     Args:
       folder: the run directory. It stores the run's id, so that a resumed training continues it.
-      config: the run's configuration.
+      config: the run's configuration; its `wandb` has arguments of `wandb.init`.
       start: unused, because repeated points are equal.
     """
 
     library = "wandb"
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
+    def __init__(self, folder: Path, config: JSON, start: int) -> None:
+        chosen = wandb_arguments(config.get("wandb") or ())
+        if start and chosen.get("resume") == "never":  # the training began this run of W&B
+            chosen["resume"] = "allow"
+        arguments = {
+            "project": os.environ.get("WANDB_PROJECT", "triglot"),
+            "name": folder.resolve().name,
+            "resume": os.environ.get("WANDB_RESUME", "allow"),
+            "dir": str(folder),
+            "config": dict(config),
+            **chosen,
+        }
+        if "id" not in chosen:
+            arguments["id"] = _identity(folder / "wandb.json")
         with user_error_context("Weights & Biases failed to start a run"):
-            self._run = require("wandb", "wandb").init(
-                project=os.environ.get("WANDB_PROJECT", "triglot"),
-                name=folder.resolve().name,
-                id=_identity(folder / "wandb.json"),
-                resume="allow",
-                dir=str(folder),
-                config=dict(config),
-            )
+            self._run = require("wandb", "wandb").init(**arguments)
             # The library's own step counter would restart at 0 in a resumed run.
             self._run.define_metric("*", step_metric="env_steps")
 
@@ -231,12 +248,42 @@ def _identity(path: Path) -> str:
 LOGS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-def check(names: Iterable[str]) -> None:
-    """Reject unknown logs and logs whose library is not installed, without importing it.
+def wandb_arguments(words: Iterable[str]) -> dict[str, str]:
+    """Read the words of `--wandb` as arguments of `wandb.init`.
+
+    >>> wandb_arguments(["project=maze", "group=seeds"])
+    {'project': 'maze', 'group': 'seeds'}
 
     Raises:
-      TriglotError: with the log's name.
+      TriglotError: with the word that is not NAME=VALUE, its unknown name or value.
     """
+    arguments = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (equals and value):
+            raise TriglotError(f"--wandb takes NAME=VALUE, got {word!r}.")
+        check_known("argument of --wandb", name, WANDB)
+        if name in arguments:
+            raise TriglotError(f"--wandb takes {name} once, got {arguments[name]} and {value}.")
+        if name == "resume":
+            check_known("value of --wandb resume", value, WANDB_RESUME)
+        arguments[name] = value
+    return arguments
+
+
+def check(names: Sequence[str], wandb: Sequence[str] = ()) -> None:
+    """Reject unknown logs and logs whose library is not installed, without importing it.
+
+    Args:
+      names: of `--log`.
+      wandb: the words of `--wandb`.
+
+    Raises:
+      TriglotError: with the name or the word.
+    """
+    wandb_arguments(wandb)
+    if wandb and "wandb" not in names:
+        raise TriglotError("--wandb has no effect without --log wandb.")
     for name in names:
         check_known("log", name, LOGS)
         library = LOGS[name].library
@@ -245,7 +292,7 @@ def check(names: Iterable[str]) -> None:
 
 
 def start(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], num_updates: int, done: int
+    names: Iterable[str], folder: Path, config: JSON, num_updates: int, done: int
 ) -> Logs | None:
     """Start or continue the requested logs.
 
@@ -264,7 +311,7 @@ def start(
     return Logs(started, num_updates, steps_per_update) if started else None
 
 
-def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+def hyperparameters(config: JSON) -> Values:
     """Collect what was chosen for a run, as numbers, bools and texts; None is left out.
 
     Args:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError, writing
 from ...core.folders import require_plain
+from ...core.records import JSON
 from ...shared.machine.files import (
     COUNT,
     FLAG,
@@ -62,7 +62,7 @@ _KINDS: dict[str, tuple[Fields, str]] = {
 }
 
 
-def recorded(folder: Path, name: str) -> dict[str, Any] | None:
+def recorded(folder: Path, name: str) -> JSON | None:
     """Read a record of a run, such as `summary.json`; None if there is none.
 
     Raises:

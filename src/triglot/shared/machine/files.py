@@ -20,6 +20,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, printable, shown, writing
 from ...core.folders import MAX_RECORD, read_bytes
+from ...core.records import JSON
 
 LOCK = ".lock"
 HOLDER = ".holder.json"
@@ -187,7 +188,7 @@ def sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: JSON) -> None:
     """Write a JSON file atomically.
 
     Raises:
@@ -289,7 +290,7 @@ def _texts(value: Any) -> Iterator[str]:
             waiting += one
 
 
-def check_fields(path: Path, content: Mapping[str, Any], fields: Fields, advice: str = "") -> None:
+def check_fields(path: Path, content: JSON, fields: Fields, advice: str = "") -> None:
     """Check the fields of a record.
 
     Raises:

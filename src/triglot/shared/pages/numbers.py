@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...backends import libraries
+from ...core.records import JSON
 from ..statistics import format_return
 
 MISSING = "–"
@@ -90,9 +91,7 @@ def difference(value: float | None) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def interval(
-    bounds: Mapping[str, Any] | None, form: Callable[[float | None], str] = returns
-) -> str:
+def interval(bounds: JSON | None, form: Callable[[float | None], str] = returns) -> str:
     """Format the bounds `low` and `high`, or nothing if one is missing.
 
     >>> interval({"low": -1.0, "high": 23.0}), interval({"low": None, "high": None})
@@ -104,7 +103,7 @@ def interval(
 
 
 def with_interval(
-    estimate: Mapping[str, Any] | None,
+    estimate: JSON | None,
     form: Callable[[float | None], str] = returns,
     value: str = "value",
 ) -> str:
@@ -114,7 +113,7 @@ def with_interval(
     return f"{form(estimate.get(value))} {interval(estimate, form)}".strip()
 
 
-def span(found: Mapping[str, Any]) -> str:
+def span(found: JSON) -> str:
     """Format the ends `lowest` and `highest`, or nothing if one is missing.
 
     >>> span({"lowest": -1.0, "highest": 23.0}), span({"lowest": None, "highest": None})
@@ -191,12 +190,12 @@ def pairs_title(pairs: Sequence[Sequence[str]]) -> str:
     return " – ".join(", ".join(map(libraries.title, side)) for side in (firsts, seconds))
 
 
-def first_difference(pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def first_difference(pair: JSON) -> JSON | None:
     """Find where two libraries differ first: in a parameter, or in a metric alone."""
     return pair.get("first_difference") or pair.get("first_metric_difference")
 
 
-def place(first: Mapping[str, Any]) -> str:
+def place(first: JSON) -> str:
     """Name what differs first.
 
     >>> place({"leaf": "actor/bias", "num_differing": 3})

@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from ...core.errors import TriglotError
+from ...core.records import JSON
 from . import numbers
 from .charts import drawing, theme
 from .charts.chart import Chart
@@ -23,7 +24,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 def page(
     command: str,
-    result: Mapping[str, Any],
+    result: JSON,
     *,
     drawn: Sequence[Chart],
     tables: Sequence[Table],

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 from ...backends import libraries
 from ...core.errors import printable
+from ...core.records import JSON
 from ..statistics.returns import MIN_SEEDS
 from . import numbers
 
-Record: TypeAlias = Mapping[str, Any]
-Result: TypeAlias = Mapping[str, Any]  # as `comparison.json` holds it
+Record: TypeAlias = JSON
+Result: TypeAlias = JSON  # as `comparison.json` holds it
 
 TERMINAL = 80  # columns
 

@@ -1,11 +1,12 @@
 """Make `comparison.json` small: fewer points of each curve, fewer digits."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.records import JSON
 from ..machine.files import plain
 from ..statistics.curves import finite_mean
 
@@ -15,7 +16,7 @@ DIGITS, FEW = 6, 4
 STEPS = (MAX_POINTS, 120, 80, 40, 20)  # points of a curve, until the file is small enough
 
 
-def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
+def thinned(result: JSON) -> dict[str, Any]:
     """Thin a result until its JSON text is smaller than 300 kB.
 
     Final returns and statistics stay exact, but for the ladder's, which have four digits where
@@ -32,7 +33,7 @@ def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _with_few_digits(v) if name == "ladder" else v for name, v in smaller.items()}
 
 
-def _thin(result: Mapping[str, Any], points: int) -> dict[str, Any]:
+def _thin(result: JSON, points: int) -> dict[str, Any]:
     thin: dict[str, Callable[[Any], Any]] = {
         "curves": lambda found: _thin_curves(found, points),
         "divergence": lambda found: _thin_divergence(found, points),
@@ -50,7 +51,7 @@ def _with_infinities(value: Any) -> Any:
     return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
 
 
-def as_json(result: Mapping[str, Any]) -> str:
+def as_json(result: JSON) -> str:
     """Format a result as strict JSON, one line for each field."""
     lines = (
         f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
@@ -85,7 +86,7 @@ def _with_few_digits(value: Any) -> Any:
     return _short(value, FEW)
 
 
-def _thin_curves(curves: Mapping[str, Any], points: int) -> dict[str, Any]:
+def _thin_curves(curves: JSON, points: int) -> dict[str, Any]:
     bins = _bins(len(curves["env_steps"]), points)
 
     def averaged(seed: Sequence[float | None]) -> list[Any]:
@@ -101,7 +102,7 @@ def _thin_curves(curves: Mapping[str, Any], points: int) -> dict[str, Any]:
     }
 
 
-def _thin_divergence(divergence: Mapping[str, Any], points: int) -> dict[str, Any]:
+def _thin_divergence(divergence: JSON, points: int) -> dict[str, Any]:
     bins = _bins(len(divergence["env_steps"]), points)
 
     def largest(values: Sequence[float | None]) -> list[Any]:

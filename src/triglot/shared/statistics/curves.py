@@ -12,8 +12,13 @@ def finite_mean(values: np.ndarray) -> np.ndarray:
     [2.0, nan]
     """
     finite = np.isfinite(values)
-    count, total = finite.sum(axis=-1), np.where(finite, values, 0.0).sum(axis=-1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    count, known = finite.sum(axis=-1), np.where(finite, values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = known.sum(axis=-1) / np.maximum(count, 1)
+    if not np.isfinite(mean).all():  # the sum is above the largest number of its type
+        shares = known / np.maximum(count, 1)[..., None]
+        mean = np.where(np.isfinite(mean), mean, shares.sum(axis=-1))
+    return np.where(count > 0, mean, np.nan)
 
 
 def mean_and_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -30,7 +35,7 @@ def mean_and_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
 
     known = np.isfinite(values)
     count, mean = known.sum(axis=0), finite_mean(values.T)
-    squares = np.where(known, values - mean, 0.0) ** 2
+    squares = np.where(known, values.astype(np.float64) - mean, 0.0) ** 2
     enough = np.where(count < MIN_SEEDS, np.nan, count)
     half = stdtrit(enough - 1, 0.975) * np.sqrt(squares.sum(axis=0) / (enough - 1) / enough)
     return mean, mean - half, mean + half

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
@@ -11,6 +12,19 @@ from tqdm import tqdm
 REFRESH_SECONDS = 0.2
 SECONDS_PER_LINE = 30.0  # in a file
 SHORT_SECONDS = 10.0  # a phase that is shorter gets no line in a file
+
+
+_ON_TERMINALS_ONLY: ContextVar[bool] = ContextVar("_ON_TERMINALS_ONLY", default=False)
+
+
+@contextmanager
+def on_terminals_only() -> Iterator[None]:
+    """Print no lines into files, pipes and notebooks, where a function of Python is called."""
+    token = _ON_TERMINALS_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _ON_TERMINALS_ONLY.reset(token)
 
 
 class Bar(tqdm):
@@ -26,6 +40,7 @@ class Bar(tqdm):
 
     def __init__(self, iterable: Any = None, **options: Any) -> None:
         self._in_file = not sys.stderr.isatty()
+        self._silent = self._in_file and _ON_TERMINALS_ONLY.get()
         self._next_seconds, self._shown = 0.0, None
         self._done, self._thread = threading.Event(), None
         width: dict[str, Any] = {"dynamic_ncols": True}
@@ -75,9 +90,22 @@ class Bar(tqdm):
             self.refresh()
 
     def _print_line(self, seconds: float) -> None:
+        if self._silent:
+            return
         self._next_seconds, self._shown = seconds + SECONDS_PER_LINE, self.desc
         self.fp.write(f"{self}\n")
         self.fp.flush()
+
+
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> [duration(seconds) for seconds in (7.2, 130.0, 9000.0)]
+    ['7 s', '2 min', '2.5 h']
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from ...core.errors import TriglotError, check_known, check_version, missing_extra
 from ...core.hyper import check_count
 from ..axes import Axis, Choices
-from ..options import SweepOptions
+from ..options import SweepCommandOptions
 
 GRID, RANDOM, CMA_ES, GP = "grid", "random", "cma-es", "gp"
 SAMPLERS = ("tpe", CMA_ES, GP)  # of Optuna, which propose from earlier results
@@ -15,20 +15,20 @@ NUM_ROUNDS, MIN_BATCH = 8, 4  # by default
 NEEDED = {"cmaes": ("tune", CMA_ES), "torch": ("torch", GP)}  # extra and search, by module
 
 
-def has_rounds(options: SweepOptions) -> bool:
+def has_rounds(options: SweepCommandOptions) -> bool:
     """Whether later settings are proposed from the results of earlier ones."""
     return options.search in SAMPLERS
 
 
-def search_of(options: SweepOptions) -> str:
+def search_of(options: SweepCommandOptions) -> str:
     """Name the search, also where no option does."""
     return options.search or (GRID if options.num_settings is None else RANDOM)
 
 
-def round_sizes(options: SweepOptions) -> tuple[int, ...]:
+def round_sizes(options: SweepCommandOptions) -> tuple[int, ...]:
     """Count the settings of each round; empty for a search without rounds.
 
-    >>> round_sizes(SweepOptions(algorithm="", env="", search="tpe", num_settings=10))
+    >>> round_sizes(SweepCommandOptions(algorithm="", env="", search="tpe", num_settings=10))
     (4, 4, 2)
     """
     if not has_rounds(options) or options.num_settings is None:
@@ -38,7 +38,7 @@ def round_sizes(options: SweepOptions) -> tuple[int, ...]:
     return tuple(min(size, total - begun) for begun in range(0, total, size))
 
 
-def check_search(options: SweepOptions, axes: Sequence[Axis]) -> None:
+def check_search(options: SweepCommandOptions, axes: Sequence[Axis]) -> None:
     """Reject options of the search that are unknown, missing or without effect.
 
     Raises:
@@ -92,7 +92,7 @@ def _check_axes(search: str, axes: Sequence[Axis]) -> None:
         )
 
 
-def check_installed(options: SweepOptions) -> None:
+def check_installed(options: SweepCommandOptions) -> None:
     """Reject a search whose libraries are not installed; nothing is imported.
 
     Raises:

@@ -1,9 +1,9 @@
 """Train the best setting again with fresh seeds, which did not choose it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.statistics.estimate import mean
 from ..batches import Batch, divide
@@ -13,9 +13,9 @@ from ..results import Outcome, bounds_by_env, ranked
 PREFIX = "confirm-"
 
 
-def winners(plan: SweepPlan, found: Sequence[Outcome]) -> list[int]:
+def winners(plan: SweepPlan, outcomes: Sequence[Outcome]) -> list[int]:
     """List the number of the best setting of each environment."""
-    return [ranked([one for one in found if one.env == env])[0].number for env in plan.envs]
+    return [ranked([one for one in outcomes if one.env == env])[0].number for env in plan.envs]
 
 
 def fresh_plan(plan: SweepPlan, best: Sequence[int]) -> SweepPlan:
@@ -51,7 +51,7 @@ def batches(fresh: SweepPlan, plan: SweepPlan, sizes: Sequence[int]) -> list[Bat
     )
 
 
-def as_json(plan: SweepPlan, confirmed: Sequence[Outcome]) -> dict[str, Any]:
+def as_json(plan: SweepPlan, confirmed: Sequence[Outcome]) -> JSON:
     """Describe the returns on fresh seeds for `sweep.json`, by environment."""
     bounds = bounds_by_env(plan)
     return {
@@ -66,7 +66,7 @@ def as_json(plan: SweepPlan, confirmed: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def sentence(result: Mapping[str, Any], env: str) -> str:
+def sentence(result: JSON, env: str) -> str:
     """Say the return on fresh seeds beside that on the seeds that selected; empty without one."""
     confirmed = result["confirmed"].get(env)
     if confirmed is None:

@@ -32,7 +32,7 @@ def next_round(
     sizes: Sequence[int],
     ledger: Ledger,
     number: int,
-    found: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
     capacities: Callable[[SweepPlan], list[int]],
 ) -> tuple[SweepPlan, list[int]]:
     """Add the settings of a round: those in the folder, or else new proposals, written there.
@@ -42,7 +42,7 @@ def next_round(
       sizes: the most trainings in a batch, by group.
       ledger: its folder.
       number: of the round, from 1.
-      found: the outcomes of all settings up to now.
+      outcomes: the outcomes of all settings up to now.
       capacities: chooses the sizes of a plan's groups.
 
     Returns:
@@ -55,7 +55,7 @@ def next_round(
 
     options = plan.options
     axes = axes_of(options, algorithms_of(options))
-    settings = propose(str(options.search), axes, options.seed, plan.rounds, found)
+    settings = propose(str(options.search), axes, options.seed, plan.rounds, outcomes)
     plan = extended(plan, settings)
     if len(plan.groups) > len(sizes):
         sizes = [*sizes, *capacities(plan)[len(sizes) :]]
@@ -74,15 +74,15 @@ def next_round(
 
 def _read(plan: SweepPlan, ledger: Ledger, number: int) -> tuple[Settings, list[int]]:
     path = ledger.results(name_of(number)) / FILE
-    found = read_record(path, FIELDS) or {"settings": [], "sizes": []}
+    record = read_record(path, FIELDS) or {"settings": [], "sizes": []}
     axes = axes_of(plan.options, algorithms_of(plan.options))
     try:
-        settings = [
+        settings: Settings = [
             {
-                axis.name: axis.values[given] if isinstance(axis, Choices) else axis.rounded(given)
-                for axis, given in zip(axes, row, strict=True)
+                axis.name: axis.values[item] if isinstance(axis, Choices) else axis.rounded(item)
+                for axis, item in zip(axes, row, strict=True)
             }
-            for row in found["settings"]
+            for row in record["settings"]
         ]
     except (TypeError, ValueError, IndexError):
         settings = []
@@ -91,4 +91,4 @@ def _read(plan: SweepPlan, ledger: Ledger, number: int) -> tuple[Settings, list[
             f"{path} is damaged: it does not have {plan.rounds[number]} settings of what is swept. "
             f"Delete {path.parent} to propose them again."
         )
-    return settings, found["sizes"]
+    return settings, record["sizes"]

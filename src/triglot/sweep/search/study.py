@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import optuna
@@ -23,6 +23,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from ...core.errors import silenced
+from ...core.records import Values
 from ..axes import Axis, Choices
 from ..results import Outcome
 from ..settings import Settings, draw_new
@@ -53,7 +54,7 @@ def _distribution(axis: Axis) -> BaseDistribution:
     return FloatDistribution(axis.low, axis.high, log=axis.log)
 
 
-def params_of(axes: Sequence[Axis], values: Mapping[str, Any]) -> dict[str, Any]:
+def params_of(axes: Sequence[Axis], values: Values) -> dict[str, object]:
     """Translate the values of a setting to the parameters of a trial."""
     return {
         axis.name: _label(values[axis.name]) if isinstance(axis, Choices) else values[axis.name]
@@ -61,7 +62,7 @@ def params_of(axes: Sequence[Axis], values: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _values_of(axes: Sequence[Axis], params: Mapping[str, Any]) -> dict[str, Any]:
+def _values_of(axes: Sequence[Axis], params: Values) -> Values:
     """Translate the parameters of a trial to a setting; numbers are rounded as drawn ones are."""
     return {
         axis.name: axis.values[list(map(_label, axis.values)).index(params[axis.name])]
@@ -71,13 +72,11 @@ def _values_of(axes: Sequence[Axis], params: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _label(value: Any) -> str:
+def _label(value: object) -> str:
     return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def as_trial(
-    axes: Sequence[Axis], one: Outcome, system_attrs: Mapping[str, Any] | None = None
-) -> FrozenTrial:
+def as_trial(axes: Sequence[Axis], one: Outcome, system_attrs: Values | None = None) -> FrozenTrial:
     """Translate the outcome of a setting to a trial.
 
     One that was stopped early is pruned, with its return in training after its steps. One that
@@ -96,7 +95,7 @@ def as_trial(
 
 
 def propose(
-    search: str, axes: Sequence[Axis], seed: int, sizes: Sequence[int], found: Sequence[Outcome]
+    search: str, axes: Sequence[Axis], seed: int, sizes: Sequence[int], outcomes: Sequence[Outcome]
 ) -> Settings:
     """Propose the settings of the next round from the outcomes of all earlier ones.
 
@@ -107,28 +106,28 @@ def propose(
       axes: what is swept.
       seed: of the sweep; each round has its own random numbers.
       sizes: of all rounds.
-      found: the outcomes of whole rounds, at least of the first, in the order of the settings.
+      outcomes: the outcomes of whole rounds, at least of the first, in the order of the settings.
     """
     with quiet():
         trials: list[FrozenTrial] = []
         ends = list(accumulate(sizes))
         for number, (size, end) in enumerate(zip(sizes, ends, strict=True)):
-            told = found[end - size : end]
-            attrs: list[Mapping[str, Any]] = [{}] * size
-            if not told or (number and search == CMA_ES):
+            of_round = outcomes[end - size : end]
+            attrs: list[Values] = [{}] * size
+            if not of_round or (number and search == CMA_ES):
                 # CMA-ES keeps its state, a pickle, in the trials that it asked for. It is computed
                 # again by asking for the earlier rounds, so that a folder holds no code.
                 asked = _ask(search, axes, (seed, number), size, trials)
-                if not told:
+                if not of_round:
                     return [values for values, _ in asked]
                 attrs = [attrs for _, attrs in asked]
-            trials += [as_trial(axes, *pair) for pair in zip(told, attrs, strict=True)]
+            trials += [as_trial(axes, *pair) for pair in zip(of_round, attrs, strict=True)]
     raise AssertionError("every round has its outcomes")
 
 
 def _ask(
     search: str, axes: Sequence[Axis], seed: tuple[int, int], size: int, trials: list[FrozenTrial]
-) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
+) -> list[tuple[Values, Values]]:
     """Ask a sampler for a batch of new settings; return each with its trial's attributes."""
     first, second = (int(n) for n in np.random.SeedSequence(seed).generate_state(2))
     study = optuna.create_study(direction="maximize", sampler=_sampler(search, first, size))

@@ -24,10 +24,10 @@ from triglot.runs.registry.overrides import overrides_of
 from triglot.runs.registry.presets.describe import announcement, listing, returns
 from triglot.runs.registry.presets.find import FOLDER, Preset, presets
 from triglot.runs.storage.config import options_of_run
-from triglot.sweep.options import SweepOptions
+from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.report import command as sweep_command
 
-COMMANDS = {TrainOptions: "train", CompareOptions: "compare", SweepOptions: "sweep"}
+COMMANDS = {TrainOptions: "train", CompareOptions: "compare", SweepCommandOptions: "sweep"}
 MAZE = "ppo on jumanji:Maze-v0"
 GRID = ["q_learning", "gridworld:8x8", "--total-steps", "640", "--eval-episodes", "2"]
 
@@ -140,8 +140,11 @@ def test_what_is_given_wins(words: str, name: str, value: Any, used: str | None)
         ("ppo gymnasium:Acrobot-v1", TrainOptions),
         ("ppo gymnax:CartPole-v1 --total-steps 64", TrainOptions),  # all that this preset has
         ("ppo jumanji:Maze-v0 --envs jumanji:Maze-v0,num_rows=5", CompareOptions),
-        ("ppo jumanji:Maze-v0 --over env=jumanji:Maze-v0,probe:two-step", SweepOptions),
-        ("ppo jumanji:Maze-v0 --over learning_rate=1,2 --over=algorithm=ppo,dqn", SweepOptions),
+        ("ppo jumanji:Maze-v0 --over env=jumanji:Maze-v0,probe:two-step", SweepCommandOptions),
+        (
+            "ppo jumanji:Maze-v0 --over learning_rate=1,2 --over=algorithm=ppo,dqn",
+            SweepCommandOptions,
+        ),
         ("q_learning gridworld:8x8 --total-steps 64", CompareOptions),  # it takes no --backend
     ],
 )
@@ -155,7 +158,7 @@ def test_an_environment_with_options_is_another_one() -> None:
     assert not announcement(options("ppo jumanji:Maze-v0,num_rows=5 --no-preset"))
 
 
-@pytest.mark.parametrize("of", [TrainOptions, CompareOptions, SweepOptions])
+@pytest.mark.parametrize("of", [TrainOptions, CompareOptions, SweepCommandOptions])
 def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     read = options("ppo gymnax:MemoryChain-bsuite --network my_file:network", of)
     assert read.config.cell == "none" and read.config.num_envs == 16
@@ -209,7 +212,9 @@ def test_a_command_that_reads_a_printed_preset(
 def test_a_command_that_is_written_down_needs_no_preset() -> None:
     """A number that equals the algorithm's default, but not the preset's, is kept."""
     compare = options("ppo jumanji:Maze-v0 --learning-rate 2.5e-4", CompareOptions)
-    sweep = options("ppo jumanji:Maze-v0 --discount 0.99 --over value_coef=1,2", SweepOptions)
+    sweep = options(
+        "ppo jumanji:Maze-v0 --discount 0.99 --over value_coef=1,2", SweepCommandOptions
+    )
     for given, command in ((compare, compare_command), (sweep, sweep_command)):
         numbers = {name: overrides_of(getattr(given, name)) for name in ("config", "hyper")}
         words = shlex.split(command(replace(given, **numbers)))

@@ -26,14 +26,14 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     for row, measured in enumerate(cost["backends"].values()):
         total = 0.0
         for index, stage in enumerate(stages):
-            found = measured.get(stage)
-            if found is None or found["median"] is None:
+            seconds = measured.get(stage)
+            if seconds is None or seconds["median"] is None:
                 continue
             scale = SECONDS[known[stage]["unit"]]
-            start, total = total, total + scale * found["median"]
+            start, total = total, total + scale * seconds["median"]
             bars.append((row, index, start, total))
-            if found.get("low") is not None:
-                low, high = (scale * (found[end] - found["median"]) for end in ("low", "high"))
+            if seconds.get("low") is not None:
+                low, high = (scale * (seconds[end] - seconds["median"]) for end in ("low", "high"))
                 ends.append((row, total + low, total + high))
     if not bars:
         return None
@@ -65,8 +65,8 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
 
 def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
     """Select what was measured of a stage, by library."""
-    found = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
-    return {name: each for name, each in found.items() if each.get("median") is not None}
+    measured = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
+    return {name: each for name, each in measured.items() if each.get("median") is not None}
 
 
 def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
@@ -74,12 +74,12 @@ def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]
     stages = {stage["name"]: stage for stage in cost["stages"]}
     built = []
     for stage in (stages[name] for name in RATES if name in stages):
-        found = of_stage(cost, stage["name"])
-        if not found:
+        measured = of_stage(cost, stage["name"])
+        if not measured:
             continue
         chart = libraries_chart(
             stage["name"],
-            found,
+            measured,
             cost["backends"],
             stage["unit"],
             value="median",

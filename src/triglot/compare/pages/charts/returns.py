@@ -21,19 +21,19 @@ TITLE = "return per episode, after training"
 
 def returns_chart(result: Mapping[str, Any]) -> Chart | None:
     """Build the plot of the returns after training, a row for each library."""
-    found = (result.get("statistics") or {}).get("backends") or {}
-    if not found:
+    statistics = (result.get("statistics") or {}).get("backends") or {}
+    if not statistics:
         return None
     return libraries_chart(
         "returns",
-        {name: each["mean"] or {} for name, each in found.items()},
+        {name: each["mean"] or {} for name, each in statistics.items()},
         result["backends"],
         TITLE,
         heading="Return after training",
         description="Returns after training: each seed, the mean and its interval.",
         seeds=[
             (name, value)
-            for name, each in found.items()
+            for name, each in statistics.items()
             for value in each["final_returns"]
             if value is not None
         ],
@@ -43,12 +43,12 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
 
 def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
     """Build the plot of the normalized scores of each library, over all environments."""
-    found = (result.get("aggregate") or {}).get("backends")
-    if not found:
+    scores = (result.get("aggregate") or {}).get("backends")
+    if not scores:
         return None
     return libraries_chart(
         "aggregate",
-        {name: each["iqm"] for name, each in found.items()},
+        {name: each["iqm"] for name, each in scores.items()},
         result["backends"],
         "interquartile mean of the normalized scores",
         heading="Normalized scores over all environments",
@@ -110,7 +110,7 @@ def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
         for index, name in enumerate(colour)
     )
     titles = [rung["title"] for rung in run]
-    found = [
+    points = [
         (index, row, float(rung["backends"][name]["final_return"]))
         for row, rung in enumerate(run)
         for index, name in enumerate(colour)
@@ -118,13 +118,13 @@ def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
     ]
 
     def draw(axes: Axes) -> None:
-        for index, row, value in found:
+        for index, row, value in points:
             below = 0.8 * ((index + 0.5) / len(series) - 0.5)
             one = series[index]
             look = {"color": one.colours[0], "markersize": 8, "gid": one.key}
             axes.plot([value], [row + below], "o", **look)
         name_rows(axes, titles)
-        axes.set_xlim(limits_of_equal(value for *_, value in found))
+        axes.set_xlim(limits_of_equal(value for *_, value in points))
         axes.set_xlabel(TITLE)
         write_short_numbers(axes.xaxis)
 

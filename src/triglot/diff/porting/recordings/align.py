@@ -1,4 +1,9 @@
-"""Find each recorded value among those of the port's program, and the first that it lacks."""
+"""Find each recorded value among those of the port's program, and the first that it lacks.
+
+Two programs are aligned step by step (`diff.programs.divergence`). A recording has values and no
+steps between them, so its values are looked for in the port's program. Both use the same values,
+substitution and catalogue, and a recorded layer with a formula is compared as a program.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

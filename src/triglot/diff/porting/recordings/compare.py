@@ -21,6 +21,7 @@ from ..names import variables_from
 from .align import Alignment, Found
 from .causes import causes_of, local_causes, num_causes
 from .events import Event
+from .layers import num_parameters
 from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
@@ -135,7 +136,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         first_difference=first,
         causes=(*port.causes, *merged(causes)),
         pairing=port.pairing or Pairing({}, {}, (), "not compared"),
-        num_params=(_size(recording), num_params(port.variables.params)),
+        num_params=(num_parameters(recording), num_params(port.variables.params)),
         modules=modules,
         notes=tuple(notes),
     )
@@ -172,8 +173,3 @@ def _unlocated(aligned: Alignment, label: str) -> Cause:
         "the values of all recorded modules are found, and the outputs differ: the port returns "
         "another value, or computes on after it",
     )
-
-
-def _size(recording: Recording) -> int:
-    ends = ("running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance")
-    return sum(a.size for name, a in recording.weights.items() if not name.endswith(ends))

@@ -73,7 +73,11 @@ def events_of(recording: Recording) -> list[Event]:
 
     def add(name: str, call: Call, *, is_code: bool, before: Call | None = None) -> None:
         array = recording.arrays[name]
-        if name in seen or name.startswith("weights/"):
+        if (
+            name in seen
+            or name.startswith("weights/")
+            or (is_code and _is_weight(recording, array))
+        ):
             return
         seen.add(name)
         if array.dtype.kind == "f" and np.unique(array[np.isfinite(array)]).size > SMALL:
@@ -90,6 +94,14 @@ def events_of(recording: Recording) -> list[Event]:
                 add(name, call, is_code=not call.is_leaf)
             last[call.parent] = call
     return found
+
+
+def _is_weight(recording: Recording, array: np.ndarray) -> bool:
+    """Check for a parameter that a module gets as an input, as that of weight normalization."""
+    return any(
+        array.shape == each.shape and np.array_equal(array, each)
+        for each in recording.weights.values()
+    )
 
 
 def aliases_of(recording: Recording) -> dict[str, str]:

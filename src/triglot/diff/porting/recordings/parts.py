@@ -11,13 +11,11 @@ import numpy as np
 from ...programs import Program, record
 from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
 from ...programs.values import Core, in_place_of, largest_difference
-from .formulas import formula_of
+from .layers import canonical_arrays, listed
 from .reading import Call, Recording
 
-KERAS_STATE = ("moving_mean", "moving_variance")  # whether they are used depends on the call
 ALIKE = 0.02  # relative to the largest number
 LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
-LEFT_OUT = ("num_batches_tracked",)
 
 
 def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int]) -> Tape:
@@ -62,21 +60,21 @@ def module_tape(
 
     None is returned for modules whose formula is not known, or does not give the recorded result.
     """
-    formula = formula_of(recording.library, call.kind)
-    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
-    if formula is None or unknown or len(call.outputs) not in (1, 2):
+    layer = listed(recording, call)
+    if layer is None or layer.formula is None or len(call.outputs) not in (1, 2):
         return None
-    own = _own_arrays(recording, call)
+    formula, settings = layer.formula, {"training": recording.train, **call.settings}
     inputs = [recording.arrays[name] for name in call.inputs]
     result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
     axes = _nearest(result, computed)
 
     def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
-        y = formula(call.settings, params, inputs)
+        y = formula(settings, params, inputs)
         return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
-    program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
     try:
+        own = canonical_arrays(recording, call, layer)
+        program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             tape = record(program, wide=True)
     except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
@@ -98,17 +96,6 @@ def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None
 
 def _moved(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
     return (array if axes is None else array.transpose(axes)).reshape(shape)
-
-
-def _own_arrays(recording: Recording, call: Call) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    prefix = f"{call.name}." if call.name else ""
-    for name, array in recording.weights.items():
-        if recording.library == "torch" and name.startswith(prefix):
-            found[name[len(prefix) :]] = array
-        elif name in call.weights:
-            found[name.rpartition("/")[2]] = array
-    return {name: array for name, array in found.items() if name not in LEFT_OUT}
 
 
 def _arrangements(result: np.ndarray, shape: Sequence[int]) -> list[tuple[int, ...] | None]:

@@ -32,6 +32,7 @@ class Call:
       index: in the order in which calls begin.
       name: of the module, such as `layer1.0.bn2`; empty for the model.
       kind: its class.
+      library: the package of its class, such as `torch`.
       settings: plain attributes, such as `eps`.
       source: `file:line` of the caller, else of the class's own code.
       defined_at: `file:line` of the code that the class computes with; empty for a library's.
@@ -45,6 +46,7 @@ class Call:
     index: int
     name: str
     kind: str
+    library: str
     settings: Mapping[str, Any]
     source: str
     defined_at: str
@@ -217,6 +219,7 @@ def _call(index: int, given: Mapping[str, Any]) -> Call:
         index=index,
         name=given["name"],
         kind=given["class"],
+        library=given["library"],
         settings=given["settings"],
         source=given["called_at"] or given["defined_at"],
         defined_at=given["defined_at"],

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ....backends.calling import Inputs
+from ....backends.libraries import storage_of
 from ....backends.translate import move
 from ....core.errors import TriglotError, user_error_context
 from ....core.network import Network, Variables
@@ -18,11 +19,14 @@ from ...loading import load_network
 from ...pairing import values
 from ...pairing.parameters import Pair, Pairing, read_parameters
 from ...types import Cause, codec_of
-from ..layouts import network_of
+from ..layouts import FileNetwork, network_of
 from ..pairs import Paired, pair
+from .layers import known_layers
 from .reading import Recording
 
-CHANNELS_LAST = ("haiku", "linen", "nnx", "keras", "jax")
+# How a port reads recorded images.
+AS_RECORDED = ""
+CHANNELS_LAST, CHANNELS_FIRST = "with the channels as last axis", "with the channels as first axis"
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,12 @@ def fit(
             problems.append(str(error))
     if not attempts:
         raise TriglotError(next(iter(problems), "no input arrangement"))
-    first_last = attempts[0][1].backend in CHANNELS_LAST
     problems = []
-    for what, network, inputs in attempts[:: -1 if first_last else 1]:
+    order = _by_library(recording, attempts[0][1])
+    for what, network, inputs in sorted(attempts, key=lambda attempt: order.index(attempt[0])):
         notes = [f"the port reads the recorded inputs {what}"] if what else []
         try:
-            paired, source, variables = _paired(recording, network, inputs, mapping)
+            paired, (source, variables, assumed) = _paired(recording, network, inputs, mapping)
             moved = move(variables, source, network, paired.targets, split=bool(mapping))
         except TriglotError as error:
             problems.append(str(error).rstrip("."))
@@ -106,6 +110,7 @@ def fit(
             notes.append(f"the weights of the checkpoint were not compared: {problems[-1]}")
             return Port(network, inputs, own, None, {}, (), tuple(notes))
         pairs, names = _pairing(recording, paired, source, variables, network)
+        notes += assumed
         causes: tuple[Cause, ...] = ()
         if read is not None:
             causes = tuple(_other_weights(names, network, moved, read(network)))
@@ -121,12 +126,21 @@ def fit(
 def arrangements(arrays: list[np.ndarray]) -> Iterator[tuple[str, list[np.ndarray]]]:
     """Yield inputs as they are, then with the channels of images as last axis, or as first."""
     own = [_narrow(array) for array in arrays]
-    yield "", own
+    yield AS_RECORDED, own
     if any(array.ndim > 2 for array in own):
         last = [np.moveaxis(a, 1, -1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in own]
-        yield "with the channels as last axis", last
+        yield CHANNELS_LAST, last
         first = [np.moveaxis(a, -1, 1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in own]
-        yield "with the channels as first axis", first
+        yield CHANNELS_FIRST, first
+
+
+def _by_library(recording: Recording, network: Network) -> list[str]:
+    """List the arrangements, the usual one between the two libraries first."""
+    recorded, own = (
+        storage_of(library).channels_first for library in (recording.library, network.backend)
+    )
+    moved = [CHANNELS_LAST, CHANNELS_FIRST] if recorded else [CHANNELS_FIRST, CHANNELS_LAST]
+    return [AS_RECORDED, *moved] if recorded == own else [moved[0], AS_RECORDED, moved[1]]
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
@@ -148,17 +162,19 @@ def _spec(arrays: list[np.ndarray]) -> Inputs:
 
 def _paired(
     recording: Recording, network: Network, inputs: PyTree, mapping: Mapping[str, str] | None
-) -> tuple[Paired, Network, Variables]:
+) -> tuple[Paired, FileNetwork]:
     given = {
         name: np.asarray(array, np.float32) if array.dtype.kind == "f" else array
         for name, array in recording.weights.items()
         if array.dtype.kind == "f" or name.endswith("num_batches_tracked")
     }
-    source, variables = network_of(given, recording.library, network, recording.path.name)
+    source, variables, notes = network_of(
+        given, recording.library, network, recording.path.name, known_layers(recording)
+    )
     leaves = _leaves(source)
     order = [own for name in given if name in leaves for own in leaves[name].names]
     paired = pair(source, variables, network, mapping or None, inputs, order, by_use=True)
-    return paired, source, variables
+    return paired, FileNetwork(source, variables, notes)
 
 
 def _leaves(source: Network) -> dict[str, Any]:

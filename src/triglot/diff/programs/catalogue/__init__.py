@@ -23,6 +23,8 @@ from . import (
     moves,
     norms,
     order,
+    positions,
+    resampling,
     resizing,
     rotary,
     structure,
@@ -50,7 +52,10 @@ MOVED = ("activation", "constant", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
+    order.output_layout,
     unpaired_parameter,
+    positions.padding_positions,
+    resampling.resampling,
     training.dropout,
     training.differing_statistics,
     training.starting_statistics,

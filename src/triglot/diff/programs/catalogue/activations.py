@@ -1,11 +1,11 @@
 """Activations, recognized by their values."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 
+from ....backends.layers.formulas import ACTIVATIONS
 from ... import host
 from ..divergence import Divergence
 from ..regions import Region, consumers
@@ -17,28 +17,6 @@ from .features import BOUNDS, Finding
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
 MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
 POINTS = 64  # of one size, so that each function is compiled once
-NAMED: dict[str, Callable[[Any], Any]] = {
-    "relu": jax.nn.relu,
-    "tanh": jax.numpy.tanh,
-    "sigmoid": jax.nn.sigmoid,
-    "gelu (tanh approximation)": lambda x: jax.nn.gelu(x, approximate=True),
-    "gelu (exact)": lambda x: jax.nn.gelu(x, approximate=False),
-    "silu": jax.nn.silu,
-    "softplus": jax.nn.softplus,
-    "selu": jax.nn.selu,
-    "mish": jax.nn.mish,
-    "relu6": jax.nn.relu6,
-    "hard tanh": jax.nn.hard_tanh,
-    "hard sigmoid": jax.nn.hard_sigmoid,
-    "hard silu": jax.nn.hard_silu,
-    "log sigmoid": jax.nn.log_sigmoid,
-    "soft sign": jax.nn.soft_sign,
-    "squareplus": jax.nn.squareplus,
-    "sine": jax.numpy.sin,
-    "cosine": jax.numpy.cos,
-    "exponential": jax.numpy.exp,
-    "quick gelu (x * sigmoid(1.702 x))": lambda x: x * jax.nn.sigmoid(1.702 * x),
-}
 
 
 def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -138,7 +116,7 @@ def name_function(x: np.ndarray, y: np.ndarray, tolerance: float = TOLERANCE) ->
         return "none"
     points, values = np.resize(x, POINTS), np.resize(y, POINTS)
     with jax.enable_x64(True):
-        for name, function in NAMED.items():
+        for name, function in ACTIVATIONS.items():
             if close(np.asarray(function(points)), values, tolerance):
                 return name
     return _of_both_signs(x, y) if np.any(x < 0) else None

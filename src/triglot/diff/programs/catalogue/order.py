@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...outputs import layout_hint
 from ..divergence import Divergence
 from ..tape import Tape
 from ..values import View, close, layouts
@@ -129,3 +130,17 @@ def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:
 
 def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [array.reshape(shape)] if array.size == int(np.prod(shape)) else []
+
+
+def output_layout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find outputs that are those of the other program with their axes permuted."""
+    pair, search = divergence.results(), divergence.search
+    if pair is None or any(region.values or region.leaves for region in (search.one, search.other)):
+        return None
+    one, other = pair
+    for axes in itertools.permutations(range(1, one.ndim)):
+        moved = one.transpose(0, *axes) if one.ndim else one
+        if moved.shape == other.shape and close(moved, other, search.tolerance):
+            evidence = f"{layout_hint(axes, labels)}; with that, the outputs are equal"
+            return Finding("output_layout", evidence, divergence)
+    return None

@@ -1,5 +1,6 @@
 """What networks do in training only: running statistics and dropout."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,7 +112,9 @@ def norm_momentum(
         sorted({_formula(*share) for value in values if (share := _share(view, value))})
         for view, values in zip(originals, (ours, theirs), strict=True)
     ]
-    if not all(formulas) or formulas[0] == formulas[1]:
+    if all(formulas) and formulas[0] == formulas[1]:
+        return _unbiased_variance(originals, (ours, theirs), labels)
+    if not all(formulas):
         return None
     shown = [
         f"{label}: new = {', new = '.join(side)}"
@@ -119,6 +122,41 @@ def norm_momentum(
     ]
     firsts = places.operation(one.tape, ours[0]), places.operation(other.tape, theirs[0])
     return Cause("norm_momentum", places.of_both(firsts, labels), "; ".join(shown))
+
+
+def _unbiased_variance(
+    views: Sequence[View], values: tuple[list[int], list[int]], labels: tuple[str, str]
+) -> Cause | None:
+    """Find running variances of which only one is unbiased: sums over n - 1 against over n."""
+    for pair in itertools.product(*values):
+        added = [_of_batch(view, value) for view, value in zip(views, pair, strict=True)]
+        sorted_parts = [np.sort(np.ravel(each)) for each in added if each is not None]
+        if len(sorted_parts) != 2 or sorted_parts[0].size != sorted_parts[1].size:
+            continue
+        one, other = sorted_parts
+        if not np.all(one * other > 0):
+            continue
+        ratios = one / other
+        ratio = float(ratios[0])
+        if ratio == 1 or not np.allclose(ratios, ratio, rtol=1e-6):
+            continue
+        count = max(ratio, 1 / ratio) / (max(ratio, 1 / ratio) - 1)
+        if count < 1.5 or abs(count - round(count)) > 1e-4 * count:
+            continue
+        unbiased = int(ratio < 1)
+        at = [places.operation(view.tape, v) for view, v in zip(views, pair, strict=True)]
+        evidence = (
+            f"the running variance is a sum of {round(count)} squares over {round(count) - 1} "
+            f"(unbiased) in {labels[unbiased]}, over {round(count)} in {labels[1 - unbiased]}"
+        )
+        return Cause("unbiased_variance", places.of_both(at, labels), evidence)
+    return None
+
+
+def _of_batch(view: View, value: int) -> np.ndarray | None:
+    """Return what a batch adds to a running average; None if it is none."""
+    share = _share(view, value)
+    return None if share is None else _moved(view, value)[1]
 
 
 def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], list[Any]]:
@@ -178,16 +216,8 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
     Several statistics may fit, such as a sum and a mean: an average is one whose shares sum to 1.
     """
     tape = view.tape
-    new, steps = np.asarray(view.arrays[value], np.float64), tape.needed([value])
-    share, past = 0.0, np.zeros_like(new)
-    for leaf in tape.leaves:
-        old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
-        if old.size != new.size or not is_floating(old.dtype):
-            continue
-        change = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)[value] - new
-        if np.any(change) and close(change, np.full_like(change, change.flat[0])):
-            share, past = float(change.flat[0]), np.reshape(old, new.shape)
-    rest, fitting = np.ravel(new - share * past), []
+    share, rest, past = _moved(view, value)
+    rest, fitting = np.ravel(rest), []
     for statistic in view.compared():
         batch = np.ravel(view.arrays[statistic])
         if tape.depends[statistic] & STATE or not tape.depends[statistic] & INPUTS:
@@ -202,6 +232,21 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
     if is_other and not np.any(past):  # then its share is whatever completes the average
         return round(1 + part, 6), -part
     return round(share, 6), -part
+
+
+def _moved(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the share of the old average in a new one, the rest, and the old average."""
+    tape = view.tape
+    new, steps = np.asarray(view.arrays[value], np.float64), tape.needed([value])
+    share, past = 0.0, np.zeros_like(new)
+    for leaf in tape.leaves:
+        old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
+        if old.size != new.size or not is_floating(old.dtype):
+            continue
+        change = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)[value] - new
+        if np.any(change) and close(change, np.full_like(change, change.flat[0])):
+            share, past = float(change.flat[0]), np.reshape(old, new.shape)
+    return share, new - share * past, past
 
 
 def _formula(old: float, batch: float) -> str:

@@ -1,14 +1,13 @@
 """Presets: tuned settings that ship with triglot, one TOML file per algorithm and environment."""
 
 import tomllib
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ....core.errors import check_text, unknown
+from ....core.records import Values
 
 FOLDER = Path(__file__).parent
 FOR_TRAIN = ("total_steps",)  # keys of a file that `triglot.train` takes; others are the agent's
@@ -46,8 +45,8 @@ class Preset:
 
     algorithm: str
     env: str
-    agent: Mapping[str, Any]
-    train: Mapping[str, Any]
+    agent: Values
+    train: Values
     sampled: bool
     measured: tuple[Sample, ...]
 
@@ -57,7 +56,7 @@ class Preset:
         return f"{self.algorithm} on {self.env}"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Values:
         """All settings by the names that they have on the command line."""
         agent = dict(self.agent)
         tables = [agent.pop(table, {}) for table in ("config", "hyper")]

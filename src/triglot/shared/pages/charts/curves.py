@@ -1,12 +1,12 @@
 """Lines over environment steps: learning curves, and how far libraries diverge."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from ....core.records import JSON
 from ...statistics.curves import forward_filled, mean_and_interval
 from ...statistics.returns import MIN_SEEDS
 from ..numbers import EPSILON, pairs_title
@@ -24,9 +24,7 @@ MEASURES = {
 }
 
 
-def curves_chart(
-    result: Mapping[str, Any], name: str = "curves", heading: str = TITLE
-) -> Chart | None:
+def curves_chart(result: JSON, name: str = "curves", heading: str = TITLE) -> Chart | None:
     """Build the plot of the learning curves; None if the result has none."""
     curves = result.get("curves")
     if not curves or not curves["backends"]:
@@ -132,7 +130,7 @@ def _widened(series: Sequence[Series], means: Sequence[np.ndarray]) -> list[Seri
     ]
 
 
-def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
+def divergence_chart(result: JSON) -> Chart | None:
     """Build the plot of all differences; None if none was recorded or all are 0."""
     found = _different(result)
     if not found:
@@ -194,22 +192,22 @@ def _powers_of_ten(axes: Axes, values: np.ndarray) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{round(math.log10(value))}"))
 
 
-def equal_pairs(result: Mapping[str, Any]) -> list[Sequence[str]]:
+def equal_pairs(result: JSON) -> list[Sequence[str]]:
     """List the pairs without any difference."""
     pairs = (result.get("divergence") or {}).get("pairs", ())
     return [pair["backends"] for pair in pairs if not _differs(pair)]
 
 
-def measures(result: Mapping[str, Any]) -> dict[str, str]:
+def measures(result: JSON) -> dict[str, str]:
     """List the measures in which something differs, with their names."""
     found = _different(result)
     return {n: t for n, t in MEASURES.items() if any(any(pair.get(n) or ()) for pair in found)}
 
 
-def _different(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _different(result: JSON) -> list[JSON]:
     pairs = (result.get("divergence") or {}).get("pairs", ())
     return [pair for pair in pairs if _differs(pair)]
 
 
-def _differs(pair: Mapping[str, Any]) -> bool:
+def _differs(pair: JSON) -> bool:
     return any(any(pair.get(measure) or ()) for measure in MEASURES)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ....core.errors import printable
 from ...machine.files import replacing
 from .chart import Chart
@@ -94,7 +96,13 @@ def write(path: Path, chart: Chart, title: Sequence[str]) -> None:
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    save(path, _with_head(chart, title))
+    save(path, figure_of(chart, title))
+
+
+@themed()
+def figure_of(chart: Chart, title: Sequence[str]) -> Any:
+    """Draw a chart with a title and a legend, as a figure of matplotlib."""
+    return _with_head(chart, title)
 
 
 def save(path: Path, figure: Any) -> None:
@@ -146,9 +154,18 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     return figure
 
 
+def _arrange(figure: Any) -> None:
+    """Make room for labels, once: matplotlib would do it, and draw one time more, for each file."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
 def _svg(figure: Any, salt: str) -> str:
     from matplotlib import rc_context
 
+    _arrange(figure)
     text = io.StringIO()
     with rc_context({"svg.hashsalt": salt}):  # the same elements have the same names each time
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
@@ -157,12 +174,15 @@ def _svg(figure: Any, salt: str) -> str:
 
 def _png(figure: Any) -> bytes:
     """Draw a PNG of a palette, which has a third of the bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=SCALE * STYLE["figure.dpi"])
-    picture = Image.open(drawn).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    _arrange(figure)
+    figure.set_dpi(SCALE * STYLE["figure.dpi"])
+    canvas, small = FigureCanvasAgg(figure), io.BytesIO()
+    canvas.draw()
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG")
     return small.getvalue()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ....backends import libraries
+from ....core.records import JSON
 from .chart import Axes, Chart, limits_of_equal, name_rows, rows_step, write_short_numbers
 from .theme import colours
 
@@ -11,7 +12,7 @@ from .theme import colours
 Row: TypeAlias = tuple[Any, float | None, float | None, float | None]
 
 
-def row_of(place: Any, estimate: Mapping[str, Any], value: str = "value") -> Row:
+def row_of(place: Any, estimate: JSON, value: str = "value") -> Row:
     """Build a row of an estimate, whose number is called `value`."""
     return place, estimate.get(value), estimate.get("low"), estimate.get("high")
 
@@ -76,7 +77,7 @@ def rows_chart(
 
 def libraries_chart(
     name: str,
-    found: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, JSON],
     backends: Iterable[str],
     title: str,
     *,

@@ -1,11 +1,11 @@
 """Lines of the hyperparameters that change over the training."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ....core.errors import TriglotError
+from ....core.records import JSON
 from .chart import Axes, Chart, over_steps, stroke
 from .theme import ALL, Series
 
@@ -13,7 +13,7 @@ MAX_POINTS = 200
 PREFIX = "schedule-"  # of the charts' names
 
 
-def schedule_charts(result: Mapping[str, Any], prefix: str = PREFIX) -> list[Chart]:
+def schedule_charts(result: JSON, prefix: str = PREFIX) -> list[Chart]:
     """Build a plot of each hyperparameter that is a schedule, over environment steps.
 
     A Python function has no text from which it could be drawn, and is left out.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....core.records import JSON
 from ..numbers import capitalized, names
 
 INK, QUIET, GRID, GROUND = "#1d2733", "#5a6675", "#e4e9ef", "#ffffff"
@@ -130,7 +131,7 @@ def library_series(groups: Sequence[Sequence[str]]) -> tuple[Series, ...]:
 
 
 def equal_libraries(
-    result: Mapping[str, Any],
+    result: JSON,
 ) -> tuple[tuple[Series, ...], Sequence[Sequence[str]]]:
     """Group the libraries whose parameters and metrics are equal bit for bit.
 

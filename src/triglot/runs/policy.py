@@ -13,13 +13,14 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
-from ..runs.acting import Acting
-from ..runs.load import load_run
-from ..runs.population import chosen_seed_index
+from ..core.types import Obs
+from .acting import Acting
+from .load import Trained, run_of
+from .population import chosen_seed_index
 
 
 class Policy:
-    """The policy of one seed of a run: `policy(obs) -> action`; make it with `load_policy`.
+    """The policy of one seed: `policy(obs) -> action`; from `load_policy` or `TrainResult.policy`.
 
     Everything that the agent does to observations and actions is inside: normalization by the
     statistics of the training, and scaling to the action's bounds.
@@ -41,13 +42,26 @@ class Policy:
         self.recurrent = acting.recurrent
         self.num_updates = num_updates
         self._acting = acting
-        self._act = jax.jit(acting.act)
-        self._key = jax.random.key(seed)
         self._num_calls = 0
         self._carry: Any = None
         self._first: np.ndarray | None = None
+        self._starts: dict[int, tuple[Any, np.ndarray]] = {}  # by the number of observations
 
-    def __call__(self, obs: Any, action_mask: Any = None) -> Any:
+        # What a call converts costs more than the network: a key, an axis and an index are inside.
+        def act(
+            single: bool, arrays: Any, carry: Any, obs: Any, first: Any, mask: Any, number: Any
+        ) -> Any:
+            key = jax.random.key(seed)
+            key = jax.random.fold_in(key, number) if acting.explore else key
+            if single:
+                obs, mask = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (obs, mask))
+            inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
+            action, carry = acting.act(arrays, carry, inputs, key)
+            return jax.tree.map(lambda leaf: leaf[0], action) if single else action, carry
+
+        self._act = jax.jit(act, static_argnums=0)
+
+    def __call__(self, obs: Obs, action_mask: Any = None) -> Any:
         """Choose an action for one observation, or one for each of a batch.
 
         Args:
@@ -64,24 +78,25 @@ class Policy:
             or of another shape, or a recurrent policy gets another number of observations than
             since its last `reset`.
         """
-        own = jax.tree.leaves(obs)
+        own = [obs] if isinstance(obs, np.ndarray) else jax.tree.leaves(obs)
         as_jax = bool(own) and all(isinstance(leaf, jax.Array) for leaf in own)
         batch = _batch(self.obs_spec, obs)
         size = 1 if batch is None else batch
-        obs = _converted(self.obs_spec, obs, batch)
+        obs = _converted(self.obs_spec, obs)
         mask = self._mask(action_mask, batch)
         carry, first = self._before(size)
-        key = self._key
+        number = np.uint32(self._num_calls)
         if self._acting.explore:
-            key = jax.random.fold_in(key, self._num_calls)
             self._num_calls += 1
-        inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
-        action, carry = self._act(self._acting.arrays, carry, inputs, key)
+        arrays = self._acting.arrays
+        action, carry = self._act(batch is None, arrays, carry, obs, first, mask, number)
         if self.recurrent:
             self._carry, self._first = carry, np.zeros(size, bool)
-        if batch is None:
-            action = jax.tree.map(lambda leaf: leaf[0], action)
-        return action if as_jax else jax.tree.map(np.asarray, action)
+        if as_jax:
+            return action
+        if isinstance(action, jax.Array):
+            return np.asarray(action)
+        return jax.tree.map(np.asarray, action)
 
     def reset(self, where: Any = None) -> None:
         """Start new episodes, which matters to a recurrent policy only.
@@ -107,10 +122,11 @@ class Policy:
     def _before(self, size: int) -> tuple[Any, Any]:
         """Return the carry, and where episodes start."""
         if self._first is None:
-            carry = jax.tree.map(
-                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._acting.carry(size)
-            )
-            return carry, np.ones(size, bool)
+            if size not in self._starts:
+                shapes = self._acting.carry(size)
+                carry = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+                self._starts[size] = carry, np.ones(size, bool)
+            return self._starts[size]
         if len(self._first) != size:
             raise TriglotError(
                 f"the recurrent policy has the carry of {len(self._first)} observations and got "
@@ -133,7 +149,7 @@ class Policy:
                 f"give action_mask, bool {list(shape)}, True where the environment allows an "
                 f"action; got {got}."
             )
-        return array[None] if batch is None else array
+        return array
 
 
 def load_policy(
@@ -159,14 +175,19 @@ def load_policy(
     Raises:
       TriglotError: if the run has no such seed, and as `load_run`.
     """
-    check_count("seed", seed, 0, 2**32 - 1)
-    run = load_run(folder, previous=previous, trust=trust)
+    run = run_of(folder, previous=previous, trust=trust)
     num_seeds = jax.tree.leaves(run.agent_states)[0].shape[0]
     index = chosen_seed_index(Path(folder), seed_index, num_seeds)
-    return Policy(Acting.of(run, index, explore=sampled), run.num_updates, seed=seed)
+    return policy_of(run, index, sampled=sampled, seed=seed)
 
 
-def _batch(spec: Spec, obs: Any) -> int | None:
+def policy_of(run: Trained, seed_index: int, *, sampled: bool = False, seed: int = 0) -> Policy:
+    """Build the policy of one seed; see `load_policy`."""
+    check_count("seed", seed, 0, 2**32 - 1)
+    return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
+
+
+def _batch(spec: Spec, obs: Obs) -> int | None:
     """Return the size of a batch of observations; None for a single one.
 
     Raises:
@@ -193,17 +214,19 @@ def _batch(spec: Spec, obs: Any) -> int | None:
     )
 
 
-def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
-    """Convert observations `[N, ...]` to their dtype.
+def _converted(spec: Spec, obs: Obs) -> Any:
+    """Convert observations, one or `[N, ...]`, to their dtype.
 
     Raises:
       TriglotError: if that would lose more than precision, or an integer is out of range.
     """
     if isinstance(spec, Dict):
-        return {name: _converted(child, obs[name], batch) for name, child in spec.items}
+        return {name: _converted(child, obs[name]) for name, child in spec.items}
     array = obs if isinstance(obs, jax.Array) else np.asarray(obs)
     # A Python integer is int64 although its value may fit.
     exact = np.issubdtype(array.dtype, np.integer) and np.issubdtype(spec.dtype, np.integer)
+    if not exact and array.dtype == spec.dtype:
+        return array
     if not exact and not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         raise TriglotError(f"the policy reads {spec.dtype} observations, got {array.dtype}.")
     if exact and not isinstance(array, Tracer):
@@ -211,8 +234,7 @@ def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
     if isinstance(array, np.ndarray):
         with prefixed("the policy cannot read this observation: "):
             array = to_dtype(array, spec.dtype)
-    array = array.astype(spec.dtype)
-    return array[None] if batch is None else array
+    return array.astype(spec.dtype)
 
 
 def _check_range(spec: Box | Discrete | MultiDiscrete, array: np.ndarray) -> None:

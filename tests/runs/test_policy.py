@@ -14,9 +14,9 @@ from tests.export.small_runs import KINDS, seed_of, small_run
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.core.specs import sample
-from triglot.export.policy import Policy
 from triglot.runs.acting import Acting
 from triglot.runs.load import Run
+from triglot.runs.policy import Policy
 from triglot.runs.registry.agents import make_agent
 
 pytestmark = pytest.mark.packaging
@@ -158,12 +158,12 @@ def test_what_does_not_fit_is_refused(kind: str, obs: Any, says: str) -> None:
 
 def test_a_dictionary_is_checked_by_its_parts() -> None:
     from triglot.core.specs import Box, Dict, Discrete
-    from triglot.export.policy import _batch, _converted
+    from triglot.runs.policy import _batch, _converted
 
     spec = Dict({"speed": Box((2,)), "room": Discrete(3)})
     one = sample(spec, jax.random.key(0))
     assert _batch(spec, one) is None
-    assert _converted(spec, one, None)["speed"].shape == (1, 2)
+    assert _converted(spec, one)["speed"].shape == (2,)
     assert _batch(spec, {"speed": np.zeros((4, 2)), "room": np.zeros(4, int)}) == 4
     with pytest.raises(TriglotError, match="batches of"):
         _batch(spec, {"speed": np.zeros((4, 2)), "room": np.zeros(3, int)})

@@ -1,0 +1,44 @@
+"""Positions of tokens: counted with or without those that are padding."""
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import RegionPart
+from ..tape import INPUTS
+from . import features
+from .features import Finding
+
+DEPTH = 4  # operations between a comparison of tokens and a cumulative sum
+
+
+def padding_positions(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find positions that count only the tokens that are no padding, in one program."""
+    paddings = [_padding(part) for part in divergence.parts]
+    if paddings[0] == paddings[1] or divergence.substitute is None:
+        return None
+    shown = [
+        f"all tokens in {label}" if padding is None else f"tokens other than {padding:g} in {label}"
+        for padding, label in zip(paddings, labels, strict=True)
+    ]
+    evidence = (
+        f"positions count {shown[0]}, {shown[1]}; with the first one's in both, what follows is "
+        "equal"
+    )
+    return Finding("padding_positions", evidence, divergence)
+
+
+def _padding(part: RegionPart) -> float | None:
+    """Return the token that a part leaves out where it counts tokens; None if it counts none."""
+    tape = part.tape
+    for index in part.steps:
+        step = tape.steps[index]
+        if step.name != "cumsum":
+            continue
+        compared = features.comes_from(tape, step.operands[0], ("ne", "eq"), DEPTH)
+        if compared is None:
+            continue
+        read = tape.steps[compared].operands
+        tokens = [v for v in read if tape.depends[v] & INPUTS]
+        if len(tokens) == 1 and np.asarray(part.view.arrays[tokens[0]]).dtype.kind in "iu":
+            return next((each.value for each in features.constants(tape, compared)), None)
+    return None

@@ -1,0 +1,226 @@
+"""Images and signals of another size: the kernel of a resize, its antialiasing, adaptive pooling.
+
+Both programs resample one array along some axes. Each form below is a matrix `[size, length]`, or
+windows of which the mean or the maximum is taken; a form is confirmed by its result.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from ..divergence import Divergence, Search
+from ..regions import Region
+from ..values import close
+from .features import Finding
+
+MAX_SIZE = 2**18  # numbers of an array that is resampled
+MAX_AXES = 5
+MAX_VALUES = 40  # of each program, in order
+CUBIC = (-0.5, -0.75)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an axis gets another size.
+
+    Attributes:
+      kind: `nearest`, `linear`, `cubic`, or the windows of a pooling.
+      coefficient: that of a cubic kernel; 0 for others.
+      antialias: whether the kernel is as wide as the pixels of a smaller image.
+      corners: whether the first and last pixels keep their places.
+      clamps: whether pixels beyond an edge repeat it; otherwise they are left out.
+      pools: `mean` or `max` of windows; empty for a kernel.
+    """
+
+    kind: str
+    coefficient: float = 0.0
+    antialias: bool = False
+    corners: bool = False
+    clamps: bool = True
+    pools: str = ""
+
+    def __str__(self) -> str:
+        if self.pools:
+            return f"the {self.pools} of {self.kind}"
+        words = [f"{self.kind} resizing"]
+        words += [f"with a = {self.coefficient:g}"] if self.coefficient else []
+        words += ["with antialiasing"] if self.antialias else []
+        words += ["with aligned corners"] if self.corners else []
+        words += [] if self.clamps else ["without pixels beyond the edges"]
+        return " ".join(words)
+
+
+ADAPTIVE = ("adaptive windows that overlap", "adaptive windows that do not overlap")
+
+
+def resampling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an array that both programs resample in two forms."""
+    search = divergence.search
+    return search.once(("resampling", labels), lambda: _resampling(search, labels))
+
+
+def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
+    one, other = search.one, search.other
+    for source in sorted(one.boundary | one.leaves):
+        x = np.asarray(one.view.arrays[source])
+        if x.dtype.kind != "f" or not 2 <= x.ndim <= MAX_AXES or x.size > MAX_SIZE:
+            continue
+        core = one.view.core(source)
+        if not any(core.same(other.view.core(v)) for v in other.boundary | other.leaves):
+            continue
+        firsts, seconds = _resampled(one, x), _resampled(other, x)
+        for (a, ours), (b, theirs) in itertools.product(firsts.items(), seconds.items()):
+            if {*ours} & {*theirs} or not search.fits(a, b):
+                continue
+            result = np.asarray(other.view.arrays[b])
+            arrays = list(search.substitutes(a, b))
+            if not arrays:
+                continue
+            # The axes are those in which the results are most alike.
+            array = min(arrays, key=lambda each: float(np.sum(np.abs(each - result))))
+            form, second = min(itertools.product(ours, theirs), key=_distance)
+            whole = search.divergence_at(a, b, array, [], other.view.arrays)
+            evidence = f"{form} in {labels[0]}, {second} in {labels[1]}, of equal values"
+            return Finding(_name(form, second), evidence, whole)
+    return None
+
+
+def _distance(pair: tuple[Form, Form]) -> int:
+    """Count in what two forms differ."""
+    one, other = (astuple(form) for form in pair)
+    return sum(first != second for first, second in zip(one, other, strict=True))
+
+
+def _name(one: Form, other: Form) -> str:
+    if one.pools or other.pools:
+        is_adaptive = {one.kind, other.kind} & {*ADAPTIVE}
+        return "adaptive_pooling" if is_adaptive else "pooling"
+    if one.kind != other.kind:
+        return "upsampling"
+    if one.coefficient != other.coefficient:
+        return "cubic_coefficient"
+    return "antialiasing" if one.antialias != other.antialias else "bilinear_resize"
+
+
+def _resampled(region: Region, x: np.ndarray) -> dict[int, list[Form]]:
+    """Return the values of a region that an array gives, each with the forms that do."""
+    by_value: dict[int, list[Form]] = {}
+    for value in region.values[:MAX_VALUES]:
+        result = np.asarray(region.view.arrays[value])
+        if result.dtype.kind != "f" or result.size > MAX_SIZE or result.ndim > MAX_AXES:
+            continue
+        if forms := list(_forms_between(x, result, region.view.tolerance)):
+            by_value[value] = forms
+    return by_value
+
+
+def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Iterator[Form]:
+    """Yield the forms in which an array gives another one, in any order of its axes."""
+    wanted = np.squeeze(result)
+    x = np.squeeze(x)
+    if wanted.ndim != x.ndim or not x.ndim:
+        return
+    numbers = np.sort(wanted, axis=None)
+    for axes in itertools.permutations(range(x.ndim)):
+        moved = x.transpose(axes)
+        changed = [i for i in range(x.ndim) if moved.shape[i] != wanted.shape[i]]
+        if not changed or len(changed) > 3:
+            continue
+        sizes = [(moved.shape[axis], wanted.shape[axis]) for axis in changed]
+        for form, functions in _common_forms(sizes):
+            array = moved
+            for axis, function in zip(changed, functions, strict=True):
+                array = np.moveaxis(function(np.moveaxis(array, axis, 0)), 0, axis)
+            if close(np.sort(array, axis=None), numbers, tolerance) and close(
+                array, wanted, tolerance
+            ):
+                yield form
+
+
+Resample = Callable[[np.ndarray], np.ndarray]
+
+
+def _common_forms(sizes: list[tuple[int, int]]) -> Iterator[tuple[Form, list[Resample]]]:
+    """Yield the forms that all changed axes have, and a function of each along its first axis."""
+    known = [dict(_forms(*size)) for size in sizes]
+    for form in known[0]:
+        if all(form in each for each in known):
+            yield form, [each[form] for each in known]
+
+
+def _forms(length: int, size: int) -> Iterator[tuple[Form, Resample]]:
+    """Yield the forms that give an axis of a length another size."""
+    if size < length:
+        starts = [math.floor(i * length / size) for i in range(size)]
+        ends = [math.ceil((i + 1) * length / size) for i in range(size)]
+        large = length % size
+        widths = [length // size + (i < large) for i in range(size)]
+        edges = np.cumsum([0, *widths])
+        windows = {
+            ADAPTIVE[0]: list(zip(starts, ends, strict=True)),
+            ADAPTIVE[1]: list(itertools.pairwise(edges.tolist())),
+        }
+        if not large:  # all are the same windows
+            windows = {f"windows of {length // size}": windows[ADAPTIVE[1]]}
+        for width in range(1, length + 1):
+            for stride in range(1, length):
+                if (length - width) // stride + 1 == size and stride * size <= length + stride:
+                    kind = f"windows of {width}, {stride} apart"
+                    windows.setdefault(
+                        kind, [(i * stride, i * stride + width) for i in range(size)]
+                    )
+                    break
+        for kind, bounds in windows.items():
+            for pools, reduce in (("mean", np.mean), ("max", np.max)):
+                yield Form(kind, pools=pools), _pooled(bounds, reduce)
+    for kind, coefficient in (("nearest", 0.0), ("linear", 0.0), *(("cubic", a) for a in CUBIC)):
+        for antialias, corners in ((False, False), (True, False), (False, True)):
+            if (antialias and size >= length) or (kind == "nearest" and (antialias or corners)):
+                continue
+            for clamps in (True, False):  # PyTorch repeats the edges, JAX leaves them out
+                form = Form(kind, coefficient, antialias, corners, clamps)
+                matrix = _matrix(length, size, form)
+                yield (form, lambda x, m=matrix: np.tensordot(m, x, 1))
+
+
+def _pooled(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
+    return lambda x: np.stack([reduce(x[start:end], axis=0) for start, end in bounds])
+
+
+def _matrix(length: int, size: int, form: Form) -> np.ndarray:
+    """Return the weights `[size, length]` of a kernel.
+
+    Args:
+      length, size: the number of pixels before and after.
+      form: the kernel.
+    """
+    scale = (length - 1) / max(size - 1, 1) if form.corners else length / size
+    places = np.arange(size) * scale if form.corners else (np.arange(size) + 0.5) * scale - 0.5
+    width = max(scale, 1.0) if form.antialias else 1.0
+    matrix = np.zeros((size, length))
+    if form.kind == "nearest":
+        matrix[np.arange(size), np.floor(np.arange(size) * scale).astype(int)] = 1.0
+        return matrix
+    reach = math.ceil(2 * width) + 1
+    for row, place in enumerate(places):
+        if form.kind == "linear" and form.clamps:
+            place = min(max(place, 0.0), length - 1.0)
+        for column in range(math.floor(place) - reach, math.floor(place) + reach + 1):
+            weight = _kernel(abs(place - column) / width, form)
+            if form.clamps or 0 <= column < length:
+                matrix[row, min(max(column, 0), length - 1)] += weight
+    return matrix / matrix.sum(1, keepdims=True)
+
+
+def _kernel(distance: float, form: Form) -> float:
+    if form.kind == "linear":
+        return max(0.0, 1.0 - distance)
+    a = form.coefficient
+    if distance <= 1:
+        return (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+    if distance < 2:
+        return a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a
+    return 0.0
