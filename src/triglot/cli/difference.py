@@ -17,10 +17,18 @@ if TYPE_CHECKING:
     from ..core.network import Network
     from ..core.networks.architecture import NetworkSpec
     from ..core.specs import Spec
+    from ..diff.functions.arguments import Arguments
+    from ..diff.options import ComparisonOptions
     from ..diff.report import Report
 
 SAME, DIFFERENT = 0, 1
 ZOO = "zoo"
+PREFIX = "algorithm:"  # before the name of a shipped algorithm, whose loss is meant
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names the loss of a shipped algorithm."""
+    return text.startswith(PREFIX)
 
 
 def diff(options: DiffOptions) -> int:
@@ -36,6 +44,8 @@ def diff(options: DiffOptions) -> int:
     mapping = mapping_of(options.mapping)
     if any(map(is_recording, (options.one, options.other))):
         return _diff_recording(options, mapping)
+    if any(map(is_reference, (options.one, options.other))):
+        return _diff_losses(options, mapping)
     check_one_way(options)
     if len(options.checkpoint) > 2:
         raise TriglotError(
@@ -55,10 +65,7 @@ def diff(options: DiffOptions) -> int:
         for text, module in zip(texts, modules, strict=True)
     ]
     networks = _with_weights(networks, options, inputs, action_spec)
-    from ..diff.compare import compare_networks
     from ..diff.options import ComparisonOptions
-    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
-    from ..shared.terminal.progress import steps
 
     comparison = ComparisonOptions(
         mapping=mapping or None,
@@ -70,7 +77,51 @@ def diff(options: DiffOptions) -> int:
         compare_weights=len(options.checkpoint) == 2,
         max_rounding=options.max_rounding,
     )
-    one, other = networks
+    return _compared(networks[0], networks[1], inputs, comparison, options)
+
+
+def _diff_losses(options: DiffOptions, mapping: dict[str, str]) -> int:
+    """Compare a loss with that of a shipped algorithm, print the report and write it as JSON.
+
+    Raises:
+      TriglotError: if an option does not apply, or a loss cannot be built.
+    """
+    for name, value in {
+        "--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
+        "--checkpoint": options.checkpoint,
+    }.items():  # fmt: skip
+        if value:
+            raise TriglotError(
+                f"{name} does not apply to {PREFIX}NAME, which says what a loss gets: leave it out."
+            )
+    from ..diff.functions.algorithms import load_reference
+    from ..diff.options import ComparisonOptions
+
+    texts = options.one, options.other
+    references = {text: load_reference(text) for text in texts if is_reference(text)}
+    first = next(iter(references.values()))
+    losses = [
+        references[text].function if text in references else load("network", text) for text in texts
+    ]
+    print(f"{first.name}: {first.describe()}", file=sys.stderr)
+    comparison = ComparisonOptions(
+        mapping=mapping or None, seed=options.seed, names=texts, level=_level(options)
+    )
+    return _compared(losses[0], losses[1], first.arguments, comparison, options)
+
+
+def _compared(
+    one: Any,
+    other: Any,
+    inputs: "Inputs | Arguments",
+    comparison: "ComparisonOptions",
+    options: DiffOptions,
+) -> int:
+    """Compare two networks or functions, print the report and write it as JSON."""
+    from ..diff.compare import compare_networks
+    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
+    from ..shared.terminal.progress import steps
+
     problem = f"{options.one} and {options.other} could not be compared"
     with steps() as progress, user_error_context(problem):
         reports = compare_networks(one, other, inputs, comparison, progress)
@@ -209,17 +260,21 @@ def check_one_way(options: DiffOptions | TranslateOptions) -> None:
     if sum(given) != 1:
         raise TriglotError(
             "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
-            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:."
+            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:; of losses, by name: --inputs "
+            "obs=float32:32,4 action:32."
         )
 
 
-def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | None]":
+def inputs_of(
+    options: DiffOptions | TranslateOptions,
+) -> "tuple[Any, Spec | None]":
     """Make the spec of the inputs, and that of the actions if there is an environment.
 
     Raises:
       TriglotError: if they cannot be made.
     """
     from ..core.specs import Box
+    from ..diff.functions.arguments import names_arguments, parse_arguments
     from ..diff.inputs import parse_input
     from ..runs.registry.environments import make_env
 
@@ -232,6 +287,8 @@ def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | 
                 f"--obs-shape takes positive sizes, got {' '.join(map(str, options.obs_shape))}."
             )
         return Box(options.obs_shape), None
+    if isinstance(options, DiffOptions) and names_arguments(options.inputs):
+        return parse_arguments(options.inputs), None
     several = tuple(map(parse_input, options.inputs))
     return (several[0] if len(several) == 1 else several), None
 

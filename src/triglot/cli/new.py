@@ -32,6 +32,7 @@ TRAIN = {
     "environment": "ppo {name}",
     "network": "ppo gymnax:CartPole-v1 --network {name}",
 }
+LOSS, LOSS_LIBRARIES = "loss", {"jax": "jax.numpy as jnp", "torch": "torch"}
 MAX_CONFIG = 80  # characters in a line of a test
 CHECK = {
     "algorithm": "config = {config}\n"
@@ -55,6 +56,8 @@ def write(options: NewOptions) -> str:
     """
     kind, name = options.kind, options.name
     _check_options(options)
+    if kind == LOSS:
+        return _write_loss(options)
     library = options.backend or "linen"
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     if options.like is None:
@@ -93,12 +96,7 @@ def write(options: NewOptions) -> str:
     }
     texts = {file: (TEMPLATES / form).read_text().format(**words) for file, form in files.items()}
     texts = {f"{name}.py": code, **texts}
-    try:
-        folder.mkdir(parents=True)
-        for file, text in texts.items():
-            (folder / file).write_text(text)
-    except OSError as error:
-        raise TriglotError(f"{folder} cannot be written: {error.strerror}.") from None
+    _write_files(folder, texts)
     return (
         f"{folder}: {', '.join(texts)}\n\nNext steps:\n"
         f"  cd {folder}\n"
@@ -108,9 +106,51 @@ def write(options: NewOptions) -> str:
     )
 
 
+def _write_files(folder: Path, texts: dict[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True)
+        for file, text in texts.items():
+            (folder / file).write_text(text)
+    except OSError as error:
+        raise TriglotError(f"{folder} cannot be written: {error.strerror}.") from None
+
+
+def _write_loss(options: NewOptions) -> str:
+    """Write the signature of an algorithm's loss, and a test that compares the two."""
+    from ..diff.functions.algorithms import load_reference
+
+    name, algorithm, library = options.name, options.like or "ppo", options.backend or "jax"
+    check_known("backend of a loss", library, LOSS_LIBRARIES)
+    reference = load_reference(f"algorithm:{algorithm}")
+    _check_name(LOSS, name, name, "", {name})
+    folder = options.out / name
+    if folder.exists():
+        raise TriglotError(f"{folder} already exists: choose another name or --out.")
+    first, *parameters = reference.describe().splitlines()
+    words = {
+        "algorithm": reference.name,
+        "name": name,
+        "learned": ", ".join(reference.arguments.learned),
+        "source": reference.source.removeprefix("triglot/"),
+        "module": LOSS_LIBRARIES[library],
+        "arguments": ", ".join(reference.arguments.names),
+        "described": "\n".join(f"    {line}" for line in parameters),
+        "zero": "jnp.zeros(())" if library == "jax" else "torch.zeros(())",
+    }
+    forms = {f"{name}.py": "loss.txt", f"test_{name}.py": "loss_test.txt"}
+    texts = {file: (TEMPLATES / form).read_text().format(**words) for file, form in forms.items()}
+    _write_files(folder, texts)
+    return (
+        f"{folder}: {', '.join(texts)}\n\n{first}\n" + "\n".join(parameters) + "\n\n"
+        f"Next steps:\n  cd {folder}\n  triglot diff algorithm:{reference.name} {name}:loss"
+    )
+
+
 def _check_options(options: NewOptions) -> None:
     kind = options.kind
-    check_known("kind of component", kind, NAMES)
+    check_known("kind of component", kind, (*NAMES, LOSS))
+    if kind == LOSS:
+        return
     if options.backend is not None and kind != "network":
         raise TriglotError(
             f"--backend applies to networks only: an {kind} works with all libraries."

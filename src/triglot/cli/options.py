@@ -51,13 +51,20 @@ class DiffOptions(MachineOptions):
 
     Attributes:
       one: a network: package.module:object, a name of an installed package, or zoo:BACKEND; or a
-        recording of one, a .safetensors file of `python -m triglot.record`.
-      other: the network to compare it with.
+        recording of one, a .safetensors file of `python -m triglot.record`. Or a loss, a target or
+        an update step: a function in JAX or PyTorch, a pair (init, function), or algorithm:NAME for
+        the loss of a shipped algorithm, such as algorithm:ppo, algorithm:sac.actor or
+        algorithm:ppo,clip_epsilon=0.1.
+      other: the network or loss to compare it with.
       env: the environment whose observations both networks read.
       obs_shape: the shape of one float32 input, without the batch.
       inputs: one or several inputs, each DTYPE:SHAPE, such as float32:84,84,4, or
         DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99; int32: is a scalar. Without bounds, floats
         are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
+        Of a loss, whole arrays by name: NAME=DTYPE:SHAPE or NAME=KIND:SHAPE, such as
+        obs=float32:32,4 action:32:0..3 old_value=value:32 done=flag:32 gamma=0.99, or a file .npz.
+        Kinds: action, advantage, discount, distribution, flag, gradient, log_prob, logits, param
+        (learned), probability, return, reward, square, step, value, weight.
       mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
         network and of the second.
       checkpoint: trained weights: of the first network, which both get; or of both networks, each
@@ -124,18 +131,20 @@ class NewOptions:
     """Options of `triglot new`.
 
     Attributes:
-      kind: algorithm, network or environment.
+      kind: algorithm, network, environment or loss.
       name: the name of the folder, the module and, in CamelCase, the class; a Python name such as
         my_agent.
-      backend: the library of a network: haiku, linen, nnx, equinox, keras, torch or jax.
-      like: the shipped algorithm whose source is copied, in place of a template.
+      backend: the library of a network: haiku, linen, nnx, equinox, keras, torch or jax; of a loss:
+        jax or torch.
+      like: the shipped algorithm whose source is copied, in place of a template; for a loss, the
+        algorithm whose loss it is compared with.
       out: the parent of the new folder.
     """
 
     kind: Annotated[str, Arg("KIND", positional=True)]
     name: Annotated[str, Arg("NAME", positional=True)]
-    backend: Annotated[str | None, Arg("NAME", "linen, for a network")] = None
-    like: Annotated[str | None, Arg("ALGORITHM", "a template, for an algorithm")] = None
+    backend: Annotated[str | None, Arg("NAME", "linen for a network, jax for a loss")] = None
+    like: Annotated[str | None, Arg("ALGORITHM", "a template; ppo for a loss")] = None
     out: Annotated[Path, Arg("FOLDER", "the current folder")] = Path()
 
 

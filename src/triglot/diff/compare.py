@@ -6,8 +6,11 @@ from functools import partial
 from typing import Any
 
 from ..backends.calling import Inputs
+from ..core.errors import TriglotError
 from ..core.specs import Spec
 from . import findings, stages
+from .functions.algorithms import load_reference
+from .functions.arguments import Arguments, arguments_of
 from .measures.effort import QUICK, STANDARD
 from .measures.numbers import measure
 from .networks import EqualWeights, load_networks
@@ -21,7 +24,7 @@ from .verdict import FUNCTION, Results, decide, report_of
 def diff_networks(
     one: Any,
     other: Any,
-    inputs: Inputs,
+    inputs: Inputs | Mapping[str, Any] | None = None,
     *,
     mapping: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -41,7 +44,12 @@ def diff_networks(
     Args:
       one, other: networks in any form that `triglot.diff.loading.load_network` accepts: a Haiku
         function, a Linen module, an NNX or Equinox module, class or constructor, or a `Network`.
-      inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs.
+        Losses, targets and update steps: functions of arrays in JAX or PyTorch, pairs
+        `(init, function)`, or `"algorithm:ppo"` for the loss of a shipped algorithm.
+      inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs. For a
+        loss, a dictionary of whole arrays by the names of its parameters: specs, texts as for
+        `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None beside
+        the loss of an algorithm.
       mapping: canonical names or prefixes of the first network to those of the second; None pairs
         parameters by name, or guesses by shape and by order of use.
       seed: random seed of weights, inputs and targets.
@@ -78,14 +86,40 @@ def diff_networks(
         compare_weights=compare_weights,
         max_rounding=max_rounding,
     )
-    *_, report = compare_networks(one, other, inputs, options)
+    (one, other), given, options = _with_references(one, other, inputs, options)
+    *_, report = compare_networks(one, other, given, options)
     return report
+
+
+def _with_references(
+    one: Any, other: Any, inputs: Any, options: ComparisonOptions
+) -> tuple[tuple[Any, Any], Inputs | Arguments, ComparisonOptions]:
+    """Load losses of shipped algorithms, which say what a loss gets, and read a function's inputs.
+
+    Raises:
+      TriglotError: if inputs are missing, or given beside those of an algorithm.
+    """
+    models, names = [one, other], list(options.names)
+    given = arguments_of(inputs) if isinstance(inputs, Mapping) else inputs
+    for index, model in enumerate(models):
+        if isinstance(model, str):
+            reference = load_reference(model)
+            if given is not None and inputs is not None:
+                raise TriglotError(f"{model} says what a loss gets: leave out the inputs.")
+            models[index], names[index] = reference.function, names[index] or model
+            given = given or reference.arguments
+    if given is None:
+        raise TriglotError(
+            "the inputs are missing: give a spec, such as triglot.Box((4,)), or those of a loss by "
+            'name, such as {"obs": "float32:32,4", "action": "action:32"}.'
+        )
+    return (models[0], models[1]), given, replace(options, names=(names[0], names[1]))
 
 
 def compare_networks(
     one: Any,
     other: Any,
-    inputs: Inputs,
+    inputs: Inputs | Arguments,
     options: ComparisonOptions,
     progress: Progress | None = None,
 ) -> Iterator[Report]:

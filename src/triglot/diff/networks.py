@@ -15,7 +15,10 @@ from ..backends.pairing.mapping import Target
 from ..backends.pairing.statistics import translate_state
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
+from ..core.specs import Box
 from ..core.types import PyTree, by_path
+from .functions.arguments import Argument, Arguments
+from .functions.lifting import ROWS, lift_function, names_of, over_batches, with_first_output
 from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures import effort, weights
@@ -33,13 +36,80 @@ from .types import listed
 FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
-def load_networks(one: Any, other: Any, inputs: Inputs, options: ComparisonOptions) -> "Networks":
-    """Wrap two networks in any of the forms that `load_network` accepts."""
+def load_networks(
+    one: Any, other: Any, inputs: Inputs | Arguments, options: ComparisonOptions
+) -> "Networks":
+    """Wrap two networks in any of the forms that `load_network` accepts, or two functions.
+
+    Two networks whose outputs have no batch, such as losses, become functions of batches.
+    """
+    if isinstance(inputs, Arguments):
+        first, second = (
+            lift_function(model, inputs, name)
+            for model, name in zip((one, other), options.names, strict=True)
+        )
+        counts = _num_outputs(first, inputs), _num_outputs(second, inputs)
+        if counts[0] != counts[1] and 1 in counts:  # a loss, and one with metrics beside it
+            first, second = with_first_output(first), with_first_output(second)
+        return Networks((first, second), inputs, options)
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
         for model, name in zip((one, other), options.names, strict=True)
     )
+    if all(_reduces_batch(network, inputs) for network in (first, second)):
+        several = inputs if isinstance(inputs, tuple) else (inputs,)
+        if all(isinstance(spec, Box) for spec in several):
+            names = names_of(one) or names_of(other)
+            arguments = _batch_arguments(several, names)
+            first, second = (
+                over_batches(network, arguments.names, arguments) for network in (first, second)
+            )
+            return Networks((first, second), arguments, options)
     return Networks((first, second), inputs, options)
+
+
+def _num_outputs(network: Network, arguments: Arguments) -> int:
+    """Count the arrays that a function returns."""
+    with user_error_context(f"{network.name!r} failed on {_described(arguments)}"):
+        variables = jax.eval_shape(network.init, jax.random.key(0))
+        batch = jax.eval_shape(lambda: _batch_of(arguments, 2, jax.random.key(0)))
+        return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
+
+
+def _described(inputs: Inputs | Arguments) -> str:
+    return str(inputs) if isinstance(inputs, Arguments) else describe_inputs(inputs)
+
+
+def _batch_of(inputs: Inputs | Arguments, size: int, key: jax.Array) -> PyTree:
+    """Draw a batch of inputs; the examples of a function's arguments are whole batches."""
+    if isinstance(inputs, Arguments):
+        return inputs.draw(size, key)
+    return batch_of(inputs, size, key)
+
+
+def _reduces_batch(network: Network, inputs: Inputs) -> bool:
+    """Return whether no output of a network has the batch as its leading axis."""
+    if network.recurrent:
+        return False
+    for size in (2, 3):
+        with user_error_context(f"{network.name!r} failed on {_described(inputs)}"):
+            variables = jax.eval_shape(network.init, jax.random.key(0))
+            batch = jax.eval_shape(lambda s=size: _batch_of(inputs, s, jax.random.key(0)))
+            outputs, _ = jax.eval_shape(network.apply, variables, batch)
+        if any(leaf.shape[:1] == (size,) for leaf in jax.tree.leaves(outputs)):
+            return False
+    return True
+
+
+def _batch_arguments(specs: tuple[Any, ...], names: list[str]) -> Arguments:
+    """Describe batches of rows whose specs are known."""
+    named = names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    return Arguments(
+        tuple(
+            Argument(name, replace(spec, shape=(ROWS, *spec.shape)))
+            for name, spec in zip(named, specs, strict=True)
+        )
+    )
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
@@ -67,12 +137,12 @@ class Networks:
 
     Attributes:
       networks: both networks, in native arithmetic.
-      inputs: spec of one input.
+      inputs: spec of one input, or the arguments of two functions.
       options: options of the comparison.
     """
 
     networks: tuple[Network, Network]
-    inputs: Inputs
+    inputs: Inputs | Arguments
     options: ComparisonOptions
 
     @cached_property
@@ -140,6 +210,7 @@ class Networks:
                 network=self.networks[index],
                 variables=variables[index],
                 names={},
+                of_batches=isinstance(self.inputs, Arguments),
                 batches=batches[index],
                 outputs=tuple((each.name, each.indices[index]) for each in shared),
                 targets=targets,
@@ -176,7 +247,7 @@ class Networks:
 
     def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""
-        inputs = batch_of(self.inputs, size, self.keys["inputs"])
+        inputs = _batch_of(self.inputs, size, self.keys["inputs"])
         if not network.recurrent:
             return inputs
         return inputs, carry_of(network, variables, size, self.keys["carry"])
@@ -189,7 +260,7 @@ class Networks:
             )
 
     def _called(self, network: Network) -> AbstractContextManager[None]:
-        return user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}")
+        return user_error_context(f"{network.name!r} failed on {_described(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""

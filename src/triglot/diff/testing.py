@@ -1,4 +1,4 @@
-"""Assert in a test that two networks compute the same function."""
+"""Assert in a test that two networks, or two losses, compute the same function."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,13 +18,16 @@ EPS = float(np.finfo(np.float32).eps)
 def assert_same_function(
     reference: Any,
     port: Any,
-    inputs: Inputs,
+    inputs: Inputs | Mapping[str, Any] | None = None,
     *,
     mapping: Mapping[str, str] | None = None,
     max_ulps: float | None = None,
     level: str = QUICK,
 ) -> Report:
     """Fail unless two networks compute the same function with the same weights, for tests of ports.
+
+    Two losses, targets or update steps are compared in the same way:
+    `assert_same_function("algorithm:ppo", my_ppo.loss)`.
 
     Args:
       reference, port, inputs, mapping: the arguments of `diff_networks`.

@@ -20,12 +20,14 @@ class Side:
         them.
       names: canonical names of this side's parameters by the names that both sides share. A
         parameter that only one side has is missing here.
+      of_batches: whether it is a function of batches, such as a loss: each example is one.
     """
 
     label: str
     network: Network
     variables: Variables
     names: dict[str, str]
+    of_batches: bool = False
 
 
 class Progress(Protocol):

@@ -21,6 +21,10 @@ from .values import View, largest_difference
 
 MAX_CAUSES = 24
 UNEXPLAINED = ("operation_missing", "unknown", "unpaired_parameter")
+LIKELY_CONSEQUENCES = (
+    "activation", "flatten_order", "operand_order", "operand_source", "operation_differs",
+    "operation_missing", "position_embedding", "residual_source", "unknown",
+)  # fmt: skip
 LARGE = 2**28  # numbers of all values of a program
 MAX_IN_LARGE = 8  # differences of such programs that are looked for
 MAX_STEPS = 64  # of a part whose parameters are read
@@ -168,6 +172,7 @@ def explain_tapes(
         for index in part.steps[:MAX_STEPS]
     )
     limit = 0 if left else most
+    causes = without_consequences(causes) if tapes[0].of_batches else causes
     return Explanation(first, merged(causes), views, bool(explained), read, most=limit)
 
 
@@ -199,6 +204,19 @@ def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
         effects = [causes_of.causes[0].effect or 0.0 for causes_of in (before, each)]
         causes[causes.index(before.causes[0])] = replace(cause, effect=max(effects))
     return causes
+
+
+def without_consequences(causes: list[Cause]) -> list[Cause]:
+    """Leave out what is likely to follow from another cause of a function of batches.
+
+    A reduced value is read by all that follows, so that weak evidence beside strong is a
+    consequence; at one place, the first evidence of a cause is the strongest.
+    """
+    strong = [cause for cause in causes if cause.name not in LIKELY_CONSEQUENCES]
+    first: dict[tuple[str, str], Cause] = {}
+    for cause in strong or causes:
+        first.setdefault((cause.name, cause.where), cause)
+    return list(first.values())
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:

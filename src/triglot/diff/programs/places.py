@@ -56,7 +56,10 @@ def operation(tape: Tape, value: int) -> Operation:
     if tape.is_update:
         # A library's layer has no line of an algorithm where an adapter of triglot calls it.
         return Operation(step.name, source(_in_loops(step), ALGORITHMS), section(step))
-    return Operation(step.name, _of_network(step), scope(tape, step))
+    line = _of_network(step)
+    if not line and tape.of_batches:  # the loss of a shipped algorithm
+        line = source(_in_loops(step), ALGORITHMS)
+    return Operation(step.name, line, scope(tape, step))
 
 
 def called(equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str) -> Operation:

@@ -29,6 +29,7 @@ class Program:
       function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
       params: parameters by canonical name.
       state, inputs, key: its other arguments.
+      of_batches: whether its examples are batches, as of a loss.
       is_update: whether it is an agent's update, not a network. Its random draws are kept, since
         they do not depend on the library; of a long loop the first iterations are recorded, and
         lines of triglot's algorithms are shown.
@@ -40,6 +41,7 @@ class Program:
     state: PyTree = ()
     inputs: PyTree = ()
     key: jax.Array
+    of_batches: bool = False
     is_update: bool = False
     keeps_draws: bool = False
 
@@ -61,8 +63,14 @@ def record(
     """
     arguments = (dict(program.params), program.state, program.inputs, program.key)
     closed, shapes = jax.make_jaxpr(program.function, return_shape=True)(*arguments)
-    recorder = _Recorder(Tape(wide, program.is_update, program.is_update or program.keeps_draws))
-    tape, values = recorder.tape, []
+    tape = Tape(
+        wide,
+        is_update=program.is_update,
+        of_batches=program.of_batches,
+        keeps_draws=program.is_update or program.keeps_draws,
+    )
+    recorder = _Recorder(tape)
+    values = []
     for mask, part, argument in zip(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
     ):

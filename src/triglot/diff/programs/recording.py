@@ -77,7 +77,14 @@ def forward_program(
         return network.apply(variables, inputs, key=key, train=train)
 
     state = side.variables.state
-    return Program(function=function, params=params, state=state, inputs=inputs, key=key)
+    return Program(
+        function=function,
+        params=params,
+        state=state,
+        inputs=inputs,
+        key=key,
+        of_batches=side.of_batches,
+    )
 
 
 def _share(

@@ -71,12 +71,14 @@ class Tape:
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
       is_update: whether it is an agent's update, see `Program`.
+      of_batches: whether it is a function of batches, such as a loss, see `Program`.
       keeps_draws: whether random bits and masks are those that were drawn.
       branches_on_key: whether a branch was taken that depends on a random draw.
     """
 
     is_wide: bool
     is_update: bool = False
+    of_batches: bool = False
     keeps_draws: bool = False
     branches_on_key: bool = False
     steps: list[Step] = field(default_factory=list)

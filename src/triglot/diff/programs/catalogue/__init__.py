@@ -19,6 +19,7 @@ from . import (
     attention,
     cells,
     exchanges,
+    losses,
     moves,
     norms,
     order,
@@ -28,6 +29,7 @@ from . import (
     rotary,
     structure,
     training,
+    updates,
     windows,
 )
 from .features import Finding
@@ -85,6 +87,26 @@ ENTRIES: Sequence[Entry] = (
     structure.constant,
     structure.factor,
     resizing.resizing,
+)
+# Of functions of a batch, before the others.
+OF_BATCHES: Sequence[Entry] = (
+    unpaired_parameter,
+    losses.standardization,
+    updates.gradient_clipping,
+    losses.shift,
+    losses.clip_range,
+    updates.numbers,
+    updates.schedule,
+    losses.flag,
+    losses.parameters_read,
+    losses.degrees_of_freedom,
+    updates.epsilon,
+    updates.bias_correction,
+    losses.bound,
+    losses.term,
+    losses.weight,
+    losses.reduction,
+    losses.factor,
 )
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
@@ -154,11 +176,13 @@ def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
     tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
     does.
     """
-    if (finding := _first_finding(ENTRIES, divergence, labels)) is not None:
+    known = divergence.parts[1].tape
+    strong = (*OF_BATCHES, *ENTRIES) if known.of_batches else ENTRIES
+    if (finding := _first_finding(strong, divergence, labels)) is not None:
         return finding
     others = list(itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_OTHERS))
     likely = [part for part in others if not _ends_inside(part, divergence)]
-    for entries, parts in ((ENTRIES, others), (WEAK, [divergence, *likely])):
+    for entries, parts in ((strong, others), (WEAK, [divergence, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding

@@ -1,0 +1,325 @@
+"""The loss of a shipped algorithm as a function of the outputs of its networks.
+
+The algorithm's own code runs, with networks that return what they are given: `algorithm:ppo` is
+compared with a loss of any framework, whatever networks that has.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import TriglotError, unknown, user_error_context
+from ...core.families.action_values import ReplayedBatch, ReplayedQ
+from ...core.families.actor_critic import ActorCriticBatch
+from ...core.families.policy_gradient import PolicyGradient, PolicySamples
+from ...core.network import Codec, Network, Variables
+from ...core.rl.distributions import SquashedGaussian
+from ...core.rl.replay import Sample
+from ...core.specs import Box, Dict, Discrete
+from ...core.tracing.jaxprs import leaves_read
+from ...runs.registry.algorithms import ALGORITHMS, find_algorithm
+from .arguments import Arguments, parse_arguments
+
+PREFIX = "algorithm:"
+ROWS, ACTIONS = 32, 3  # of a batch
+TARGET = "target_"  # before the names of a target network's outputs
+NEXT = "next_"  # before the names of what networks return for the next observation
+SUPPORTED = "policy gradients, replayed action values and SAC"
+KINDS = {"advantage": "advantage", "target": "return", "log_prob": "log_prob", "value": "value"}
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The loss of an algorithm.
+
+    Attributes:
+      name: the algorithm's, such as `ppo` or `sac.critic`.
+      function: takes the arrays of `arguments` by name, and returns the loss, float32 `[]`.
+      arguments: what it reads, in the order of its signature.
+      source: the lines of the algorithm's code.
+    """
+
+    name: str
+    function: Callable[..., jax.Array]
+    arguments: Arguments
+    source: str
+
+    @property
+    def signature(self) -> str:
+        """The signature to write against."""
+        return f"def loss({', '.join(self.arguments.names)}):"
+
+    def describe(self) -> str:
+        """Write the signature with the shape and meaning of each argument."""
+        lines = [f"{self.signature}  # returns the loss, a scalar"]
+        for argument in self.arguments.items:
+            learned = ", learned" if argument.is_learned else ""
+            sizes = ", ".join(map(str, argument.spec.shape))
+            lines.append(f"  {argument.name}: {argument.spec.dtype} [{sizes}]{learned}")
+        return "\n".join(lines)
+
+
+def load_reference(text: str) -> Reference:
+    """Build the loss of a shipped algorithm.
+
+    Args:
+      text: `algorithm:NAME`, `algorithm:NAME.PART` where there are several losses, with values of
+        options that differ from their defaults: `algorithm:ppo,clip_epsilon=0.1`.
+
+    Raises:
+      TriglotError: if the algorithm or a part of it is unknown, or its loss is no function of the
+        outputs of its networks.
+    """
+    whole, *options = text.removeprefix(PREFIX).split(",")
+    name, _, part = whole.partition(".")
+    if name not in ALGORITHMS:
+        raise unknown("shipped algorithm", name, sorted(ALGORITHMS))
+    algorithm: Any = find_algorithm(name)
+    config, hyper = _options(algorithm, options)
+    builders: Mapping[str, Callable[[], tuple[Callable[..., Any], list[str]]]]
+    if issubclass(algorithm, PolicyGradient) and hasattr(algorithm, "loss"):
+        builders = {"": lambda: _policy_gradient(algorithm, config, hyper)}
+    elif issubclass(algorithm, ReplayedQ) and not algorithm.recurrent:
+        builders = {"": lambda: _action_values(algorithm, config, hyper)}
+    elif hasattr(algorithm, "critic_loss") and hasattr(algorithm, "temperature_loss"):
+        builders = {
+            each: lambda each=each: _actor_critic(algorithm, config, hyper, each)
+            for each in ("critic", "actor", "temperature")
+        }
+    else:
+        raise TriglotError(
+            f"the loss of {name!r} is no function of its networks' outputs; those of "
+            f"{SUPPORTED} are, such as algorithm:ppo."
+        )
+    part = part or next(iter(builders))
+    if part not in builders:
+        raise unknown(f"loss of {name}", part, [each for each in builders if each] or ["none"])
+    with user_error_context(
+        f"the loss of {name!r} is no function of its networks' outputs; those of {SUPPORTED} are"
+    ):
+        function, texts = builders[part]()
+        every = parse_arguments(tuple(texts))
+        arguments = _read_only(function, every)
+    shown = f"{name}.{part}" if part else name
+    source = ALGORITHMS[name].partition(":")[0].replace(".", "/") + ".py"
+    return Reference(shown, _by_position(function, arguments, every), arguments, source)
+
+
+def _options(algorithm: Any, texts: list[str]) -> tuple[Any, Any]:
+    """Fill in the options of an algorithm's loss."""
+    values: dict[str, dict[str, Any]] = {"Config": {}, "Hyperparams": {}}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        owners = [kind for kind in values
+                  if name in {each.name for each in fields(getattr(algorithm, kind))}]  # fmt: skip
+        if not equals or not owners:
+            known = [f.name for kind in values for f in fields(getattr(algorithm, kind))]
+            raise unknown("option of the loss", name, known)
+        try:
+            values[owners[0]][name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            values[owners[0]][name] = {"true": True, "false": False}.get(value, value)
+    return algorithm.Config(**values["Config"]), algorithm.Hyperparams(**values["Hyperparams"])
+
+
+def _outputs_network(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Network, Dict]:
+    """Return a network whose observations are its outputs, and the spec of these."""
+
+    def init(key: jax.Array) -> Variables:
+        del key
+        return Variables(params={}, state=())
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        del key, train
+        prefix = TARGET if "target" in variables.params else ""
+        return {name: inputs.get(prefix + name, inputs[name]) for name in shapes}, variables.state
+
+    spec = Dict({name: Box(shape) for name, shape in shapes.items()})
+    codec = Codec.named({}, [])
+    network = Network(name="outputs", backend="jax", init=init, apply=apply, codec=codec)
+    return network, spec
+
+
+def _text(name: str, kind: str, *shape: int) -> str:
+    return f"{name}={kind}:{','.join(map(str, shape))}"
+
+
+def _policy_gradient(
+    algorithm: Any, config: Any, hyper: Any
+) -> tuple[Callable[..., Any], list[str]]:
+    shapes = {"logits": (ACTIONS,), "value": ()}
+    network, spec = _outputs_network(shapes)
+    agent = algorithm(
+        network=network, obs_spec=spec, action_spec=Discrete(ACTIONS), config=config, hyper=hyper
+    )
+    kind = get_type_hints(algorithm.loss).get("batch")
+    shared = {each.name for each in fields(PolicySamples)}
+    names = [each.name for each in fields(kind) if each.name not in shared] if kind else []
+    if kind is None or not set(names) <= set(KINDS):
+        raise TriglotError(
+            f"the loss of {algorithm.__name__} is no function of its network's outputs; those of "
+            f"{SUPPORTED} are, such as algorithm:ppo."
+        )
+    own = {name: f"old_{name}" if name in ("value", "log_prob") else name for name in names}
+    texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
+    texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}"]
+    texts += [_text(own[name], KINDS[name], ROWS) for name in names]
+
+    def function(**given: Any) -> Any:
+        obs = {name: given[name] for name in shapes}
+        data = {name: given[own[name]] for name in names}
+        batch = kind(obs=obs, action_mask=None, action=given["action"], **data)
+        variables = Variables(params={}, state=())
+        return agent.loss(variables, batch, jax.random.key(0), agent.hyper)[0]
+
+    return function, texts
+
+
+def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..., Any], list[str]]:
+    action_spec = Discrete(ACTIONS)
+    described = algorithm.networks(Box((4,)), action_spec, config)
+    shapes = {name: head.shape for each in described.values() for name, head in each.heads}
+    network, spec = _outputs_network(shapes)
+    agent = algorithm(
+        network=network, obs_spec=spec, action_spec=action_spec, config=config, hyper=hyper
+    )
+    texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
+    texts += [_text(f"{NEXT}{name}", "value", ROWS, *shape) for name, shape in shapes.items()]
+    texts += [
+        _text(f"{NEXT}{TARGET}{name}", "value", ROWS, *shape) for name, shape in shapes.items()
+    ]
+    texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}", f"reward:{ROWS}", f"discount:{ROWS}"]
+    texts += [f"weight:{ROWS}"]
+
+    def function(**given: Any) -> Any:
+        after = {name: given[NEXT + name] for name in shapes}
+        after |= {TARGET + name: given[NEXT + TARGET + name] for name in shapes}
+        sample = Sample(
+            obs={name: given[name] for name in shapes},
+            action=given["action"],
+            reward=given["reward"],
+            discount=given["discount"],
+            next_obs=after,
+            next_action_mask=None,
+            slot=jnp.zeros(ROWS, jnp.int32),
+            probability=jnp.ones(ROWS),
+        )
+        batch = ReplayedBatch(
+            sample=sample,
+            target=Variables(params={"target": ()}, state=()),
+            weight=given["weight"],
+            hyper=agent.hyper,
+        )
+        return agent.loss(Variables(params={}, state=()), batch, jax.random.key(0))[0]
+
+    return function, texts
+
+
+class _Drawn(SquashedGaussian):
+    """A policy whose drawn action has a given log-probability, in place of its mean `[B, 1]`."""
+
+    @classmethod
+    def of(cls, log_prob: jax.Array) -> "_Drawn":
+        """Give the drawn actions log-probabilities `[B]`."""
+        return cls(mean=log_prob[:, None], log_std=jnp.zeros_like(log_prob[:, None]))
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Return any action: the critics return what they are given."""
+        del key
+        return jnp.zeros_like(self.mean)
+
+    def squashed_log_prob(self, raw: jax.Array) -> jax.Array:
+        """Return the log-probabilities `[B]`."""
+        del raw
+        return self.mean[:, 0]
+
+
+def _actor_critic(
+    algorithm: Any, config: Any, hyper: Any, part: str
+) -> tuple[Callable[..., Any], list[str]]:
+    from ...backends import build
+
+    class WithOutputs(algorithm):
+        """The algorithm, whose networks return what is in the observations."""
+
+        def policy(self, actor: Any, obs: Any, action_mask: Any = None, **options: Any) -> Any:
+            return _Drawn.of(obs["log_prob"]), ()
+
+        def q(self, critic: Any, obs: Any, action: Any, **options: Any) -> Any:
+            return obs["q"], ()
+
+    obs_spec, action_spec = Box((4,)), Box((1,), low=-1.0, high=1.0)
+    described = algorithm.networks(obs_spec, action_spec, config)
+    agent = WithOutputs(
+        network=build("jax", described),
+        obs_spec=obs_spec,
+        action_spec=action_spec,
+        config=config,
+        hyper=hyper,
+    )
+    learned = {
+        "critic": ("q",), "actor": ("log_prob", "q"), "temperature": ("log_temperature",)
+    }[part]  # fmt: skip
+    kinds = {"q": ("value", 2, ROWS), "next_q": ("value", 2, ROWS)}
+    kinds |= {"log_prob": ("log_prob", ROWS), "next_log_prob": ("log_prob", ROWS)}
+    kinds |= {"log_temperature": ("value",), "reward": ("reward", ROWS)}
+    kinds |= {"discount": ("discount", ROWS)}
+    renamed = {"next_q": "next_target_q"}
+    texts = [
+        _text(renamed.get(name, name), "param" if name in learned else str(kind), *shape)
+        for name, (kind, *shape) in kinds.items()
+    ]
+
+    def function(**given: Any) -> Any:
+        sample = Sample(
+            obs={"q": given["q"], "log_prob": given["log_prob"]},
+            action=jnp.zeros((ROWS, 1)),
+            reward=given["reward"],
+            discount=given["discount"],
+            next_obs={"q": given["next_target_q"], "log_prob": given["next_log_prob"]},
+            next_action_mask=None,
+            slot=jnp.zeros(ROWS, jnp.int32),
+            probability=jnp.ones(ROWS),
+        )
+        temperature = Variables(params=given["log_temperature"], state=())
+        empty = Variables(params={}, state=())
+        learners: dict[str, Any] = dict.fromkeys(
+            ("actor", "critic"), SimpleNamespace(variables=empty)
+        )
+        learners["temperature"] = SimpleNamespace(variables=temperature)
+        state: Any = SimpleNamespace(learners=learners, target=empty, hyper=agent.hyper)
+        batch = ActorCriticBatch(sample=sample, state=state)
+        variables = temperature if part == "temperature" else empty
+        return getattr(agent, f"{part}_loss")(variables, batch, jax.random.key(0))[0]
+
+    return function, texts
+
+
+def _read_only(function: Callable[..., Any], arguments: Arguments) -> Arguments:
+    """Leave out the arguments that a loss does not read."""
+    zeros = {each.name: each.spec for each in arguments.items}
+    given = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in zeros.items()}
+    indices = leaves_read(lambda batch: function(**batch), given)
+    read = {name for index, name in enumerate(sorted(given)) if index in indices}
+    return replace(arguments, items=tuple(e for e in arguments.items if e.name in read))
+
+
+def _by_position(
+    function: Callable[..., Any], arguments: Arguments, every: Arguments
+) -> Callable[..., Any]:
+    """Take the arguments that a loss reads, in order; the others are zeros."""
+    names = arguments.names
+    unread = [each for each in every.items if each.name not in names]
+
+    def loss(*values: Any) -> Any:
+        rest = {each.name: jnp.zeros(each.spec.shape, each.spec.dtype) for each in unread}
+        return function(**rest, **dict(zip(names, values, strict=True)))
+
+    return loss

@@ -1,0 +1,856 @@
+"""Losses and targets: terms, averages, standardizations, bounds, flags and shifts in time."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .. import places
+from ..divergence import Divergence, Search
+from ..regions import Region, RegionPart, consumers
+from ..tape import INPUTS, PARAMS, Step, Tape
+from ..values import Core, close
+from . import features
+from .features import BOUNDS, MAX_STEPS, Finding
+
+SUMS = ("add", "add_any", "sub")
+PRODUCTS = ("mul", "div")
+ROOTS = ("sqrt", "rsqrt")
+MAX_CHAIN = 6  # operations with numbers around what one program has in addition
+MAX_STANDARDIZED = 40  # values of a region that may be standardized
+NEAR = 1e-6
+ROWS = ("slice", "dynamic_slice", "gather")
+MAX_SHIFTED = 60  # values of a region that may be shifted
+MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
+MIN_ROWS = 3
+CONFIRMED = "with the first one's in both, the results are equal"
+
+
+def leaves_of(tape: Tape, value: int) -> frozenset[str]:
+    """Name the parameters and inputs from which a value is computed."""
+    pending, visited = [value], set[int]()
+    while pending:
+        each = pending.pop()
+        if each not in visited:
+            visited.add(each)
+            if each in tape.producers:
+                pending.extend(tape.steps[tape.producers[each]].operands)
+    return frozenset(tape.leaves[each].removeprefix("inputs/")
+                     for each in visited if each in tape.leaves and tape.depends[each])  # fmt: skip
+
+
+def described(tape: Tape, value: int) -> str:
+    """Write a value: the input or parameter, or what computes it with its line."""
+    root = tape.roots[value]
+    if root in tape.leaves:
+        return f"`{tape.leaves[root].removeprefix('inputs/')}`"
+    if root not in tape.producers:
+        return "a constant"
+    names = sorted(leaves_of(tape, root))
+    read = f" of {', '.join(names[:4])}{' and more' if names[4:] else ''}" if names else ""
+    source = places.operation(tape, root).source
+    return f"{tape.steps[tape.producers[root]].name}{read}" + (f" ({source})" if source else "")
+
+
+def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]]:
+    """Yield each part that computes something from what the other part ends with."""
+    for side in (0, 1):
+        part, bare = divergence.parts[side], divergence.parts[1 - side]
+        if part.end is not None and bare.end is not None and part.steps:
+            yield side, part, bare
+
+
+def step_of(tape: Tape, value: int) -> Step | None:
+    index = tape.producers.get(tape.roots[value])
+    return None if index is None else tape.steps[index]
+
+
+def is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
+    """Return whether a value of one part is the result of the other."""
+    end = bare.view.core(bare.end or 0)
+    return part.view.core(value).same(end, part.view.tolerance)
+
+
+def number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
+    """Return the number with which a step multiplies, and the position of the other operand."""
+    if step.name == "neg":
+        return -1.0, 0
+    if step.name not in PRODUCTS:
+        return None
+    for position, value in enumerate(step.operands):
+        number = features.scalar(tape, value)
+        if number is None or (step.name == "div" and (position == 0 or number == 0)):
+            continue
+        return (1 / number if step.name == "div" else number), 1 - position
+    return None
+
+
+def _scaled(tape: Tape, value: int) -> tuple[float, int]:
+    """Take numbers out of a product: return the number, and the value that is multiplied."""
+    number = 1.0
+    for _ in range(MAX_CHAIN):
+        step = step_of(tape, value)
+        known = None if step is None else number_of(tape, step)
+        if step is None or known is None:
+            break
+        number, value = number * known[0], step.operands[known[1]]
+    return number, tape.roots[value]
+
+
+def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a term that only one of two sums has, such as an entropy bonus or weight decay."""
+    if (changed := _other_sign(divergence, labels)) is not None:
+        return changed
+    for side, part, bare in sides(divergence):
+        step = step_of(part.tape, _without_ones(part.tape, part.end or 0))
+        if step is None or step.name not in SUMS:
+            continue
+        for kept, added in ((0, 1), (1, 0)):
+            value = step.operands[added]
+            if part.tape.is_constant(value) or not is_bare(part, step.operands[kept], bare):
+                continue
+            if added == 0 and step.name == "sub":
+                continue
+            number, source = _scaled(part.tape, value)
+            verb = "subtracts" if step.name == "sub" else "adds"
+            if number < 0:
+                number, verb = -number, {"adds": "subtracts", "subtracts": "adds"}[verb]
+            shown = described(part.tape, source)
+            count = _averaged(part.tape, source)
+            if len(f"{number * count:.6g}") < len(f"{number:.6g}"):
+                number, shown = number * count, f"a mean: {shown}"
+            times = "" if number == 1 else f"{number:.6g} times "
+            decay = _is_updated(part.tape, source) and abs(number) < 1
+            name = "weight_decay" if decay else "loss_term"
+            if decay:
+                shown = "the parameter itself"
+            evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
+            end, other = step.results[0], bare.end or 0
+            at = (end, other) if side == 0 else (other, end)
+            return Finding(name, evidence, divergence, at=at)
+    return None
+
+
+def _without_ones(tape: Tape, value: int) -> int:
+    """Return what a value is before products with 1."""
+    for _ in range(MAX_CHAIN):
+        step = step_of(tape, value)
+        known = None if step is None else number_of(tape, step)
+        if step is None or known is None or known[0] != 1:
+            break
+        value = step.operands[known[1]]
+    return value
+
+
+def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a term that one program adds and the other subtracts."""
+    one, other = divergence.parts
+    for first, second in itertools.product(one.steps[:MAX_STEPS], other.steps[:MAX_STEPS]):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if {left.name, right.name} != {"add", "sub"}:
+            continue
+        term_of = right.operands[1]
+        if not one.view.core(left.operands[1]).same(other.view.core(term_of)):
+            continue
+        if divergence.agrees({}, {(second, 1): -np.asarray(other.view.arrays[term_of])}):
+            verbs = {"add": "adds", "sub": "subtracts"}
+            evidence = (
+                f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
+                f"{described(other.tape, term_of)}; {CONFIRMED}"
+            )
+            at = left.results[0], right.results[0]
+            return Finding("loss_term", evidence, divergence, at=at)
+    return None
+
+
+def _averaged(tape: Tape, value: int) -> int:
+    """Return how many values a sum has; 1 if a value is no sum."""
+    step = step_of(tape, value)
+    if step is None or step.name != "reduce_sum":
+        return 1
+    return np.size(tape.arrays[step.operands[0]]) // max(1, np.size(tape.arrays[step.results[0]]))
+
+
+def _ends(divergence: Divergence) -> tuple[int, int]:
+    """Return the results of both parts, as the places of a finding."""
+    one, other = divergence.parts
+    return one.end or 0, other.end or 0
+
+
+def _is_updated(tape: Tape, value: int) -> bool:
+    """Return whether a value is a parameter, or what sums move to an output: an earlier one."""
+    if np.size(tape.arrays[value]) < 2 or not tape.of_batches:
+        return False
+    outputs = {tape.roots[output] for output in tape.outputs}
+    moves = features.onward(tape, [value], MAX_CHAIN, SUMS)
+    return any(outputs.intersection(tape.steps[index].results) for index in moves)
+
+
+def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find factors, computed from inputs, that only one program has: a weight or a flag."""
+    for side, part, bare in sides(divergence):
+        factors = _factors(part, part.end or 0, bare, MAX_CHAIN)
+        if factors is None:
+            continue
+        number, values = factors
+        if not values or any(_is_root(part.tape, each) for each in values):
+            continue
+        flags = [each for each in values if _is_flag(part, each)]
+        if flags:
+            evidence, name = _cut_off(part.tape, flags[0], side, labels), "bootstrap_flag"
+        else:
+            shown = " and ".join(described(part.tape, each) for each in values)
+            shown += "" if number == 1 else f" and {number:.6g}"
+            evidence = f"{labels[side]} multiplies by {shown}; {labels[1 - side]} does not"
+            name = "loss_weight"
+        return Finding(name, evidence, divergence, at=_ends(divergence))
+    return None
+
+
+def _factors(
+    part: RegionPart, value: int, bare: RegionPart, depth: int
+) -> tuple[float, list[int]] | None:
+    """Return the number and the values by which a part multiplies the result of the other."""
+    if is_bare(part, value, bare):
+        return 1.0, []
+    step = step_of(part.tape, value)
+    if step is None or not depth or step.name not in (*PRODUCTS, "select_n"):
+        return None
+    if step.name == "select_n":
+        chosen = [v for v in step.operands[1:] if not part.tape.is_constant(v)]
+        inner = _factors(part, chosen[0], bare, depth - 1) if len(chosen) == 1 else None
+        return None if inner is None else (inner[0], [*inner[1], step.operands[0]])
+    for position, operand in enumerate(step.operands):
+        other = step.operands[1 - position]
+        inner = _factors(part, operand, bare, depth - 1)
+        if inner is None or (step.name == "div" and position == 1):
+            continue
+        known = number_of(part.tape, step)
+        if known is not None:
+            return inner[0] * known[0], inner[1]
+        return inner[0], [*inner[1], other]
+    return None
+
+
+def _is_root(tape: Tape, value: int) -> bool:
+    return features.comes_from(tape, value, ROOTS, 4) is not None
+
+
+def _is_flag(part: RegionPart, value: int) -> bool:
+    """Return whether a value is 0 or 1, perhaps times a number, and read from an input."""
+    array = np.asarray(part.view.arrays[value])
+    if not part.tape.depends[value] & INPUTS or array.dtype.kind not in "biuf" or not array.size:
+        return False
+    numbers = np.unique(array)
+    return numbers.size == 2 and 0 in numbers
+
+
+def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation that reads another flag, such as `done` where the other has `terminated`.
+
+    Confirmed by the first one's flag in both.
+    """
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if len(left.operands) != len(right.operands):
+            continue
+        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=True)):
+            is_flag = _is_flag(one, mine), _is_flag(other, theirs)
+            if is_flag[0] != is_flag[1]:
+                if (cut := _cut(divergence, mine, (second, position), labels)) is not None:
+                    return cut
+                continue
+            if not all(is_flag):
+                continue
+            array = _fitting(divergence, mine, theirs)
+            names = [sorted(leaves_of(part.tape, value))
+                     for part, value in ((one, mine), (other, theirs))]  # fmt: skip
+            if names[0] == names[1] or array is None:
+                continue
+            if divergence.agrees({}, {(second, position): array}):
+                shown = [" and ".join(f"`{each}`" for each in side) for side in names]
+                evidence = (
+                    f"{right.name} reads the flag {shown[0]} in {labels[0]}, {shown[1]} in "
+                    f"{labels[1]}; {CONFIRMED}"
+                )
+                return Finding("bootstrap_flag", evidence, divergence)
+    return None
+
+
+def _cut(
+    divergence: Divergence, mine: int, operand: tuple[int, int], labels: tuple[str, str]
+) -> Finding | None:
+    """Find a number in one program where the other has it times a flag."""
+    one, other = divergence.parts
+    theirs = other.tape.steps[operand[0]].operands[operand[1]]
+    numbers = features.scalar(one.tape, mine), features.scalar(other.tape, theirs)
+    array = np.asarray(one.view.arrays[mine])
+    whole = np.shape(other.view.arrays[other.tape.steps[operand[0]].results[0]])
+    if (numbers[0] is None) == (numbers[1] is None) or array.ndim > len(whole):
+        return None
+    try:
+        confirmed = divergence.agrees({}, {operand: np.broadcast_to(array, whole)})
+    except ValueError:
+        return None
+    if not confirmed:
+        return None
+    side = 0 if numbers[0] is None else 1
+    evidence = _cut_off((one, other)[side].tape, (mine, theirs)[side], side, labels)
+    return Finding("bootstrap_flag", evidence, divergence)
+
+
+def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
+    names = " and ".join(f"`{name}`" for name in sorted(leaves_of(tape, value)))
+    return f"a flag, of {names}, cuts this off in {labels[side]}, none does in {labels[1 - side]}"
+
+
+def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | None:
+    """Return a value of the first program in the shape and dtype of one of the second."""
+    one, other = divergence.parts
+    array, wanted = np.asarray(one.view.arrays[mine]), np.asarray(other.view.arrays[theirs])
+    if array.dtype.kind != wanted.dtype.kind:
+        return None
+    if array.shape == wanted.shape:
+        return array
+    try:
+        return np.broadcast_to(array, wanted.shape)
+    except ValueError:
+        return None
+
+
+def shift(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an array in time whose rows one program reads one step earlier or later."""
+    search = divergence.search
+    whole = search.once((shift, labels), lambda: _shift(search, labels))
+    return whole or _other_row(divergence, labels)
+
+
+def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation on another row of an array, confirmed by the first one's row."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        for mine, (position, theirs) in itertools.product(left.operands, enumerate(right.operands)):
+            rows = _row(one.tape, mine), _row(other.tape, theirs)
+            if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
+                continue
+            cores = one.view.core(rows[0][0]), other.view.core(rows[1][0])
+            array = _fitting(divergence, mine, theirs)
+            if array is None or not cores[0].same(cores[1], one.view.tolerance):
+                continue
+            if divergence.agrees({}, {(second, position): array}):
+                apart = [b - a for a, b in zip(rows[0][1], rows[1][1], strict=True)]
+                axis = next(index for index, distance in enumerate(apart) if distance)
+                direction = "later" if apart[axis] > 0 else "earlier"
+                evidence = (
+                    f"{labels[1]} reads {described(other.tape, rows[1][0])} {abs(apart[axis])} "
+                    f"{direction} along axis {max(0, axis - 1)} than {labels[0]}; {CONFIRMED}"
+                )
+                return Finding("time_shift", evidence, divergence)
+    return None
+
+
+def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
+    """Return the array of which a value is a row, times numbers, and where the row starts."""
+    for _ in range(MAX_CHAIN):
+        step = step_of(tape, value)
+        if step is None:
+            return None
+        if step.name == "slice":
+            return tape.roots[step.operands[0]], tuple(step.equation.params["start_indices"])
+        if step.name == "dynamic_slice":
+            starts = [features.scalar(tape, each) for each in step.operands[1:]]
+            if any(start is None for start in starts):
+                return None
+            return tape.roots[step.operands[0]], tuple(int(start or 0) for start in starts)
+        data = [each for each in step.operands if not tape.is_constant(each)]
+        if len(data) != 1:
+            return None
+        (value,) = data
+    return None
+
+
+def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
+    one, other = search.one, search.other
+    sides = [[v for v in _read(each) if _has_time(each, v)] for each in (one, other)]
+    for a, b in itertools.product(*sides):
+        moved = _moved(np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b]))
+        if moved is None:
+            continue
+        for whole in _substituted(search, a, b):
+            shown = described(one.tape, a), described(other.tape, b)
+            direction = "earlier" if moved > 0 else "later"
+            evidence = (
+                f"{labels[1]} reads {shown[1]} where {labels[0]} reads {shown[0]}: the rows of one "
+                f"step {direction}; {CONFIRMED}"
+            )
+            return Finding("time_shift", evidence, whole, at=_reading(whole, a, b))
+    return None
+
+
+def _read(region: Region) -> list[int]:
+    """List the values of a region and around it, and the arrays of which they are rows."""
+    near = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
+    rows = (_row(region.tape, value) for value in near)
+    whole = [row[0] for row in rows if row is not None]
+    return list(dict.fromkeys([*near, *whole]))
+
+
+def _has_time(region: Region, value: int) -> bool:
+    array = np.asarray(region.view.arrays[value])
+    return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
+
+
+def _moved(one: np.ndarray, other: np.ndarray) -> int | None:
+    """Return how far the rows of two arrays are apart."""
+    if one.shape != other.shape or close(one, other):
+        return None
+    for axis in range(one.ndim):
+        if one.shape[axis] < MIN_ROWS:
+            continue
+        first, second = (np.moveaxis(array, axis, 0) for array in (one, other))
+        if all(np.all(each == each[:1]) for each in (first, second)):
+            continue
+        if close(first[1:], second[:-1]):
+            return 1
+        if close(first[:-1], second[1:]):
+            return -1
+    return None
+
+
+def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
+    """Yield divergences of which the second program reads a value of the first in some steps.
+
+    A loop reads one row at a time, and may read an array twice: each reading is tried.
+    """
+    other, array = search.other, np.asarray(search.one.view.arrays[a])
+    tape, wanted = other.tape, [search.one.view.core(v) for v in search.one.values]
+    spread = [
+        index
+        for index, step in enumerate(tape.steps)
+        if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
+    ]
+    arranged = tape.replay({b: array}, arrays=other.view.arrays, steps=spread)
+    for steps in _readings(tape, b):
+        operands = {
+            (step, position): arranged[value]
+            for step in steps
+            for position, value in enumerate(tape.steps[step].operands)
+            if tape.roots[value] == b
+        }
+        now = tape.replay({}, operands, arrays=other.view.arrays)
+        changed = [v for v in other.values if now[v] is not other.view.arrays[v]]
+        rows = {result for step in steps for result in tape.steps[step].results}
+        later = [v for v in changed if v not in rows or tape.steps[steps[0]].name not in ROWS]
+        if any(search.is_among(Core.of(now[v]), wanted) for v in later):
+            parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+            yield Divergence(search, parts, {}, operands)
+
+
+def _readings(tape: Tape, value: int) -> list[list[int]]:
+    """Group the steps that read a value: all, each alone, or those that read a row at a time."""
+    readers = consumers(tape, value)
+    rows = [step for step in readers if tape.steps[step].name in ROWS]
+    rest = [[step] for step in readers if step not in rows]
+    by_row: dict[str, list[int]] = {}
+    for step in rows:
+        equation = tape.steps[step]
+        starts = str(equation.equation.params.get("start_indices", equation.operands[1:]))
+        by_row.setdefault(starts, []).append(step)
+    groups = [list(each) for each in zip(*by_row.values(), strict=False)]
+    return [*([readers] if len(readers) > 1 else []), *rest, *groups]
+
+
+def _reading(divergence: Divergence, a: int, b: int) -> tuple[int, int]:
+    """Return values behind which both programs read an array: what is computed of it first."""
+    one, other = divergence.parts
+    steps = [step for step, _ in divergence.operands]
+    read = other.tape.steps[steps[0]].results[0]
+    following = consumers(other.tape, read)
+    if other.tape.steps[steps[0]].name in ROWS and following:
+        read = other.tape.steps[following[0]].results[0]
+    mine = consumers(one.tape, a)
+    first = one.tape.steps[mine[0]].results[0] if mine else a
+    if mine and one.tape.steps[mine[0]].name in ROWS:
+        following = consumers(one.tape, first)
+        first = one.tape.steps[following[0]].results[0] if following else first
+    return first, read
+
+
+def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a mean in place of a sum, a mean over other axes, or one that divides by weights."""
+    if (weighted := _weighted(divergence, labels)) is not None:
+        return weighted
+    number = features.ratio(divergence)
+    if number is None or number <= 0:
+        return None
+    divisors = [_divisor(part) for part in divergence.parts]
+    if divisors == [None, None]:
+        return None
+    counts = [1 if each is None else each[0] for each in divisors]
+    if counts[0] == counts[1] or not math.isclose(number, counts[1] / counts[0], rel_tol=NEAR):
+        return None
+    shown = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
+    where = next(each[1] for each in divisors if each is not None)
+    evidence = (
+        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}, of values {where}: a mean over "
+        f"{counts[0]} against {counts[1]}"
+        if all(count > 1 for count in counts)
+        else f"{labels[0]} {shown[0]}, {labels[1]} {shown[1]}, of values {where}"
+    )
+    return Finding("loss_reduction", evidence, divergence, at=_ends(divergence))
+
+
+def _divisor(part: RegionPart) -> tuple[int, str] | None:
+    """Return the number of values by which a part divides a sum, and their shape."""
+    tape, count, shape = part.tape, 1.0, ""
+    for index in part.steps[:MAX_STEPS]:
+        step = tape.steps[index]
+        known = number_of(tape, step)
+        if known is None or step.name != "div" or known[0] <= 0:
+            continue
+        divisor = 1 / known[0]
+        summed = features.comes_from(tape, step.operands[known[1]], ("reduce_sum",), 4)
+        if divisor < 1.5 or abs(divisor - round(divisor)) > 1e-4 or summed is None:
+            continue
+        sizes = np.shape(tape.arrays[tape.steps[summed].operands[0]])
+        if _is_product(round(divisor), sizes[1:]):
+            count, shape = count * round(divisor), f"[{', '.join(map(str, sizes[1:]))}]"
+    return (int(count), shape) if shape else None
+
+
+def _is_product(count: int, sizes: tuple[int, ...]) -> bool:
+    return any(
+        math.prod(some) == count
+        for length in range(1, len(sizes) + 1)
+        for some in itertools.combinations(sizes, length)
+    )
+
+
+def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a sum that is divided by the sum of weights in one program, by a number in the other."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        steps = one.tape.steps[first], other.tape.steps[second]
+        if steps[0].name != "div":
+            continue
+        divisors = [step.operands[1] for step in steps]
+        numbers = [features.scalar(part.tape, value)
+                   for part, value in zip(divergence.parts, divisors, strict=True)]  # fmt: skip
+        if (numbers[0] is None) == (numbers[1] is None):
+            continue
+        side = 0 if numbers[0] is None else 1
+        part = divergence.parts[side]
+        if features.comes_from(part.tape, divisors[side], ("reduce_sum",), 3) is None:
+            continue
+        array = (
+            np.broadcast_to(
+                np.asarray(one.view.arrays[divisors[0]]),
+                np.shape(other.view.arrays[divisors[1]]) or np.shape(one.view.arrays[divisors[0]]),
+            )
+            if side == 1
+            else np.asarray(one.view.arrays[divisors[0]])
+        )
+        if not divergence.agrees({}, {(second, 1): array}):
+            continue
+        shown = [
+            f"{number:g}" if number is not None else described(p.tape, value)
+            for number, p, value in zip(numbers, divergence.parts, divisors, strict=True)
+        ]
+        evidence = (
+            f"the sum is divided by {shown[0]} in {labels[0]}, by {shown[1]} in {labels[1]}; "
+            f"{CONFIRMED}"
+        )
+        return Finding("loss_reduction", evidence, divergence)
+    return None
+
+
+def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find standard deviations whose variances divide by n and by n - 1."""
+    other = divergence.parts[1]
+    for first, second in features.pairs(divergence):
+        numbers = [
+            number_of(part.tape, part.tape.steps[step])
+            for part, step in zip(divergence.parts, (first, second), strict=True)
+        ]
+        if numbers[0] is None or numbers[1] is None or min(abs(n[0]) for n in numbers if n) == 0:
+            continue
+        counts = [1 / number[0] for number in numbers if number]
+        if any(abs(count - round(count)) > 1e-3 or count < 1 for count in counts):
+            continue
+        counts = [round(count) for count in counts]
+        squared = all(
+            features.comes_from(
+                part.tape, part.tape.steps[step].results[0], ("square", "integer_pow", "mul"), 5
+            )
+            is not None
+            for part, step in zip(divergence.parts, (first, second), strict=True)
+        )
+        leads = any(
+            features.leads_to(part.tape, part.tape.steps[step].results[0], ROOTS, 5) is not None
+            for part, step in zip(divergence.parts, (first, second), strict=True)
+        )
+        if abs(counts[0] - counts[1]) != 1 or not (squared and leads):
+            continue
+        tape, step = other.tape, other.tape.steps[second]
+        if numbers[1] is None:
+            continue
+        position = 1 - numbers[1][1]
+        changed = np.full(
+            np.shape(tape.arrays[step.operands[position]]),
+            float(counts[0]) if step.name == "div" else 1 / counts[0],
+        )
+        if divergence.agrees({}, {(second, position): changed}):
+            return Finding("degrees_of_freedom", _ddof(counts, labels), divergence)
+    number = features.ratio(divergence)
+    if number is None or number <= 0 or number == 1:
+        return None
+    sizes = {
+        size
+        for part in divergence.parts
+        for index in part.steps[:MAX_STEPS]
+        for operand in part.tape.steps[index].operands
+        for size in np.shape(part.tape.arrays[operand])[1:]
+        if size > 1
+    }
+    if not any(_has_root(part) for part in divergence.parts):
+        return None
+    for size in sorted(sizes):
+        for power in (1, -1, 0.5, -0.5):
+            if math.isclose(number, (size / (size - 1)) ** power, rel_tol=NEAR):
+                smaller = (number > 1) == (power in (1, 0.5))
+                counts = [size - 1, size] if smaller else [size, size - 1]
+                return Finding("degrees_of_freedom", _ddof(counts, labels), divergence)
+    return None
+
+
+def _has_root(part: RegionPart) -> bool:
+    if part.names & set(ROOTS):
+        return True
+    return part.end is not None and features.leads_to(part.tape, part.end, ROOTS, 4) is not None
+
+
+def _ddof(counts: list[int], labels: tuple[str, str]) -> str:
+    return (
+        f"the variance divides by {counts[0]} in {labels[0]}, by {counts[1]} in {labels[1]} "
+        f"(degrees of freedom); {CONFIRMED}"
+    )
+
+
+def standardization(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a value that only one program standardizes, or centres, or scales by its deviation."""
+    search = divergence.search
+    return search.once((standardization, labels), lambda: _standardization(search, labels))
+
+
+def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
+    for side in (0, 1):
+        region, bare = regions[side], regions[1 - side]
+        for value in region.values[:MAX_STANDARDIZED]:
+            source = _standardized(region, value)
+            if source is None:
+                continue
+            for raw in bare.view.find_all(region.view.core(source)):
+                a, b = (value, raw) if side == 0 else (raw, value)
+                if raw not in {*bare.boundary, *bare.leaves} or not search.fits(a, b):
+                    continue
+                whole = search.next_agree(a, b)
+                if whole is None:
+                    continue
+                evidence = (
+                    f"{labels[side]} standardizes {described(region.tape, source)}, to mean 0 and "
+                    f"deviation 1; {labels[1 - side]} does not"
+                )
+                return Finding("standardization", evidence, whole)
+    return None
+
+
+def _standardized(region: Region, value: int) -> int | None:
+    """Return the value of which another is the standardized one."""
+    tape = region.tape
+    step = step_of(tape, value)
+    if step is None or step.name not in PRODUCTS:
+        return None
+    for position, operand in enumerate(step.operands):
+        root = features.comes_from(tape, step.operands[1 - position], ROOTS, 3)
+        if root is None:
+            continue
+        centred = step_of(tape, operand)
+        source = operand
+        if centred is not None and centred.name == "sub":
+            source = centred.operands[0]
+        source = tape.roots[source]
+        reduced = features.comes_from(tape, tape.steps[root].results[0], ("reduce_sum",), 6)
+        if reduced is not None and features.is_norm_of(tape, value, source):
+            return source
+    return None
+
+
+def clip_range(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find clips of equal values within other numbers, confirmed by all of the first one's."""
+    one, other = divergence.parts
+    for first in one.steps[:MAX_STEPS]:
+        chain = _clip(one.tape, first)
+        for second in other.steps[:MAX_STEPS]:
+            again = _clip(other.tape, second)
+            names = [[name for name, _, _, _ in each] for each in (chain, again)]
+            if not chain or names[0] != names[1]:
+                continue
+            numbers = [[number for *_, number in each] for each in (chain, again)]
+            if numbers[0] == numbers[1]:
+                continue
+            changed = {
+                (step, position): np.full(
+                    np.shape(other.tape.arrays[other.tape.steps[step].operands[position]]), number
+                )
+                for (_, step, position, _), number in zip(again, numbers[0], strict=True)
+            }
+            if divergence.agrees({}, changed):
+                shown = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
+                evidence = (
+                    f"bounded by {shown[0]} in {labels[0]}, by {shown[1]} in {labels[1]}; "
+                    f"{CONFIRMED}"
+                )
+                at = one.tape.steps[first].results[0], other.tape.steps[second].results[0]
+                return Finding("clip_range", evidence, divergence, at=at)
+    return None
+
+
+def _clip(tape: Tape, index: int) -> list[tuple[str, int, int, float]]:
+    """List the bounds that follow one another, each with its step, position and number."""
+    bounds: list[tuple[str, int, int, float]] = []
+    while tape.steps[index].name in BOUNDS:
+        step = tape.steps[index]
+        for constant in features.constants(tape, index):
+            bounds.append((step.name, index, constant.position, constant.value))
+        following = [i for i in consumers(tape, step.results[0]) if tape.steps[i].name in BOUNDS
+                     and features.constants(tape, i)]  # fmt: skip
+        if len(following) != 1 or not features.constants(tape, index):
+            break
+        (index,) = following
+    return bounds
+
+
+def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a minimum, a maximum or a clip that only one program takes, or takes otherwise."""
+    for side, part, bare in sides(divergence):
+        value, names = _without_ones(part.tape, part.end or 0), list[str]()
+        others: list[int] = []
+        for _ in range(MAX_CHAIN):
+            step = step_of(part.tape, value)
+            if step is None or step.name not in BOUNDS:
+                break
+            names.append(step.name)
+            kept = [v for v in step.operands if not part.tape.is_constant(v)]
+            bare_ones = [v for v in kept if is_bare(part, v, bare)]
+            if bare_ones:
+                others = [v for v in kept if v not in bare_ones]
+                evidence = _bounds(part, names, others, side, labels)
+                return Finding("clipping", evidence, divergence, at=_ends(divergence))
+            if len(kept) != 1:
+                break
+            value = kept[0]
+    return _other_bound(divergence, labels)
+
+
+def _bounds(
+    part: RegionPart, names: list[str], others: list[int], side: int, labels: tuple[str, str]
+) -> str:
+    words = {"max": "the maximum", "min": "the minimum", "clamp": "a clip"}
+    if others:
+        shown = f"takes {words[names[-1]]} with {described(part.tape, others[0])}"
+    else:
+        shown = "clips" if len(names) > 1 or "clamp" in names else f"takes {words[names[0]]}"
+        shown += " with a number" if shown.startswith("takes") else " within numbers"
+    return f"{labels[side]} {shown}; {labels[1 - side]} does not"
+
+
+def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a minimum of equal values in place of a maximum."""
+    one, other = divergence.parts
+    for first, second in itertools.product(one.steps[:MAX_STEPS], other.steps[:MAX_STEPS]):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if {left.name, right.name} != {"max", "min"} or divergence.substitute is None:
+            continue
+        ours = [one.view.core(value) for value in left.operands]
+        theirs = [other.view.core(value) for value in right.operands]
+        if all(any(a.same(b, one.view.tolerance) for b in theirs) for a in ours):
+            evidence = f"{left.name} in {labels[0]}, {right.name} in {labels[1]}, of equal values"
+            return Finding("clipping", evidence, divergence)
+    return None
+
+
+def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a factor of a term, confirmed for several batches."""
+    number = features.ratio(divergence)
+    pair = divergence.results()
+    if number is None or pair is None or number == 1 or np.unique(pair[0]).size < 2:
+        return None
+    numbers = [_factor_of(part) for part in divergence.parts]
+    if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR):
+        shown = [f"{each:.6g}" for each in numbers]
+        evidence = f"a factor is {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+    else:
+        evidence = f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}"
+    return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=_ends(divergence))
+
+
+def _factor_of(part: RegionPart) -> float:
+    """Multiply the numbers in the last products of a part."""
+    number, value = 1.0, part.end or 0
+    inside = {result for index in part.steps for result in part.tape.steps[index].results}
+    while part.tape.roots[value] in inside:
+        step = step_of(part.tape, value)
+        known = None if step is None else number_of(part.tape, step)
+        if step is None or known is None:
+            break
+        number, value = number * known[0], step.operands[known[1]]
+    return number
+
+
+def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation that reads other parameters: those of the target or the online network."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if len(left.operands) != len(right.operands):
+            continue
+        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=True)):
+            names = [
+                sorted(n for n in leaves_of(part.tape, value) if n in _parameters(part.tape))
+                for part, value in ((one, mine), (other, theirs))
+            ]
+            if not all(names) or len(names[0]) != len(names[1]):
+                continue
+            words = _differing(names[0], names[1])
+            array = _fitting(divergence, mine, theirs)
+            if words is None or array is None:
+                continue
+            if divergence.agrees({}, {(second, position): array}):
+                evidence = (
+                    f"reads the parameters of {words[0]!r} in {labels[0]}, of {words[1]!r} in "
+                    f"{labels[1]}; {CONFIRMED}"
+                )
+                return Finding("target_network", evidence, divergence)
+    return None
+
+
+def _parameters(tape: Tape) -> set[str]:
+    return {name for value, name in tape.leaves.items() if tape.depends[value] == PARAMS}
+
+
+def _differing(ours: list[str], theirs: list[str]) -> tuple[str, str] | None:
+    """Return the one word by which all names of two lists differ."""
+    words = set[tuple[str, str]]()
+    for one, other in zip(ours, theirs, strict=True):
+        sides = one.split("/"), other.split("/")
+        if len(sides[0]) != len(sides[1]):
+            return None
+        words |= {(a, b) for a, b in zip(*sides, strict=True) if a != b}
+    return words.pop() if len(words) == 1 else None
+
+
+Entry = Callable[[Divergence, tuple[str, str]], Finding | None]

@@ -1,0 +1,333 @@
+"""Update steps: epsilon, decay, bias correction, clipping of gradients and units of schedules."""
+
+import math
+
+import numpy as np
+
+from ..divergence import Divergence, Search
+from ..regions import Region, consumers
+from ..tape import INPUTS, PARAMS, Tape
+from ..values import Core
+from . import features, losses, norms
+from .features import BOUNDS, MAX_STEPS, Finding
+
+MAX_COUNT = 20  # steps of an optimizer that a correction may have counted
+MIN_DECAY = 0.5
+MAX_CLIPPED = 80  # values of a region that may be clipped gradients
+
+
+def epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an epsilon of a root: of an optimizer where the root is taken element by element."""
+    finding = norms.norm_epsilon(divergence, labels)
+    if finding is None:
+        return None
+    for part in finding.divergence.parts:
+        for value in part.values or [part.end or 0]:
+            root = features.comes_from(part.tape, value, ("sqrt", "rsqrt"), 3)
+            root = root or features.leads_to(part.tape, value, ("sqrt", "rsqrt"), 3)
+            if root is None:
+                continue
+            summed = features.comes_from(
+                part.tape, part.tape.steps[root].results[0], ("reduce_sum",), 6
+            )
+            if summed is None:
+                return Finding("optimizer_epsilon", finding.evidence, finding.divergence)
+    return finding
+
+
+def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find equal operations with several other numbers, confirmed by all of the first one's.
+
+    Those of an optimizer are named by what they are: the decay of a running average.
+    """
+    other = divergence.parts[1]
+    sides = [
+        [
+            (part.tape.steps[index].name, constant)
+            for index in part.steps[:MAX_STEPS]
+            for constant in features.constants(part.tape, index)
+        ]
+        for part in divergence.parts
+    ]
+    forms = [[(name, constant.position) for name, constant in side] for side in sides]
+    if not sides[0] or forms[0] != forms[1]:
+        return None
+    pairs = [
+        (mine, theirs)
+        for (_, mine), (_, theirs) in zip(*sides, strict=True)
+        if mine.value != theirs.value
+    ]
+    if not pairs:
+        return None
+    changed = {}
+    for mine, theirs in pairs:
+        operand = other.tape.steps[theirs.step].operands[theirs.position]
+        array = np.full(np.shape(other.tape.arrays[operand]), mine.value)
+        changed[theirs.step, theirs.position] = array
+    if not divergence.agrees({}, changed):
+        return None
+    decays = [
+        {_decay(part.tape, constant) for constant in constants}
+        for part, constants in zip(divergence.parts, zip(*pairs, strict=True), strict=True)
+    ]
+    confirmed = "with the first one's in both, the results are equal"
+    if all(len(each) == 1 and None not in each for each in decays):
+        shown = [f"{each.pop():.6g}" for each in decays]
+        evidence = (
+            f"a running average decays by {shown[0]} in {labels[0]}, by {shown[1]} in "
+            f"{labels[1]}; {confirmed}"
+        )
+        return Finding("optimizer_decay", evidence, divergence)
+    if len(pairs) == 1:
+        return None
+    shown = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
+    evidence = f"numbers {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; {confirmed}"
+    return Finding("constant", evidence, divergence)
+
+
+def _decay(tape: Tape, constant: features.Constant) -> float | None:
+    """Return the decay of a running average in which a step multiplies with a number."""
+    step = tape.steps[constant.step]
+    if step.name == "mul" and 0 < constant.value < 1:
+        for index in features.onward(tape, step.results, 1):
+            if tape.steps[index].name not in ("add", "sub"):
+                continue
+            for operand in tape.steps[index].operands:
+                if any(math.isclose(number, 1 - constant.value, rel_tol=1e-6)
+                       for number in _constants_in(tape, operand)):  # fmt: skip
+                    return round(max(constant.value, 1 - constant.value), 12)
+    if step.name == "pow" and constant.position == 0 and MIN_DECAY <= constant.value < 1:
+        return round(constant.value, 12)
+    if step.name in ("mul", "div") and constant.value > 0:
+        correction = constant.value if step.name == "div" else 1 / constant.value
+        return _corrected(tape, correction)
+    return None
+
+
+def _constants_in(tape: Tape, value: int) -> list[float]:
+    index = tape.producers.get(tape.roots[value])
+    if index is None or tape.steps[index].name != "mul":
+        return []
+    return [each.value for each in features.constants(tape, index)]
+
+
+def _corrected(tape: Tape, correction: float) -> float | None:
+    """Return the decay `b` of a bias correction `1 - b^t`, if a program has such a decay."""
+    decays = {
+        each.value
+        for index, step in enumerate(tape.steps)
+        if step.name == "mul"
+        for each in features.constants(tape, index)
+        if MIN_DECAY <= each.value < 1
+    }
+    for number in sorted(decays):
+        for count in range(1, MAX_COUNT):
+            if math.isclose(correction, 1 - number**count, rel_tol=1e-5):
+                return number
+    return None
+
+
+def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find averages that only one program divides by `1 - decay^t`."""
+    for side, part, bare in losses.sides(divergence):
+        step = losses.step_of(part.tape, part.end or 0)
+        if step is None or step.name not in ("div", "mul"):
+            continue
+        for position, value in enumerate(step.operands):
+            number = step.operands[1 - position]
+            if not losses.is_bare(part, value, bare) or part.tape.depends[number] & PARAMS:
+                continue
+            constant = features.scalar(part.tape, number)
+            if constant is not None and constant > 0:
+                correction = constant if step.name == "div" else 1 / constant
+                known = _corrected(part.tape, correction) is not None
+            else:
+                known = (
+                    features.comes_from(part.tape, number, ("pow", "integer_pow"), 4) is not None
+                )
+            if known:
+                evidence = (
+                    f"{labels[side]} divides a running average by 1 - decay^t; "
+                    f"{labels[1 - side]} does not"
+                )
+                return Finding("bias_correction", evidence, divergence)
+    return None
+
+
+def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find gradients that are clipped by another norm, by element, or in one program only."""
+    search = divergence.search
+    return search.once((gradient_clipping, labels), lambda: _gradient_clipping(search, labels))
+
+
+def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
+    if (scaled := _moved_scale(search, labels)) is not None:
+        return scaled
+    sides = [_clipped(region) for region in (search.one, search.other)]
+    for side in (0, 1):
+        bare = (search.one, search.other)[1 - side]
+        for value, (source, kind) in sides[side].items():
+            if "norm" not in kind:
+                continue
+            region = (search.one, search.other)[side]
+            core, tolerance = region.view.core(source), region.view.tolerance
+            others = [
+                (each, other_kind)
+                for each, (gradient, other_kind) in sides[1 - side].items()
+                if bare.view.core(gradient).same(core, tolerance) and other_kind != kind
+            ]
+            raw = [each for each in bare.view.find_all(core)
+                   if each in {*bare.boundary, *bare.leaves}]  # fmt: skip
+            others += [(each, "") for each in raw]
+            for each, other_kind in others:
+                a, b = (value, each) if side == 0 else (each, value)
+                if not search.fits(a, b):
+                    continue
+                whole = search.next_agree(a, b) or search.later_agree(a, b)
+                if whole is None:
+                    continue
+                shown = [kind, other_kind] if side == 0 else [other_kind, kind]
+                words = [f"clipped {each}" if each else "not clipped" for each in shown]
+                evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
+                return Finding("gradient_clipping", evidence, whole, at=(a, b))
+    return None
+
+
+def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
+    """Find gradients that are scaled before they are clipped in one program, after in the other."""
+    sides = [_clipped(region) for region in (search.one, search.other)]
+    for side in (0, 1):
+        late, early = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        for value, (source, kind) in sides[side].items():
+            for step in consumers(late.tape, value):
+                known = losses.number_of(late.tape, late.tape.steps[step])
+                if known is None:
+                    continue
+                scaled = late.tape.steps[step].results[0]
+                gradient = np.asarray(late.view.arrays[source], np.float64)
+                for other, (again, other_kind) in sides[1 - side].items():
+                    wanted = Core.of(known[0] * gradient)
+                    if other_kind != kind or not early.view.core(again).same(wanted):
+                        continue
+                    a, b = (scaled, other) if side == 0 else (other, scaled)
+                    whole = search.next_agree(a, b) or search.later_agree(a, b)
+                    if whole is not None:
+                        evidence = (
+                            f"multiplied by {known[0]:.6g} after it is clipped {kind} in "
+                            f"{labels[side]}, before in {labels[1 - side]}"
+                        )
+                        return Finding("operation_order", evidence, whole, at=(a, b))
+    return None
+
+
+def _clipped(region: Region) -> dict[int, tuple[int, str]]:
+    """Return the clipped gradients of a region, with the gradient and how it is clipped."""
+    clipped: dict[int, tuple[int, str]] = {}
+    tape = region.tape
+    for value in region.values[:MAX_CLIPPED]:
+        step = tape.steps[tape.producers[value]]
+        if step.name in BOUNDS:
+            first = step
+            operands = [v for v in step.operands if not tape.is_constant(v)]
+            inner = tape.producers.get(tape.roots[operands[0]]) if len(operands) == 1 else None
+            if inner is not None and tape.steps[inner].name in BOUNDS:
+                first = tape.steps[inner]
+                operands = [v for v in first.operands if not tape.is_constant(v)]
+            if len(operands) == 1:
+                clipped[value] = tape.roots[operands[0]], "by element"
+        if step.name not in ("mul", "div", "select_n"):
+            continue
+        for position, operand in enumerate(step.operands):
+            rest = [v for i, v in enumerate(step.operands) if i != position]
+            count = max(_norm(tape, each) for each in rest)
+            if count and not _norm(tape, operand):
+                arrays = "one array" if count == 1 else f"{count} arrays together"
+                clipped[value] = tape.roots[operand], f"by the norm of {arrays}"
+    return clipped
+
+
+def _norm(tape: Tape, value: int) -> int:
+    """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
+    root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
+    if root is None:
+        return 0
+    bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
+    return _summed(tape, tape.steps[root].operands[0]) if bounded is not None else 0
+
+
+def _summed(tape: Tape, value: int) -> int:
+    """Count the arrays whose squares are summed in a value."""
+    index = tape.producers.get(tape.roots[value])
+    if index is None:
+        return 0
+    step = tape.steps[index]
+    if step.name == "reduce_sum":
+        return 1
+    if step.name in ("add", "add_any"):
+        return sum(_summed(tape, operand) for operand in step.operands)
+    return 0
+
+
+def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find numbers that depend on a count only, such as a learning rate's schedule."""
+    if (constant := _unscheduled(divergence, labels)) is not None:
+        return constant
+    shown = []
+    for part in divergence.parts:
+        if part.end is None or not part.tape.depends[part.end] & INPUTS:
+            return None
+        counts = _counts(part.tape, part.end)
+        if not counts:
+            return None
+        shown.append(" and ".join(f"`{each}`" for each in sorted(counts)))
+    pair = divergence.results()
+    if pair is None:
+        return None
+    numbers = [", ".join(f"{n:.4g}" for n in np.ravel(array)[:3]) for array in pair]
+    evidence = (
+        f"a schedule reads {shown[0]} in {labels[0]} and is {numbers[0]}; in {labels[1]} it reads "
+        f"{shown[1]} and is {numbers[1]}: another unit or length"
+    )
+    return Finding("schedule_unit", evidence, divergence)
+
+
+def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a number in one program where the other has a schedule, confirmed by the first's."""
+    one, other = divergence.parts
+    for first, second in features.pairs(divergence):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=False)):
+            sides = ((one, mine), (other, theirs))
+            fixed = [features.scalar(part.tape, value) for part, value in sides]
+            counts = [_counts(part.tape, value) for part, value in sides]
+            side = 0 if counts[0] else 1
+            if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
+                continue
+            array = np.asarray(one.view.arrays[mine])
+            whole = np.shape(other.view.arrays[right.results[0]])
+            if array.ndim not in (0, len(whole)):
+                continue
+            if divergence.agrees({}, {(second, position): np.broadcast_to(array, whole)}):
+                names = " and ".join(f"`{each}`" for each in sorted(counts[side]))
+                evidence = (
+                    f"a schedule of {names} in {labels[side]}, the number {fixed[1 - side]:.6g} in "
+                    f"{labels[1 - side]}"
+                )
+                return Finding("schedule_unit", evidence, divergence)
+    return None
+
+
+def _counts(tape: Tape, value: int) -> frozenset[str]:
+    """Name the counts, one integer each, on which alone a value depends."""
+    names = losses.leaves_of(tape, value)
+    leaves = {
+        name.removeprefix("inputs/"): np.asarray(tape.arrays[leaf])
+        for leaf, name in tape.leaves.items()
+        if tape.depends[leaf] == INPUTS
+    }
+    if not names or any(
+        name not in leaves or leaves[name].dtype.kind not in "iu" or leaves[name].ndim > 1
+        for name in names
+    ):
+        return frozenset()
+    return names

@@ -1,0 +1,151 @@
+"""Planted differences of losses, targets and updates are named with their lines."""
+
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.diff.functions import ppo, targets, updates
+from triglot import diff_networks
+from triglot.diff.report import DIFFERENT, Report
+
+# A masked mean multiplies by the mask and divides by its sum.
+ALONGSIDE = {"loss_reduction": ("bootstrap_flag",)}
+
+
+def lines_of(report: Report, module: ModuleType, name: str) -> list[str]:
+    """Return the lines of code that a cause of some name points to."""
+    code = inspect.getsource(module).splitlines()
+    where = " ".join(cause.where for cause in report.causes if cause.name == name)
+    file = module.__name__.rpartition(".")[2]
+    return [code[int(line) - 1] for line in re.findall(rf"/{file}\.py:(\d+)", where)]
+
+
+def check(
+    module: ModuleType, inputs: Any, one: Any, other: Any, name: str, line: str, evidence: str
+) -> None:
+    report = diff_networks(one, other, inputs, level="quick")
+    assert report.verdict == DIFFERENT
+    names = {cause.name for cause in report.causes}
+    assert name in names and names <= {name, *ALONGSIDE.get(name, ())}, report
+    assert any(line in code for code in lines_of(report, module, name)), report
+    assert evidence in " ".join(cause.evidence for cause in report.causes), report
+
+
+PPO = {
+    "no standardization": ({"standardize": False}, "standardization", "advantage", "`advantage`"),
+    "ddof": ({"ddof": 1}, "degrees_of_freedom", "advantage.std", "divides by 32"),
+    "std epsilon": ({"std_eps": 1e-3}, "norm_epsilon", "std_eps", "1e-08"),
+    "clip range": ({"clip": 0.1}, "clip_range", "jnp.clip(", "0.8 and 1.2"),
+    "max of surrogates": ({"surrogate": "max"}, "clipping", "jnp.m", "min in"),
+    "no clip": ({"surrogate": "plain"}, "clipping", "jnp.minimum", "the minimum"),
+    "clip alone": ({"surrogate": "clipped"}, "clipping", "jnp.minimum", "the minimum"),
+    "no value clip": ({"clip_value": "no"}, "clipping", "jnp.maximum", "the maximum"),
+    "value clip alone": ({"clip_value": "only"}, "clipping", "jnp.maximum", "the maximum"),
+    "value factor": ({"value_coef": 1.0}, "constant", "value_coef *", "0.5"),
+    "no entropy": ({"entropy": "no"}, "loss_term", "0.01 * bonus", "lacks this term"),
+    "entropy's sign": ({"entropy": "add"}, "loss_term", "0.01 * bonus", "subtracts"),
+    "sum": ({"average": "sum"}, "loss_reduction", "losses.", "only sums"),
+    "masked mean": ({"average": "mask"}, "loss_reduction", "losses", "mask"),
+    "mask without count": ({"average": "mask_mean"}, "bootstrap_flag", "losses * mask", "`mask`"),
+    "sign": ({"sign": -1.0}, "constant", "sign * total", "-1"),
+}
+
+
+@pytest.mark.parametrize("planted", PPO)
+def test_ppo(planted: str) -> None:
+    options, name, line, evidence = PPO[planted]
+    check(ppo, ppo.INPUTS, ppo.make(), ppo.make(**options), name, line, evidence)
+
+
+def test_a_gradient_that_is_stopped() -> None:
+    report = diff_networks(ppo.make(), ppo.make(stop="ratio"), ppo.INPUTS)
+    assert report.verdict == DIFFERENT
+    assert [cause.name for cause in report.causes] == ["stop_gradient"], report
+
+
+GAE = {
+    "done": ("bootstrap_flag", "after * kept", "`terminated`"),
+    "no_cut": ("bootstrap_flag", "after * kept", "`terminated`"),
+    "no_done": ("bootstrap_flag", "trace * going", "`truncated`"),
+    "value_shift": ("time_shift", "after * kept", "`value`"),
+    "done_shift": ("time_shift", "is_done", "truncated"),
+    "reward_shift": ("time_shift", "delta = r", "`reward`"),
+    "no_value": ("loss_term", "advantage + value", "`value`"),
+}
+
+
+@pytest.mark.parametrize("planted", GAE)
+def test_gae(planted: str) -> None:
+    name, line, evidence = GAE[planted]
+    check(targets, targets.INPUTS, targets.gae(), targets.gae(planted), name, line, evidence)
+
+
+@pytest.mark.parametrize("option", ["discount", "trace"])
+def test_numbers_of_gae(option: str) -> None:
+    numbers: dict[str, Any] = {option: 0.9}
+    other = targets.gae(**numbers)
+    check(targets, targets.INPUTS, targets.gae(), other, "constant", "discount *", "a factor is")
+
+
+N_STEP = {
+    "one_later": ("time_shift", "total", "slice of value"),
+    "no_discount": ("loss_weight", "rate", "discount"),
+    "half": ("constant", "0.5 * total", "0.5"),
+}
+
+
+@pytest.mark.parametrize("planted", N_STEP)
+def test_n_step(planted: str) -> None:
+    name, line, evidence = N_STEP[planted]
+    one, other = targets.n_step(), targets.n_step(planted)
+    check(targets, targets.N_STEP, one, other, name, line, evidence)
+
+
+ADAM = {
+    "epsilon": ({"eps": 1e-5}, "optimizer_epsilon", "+ eps", "1e-05"),
+    "decay of means": ({"b1": 0.8}, "optimizer_decay", "b1", "0.9 in"),
+    "decay of squares": ({"b2": 0.99}, "optimizer_decay", "b2", "0.99"),
+    "decoupled": ({"decoupled": 0.01}, "weight_decay", "decoupled * p", "0.01"),
+    "coupled": ({"coupled": 0.01}, "weight_decay", "coupled * p", "0.01"),
+    "no correction": ({"corrected": False}, "bias_correction", "first", "1 - decay^t"),
+    "by element": ({"clip": "element"}, "gradient_clipping", "jnp.clip", "by element"),
+    "no clip": ({"clip": "no"}, "gradient_clipping", "jnp.minimum", "not clipped"),
+    "by each norm": ({"clip": "each"}, "gradient_clipping", "jnp.minimum", "one array"),
+    "rate": ({"rate": 3e-4}, "constant", "size * u", "0.0003"),
+}
+
+
+@pytest.mark.parametrize("planted", ADAM)
+def test_adam(planted: str) -> None:
+    options, name, line, evidence = ADAM[planted]
+    check(updates, updates.INPUTS, updates.adam(), updates.adam(**options), name, line, evidence)
+
+
+def test_the_order_of_clip_and_scale() -> None:
+    one, other = updates.adam(scale="before"), updates.adam(scale="after")
+    line, evidence = "jnp.minimum", "after it is clipped"
+    check(updates, updates.INPUTS, one, other, "operation_order", line, evidence)
+
+
+def test_the_unit_of_a_schedule() -> None:
+    one, other = updates.adam(schedule="steps"), updates.adam(schedule="updates")
+    check(updates, updates.INPUTS, one, other, "schedule_unit", "count /", "`step`")
+
+
+CLEAN = {
+    "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
+    "gae": (targets.gae(), targets.gae_in_a_loop, targets.INPUTS),
+    "adam": (updates.adam(clip="no"), updates.with_optax(), updates.INPUTS),
+    "clipped adam": (updates.adam(clip="element"), updates.with_optax(0.5), updates.INPUTS),
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_the_same_function_is_not_accused(name: str) -> None:
+    one, other, inputs = CLEAN[name]
+    report = diff_networks(one, other, inputs)
+    assert report.verdict != DIFFERENT, report
+    assert not report.causes, report
