@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,7 @@ def normalized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a training before its first update."""
-    monkeypatch.setattr(
-        train, "_train", lambda plan, chunks, evaluator, state, *rest: (state, None)
-    )
+    monkeypatch.setattr(train._Loop, "train", lambda loop, chunks, state: (state, None))
     monkeypatch.setattr("triglot.core.loop.trainer.CompiledProgram.compile", lambda *_: None)
 
 
@@ -117,7 +116,7 @@ def test_a_run_stopped_at_once_continues_from_the_same_weights(
     more = ["--num-seeds", 2, "--init-from", copy]
     assert run(PPO, whole, *more) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(train, "_run", lambda *_: 130)
+        patch.setattr(train, "run", lambda *_: SimpleNamespace(exit_code=130))
         assert run(PPO, stopped, *more) == 130
     shutil.rmtree(copy)
     assert cli.main(["resume", str(stopped)]) == 0
