@@ -144,7 +144,7 @@ def test_the_time_of_all_jobs_is_estimated_once_from_the_first(
     jobs = [task(tmp_path, name, write) for name in "abcde"]
     with View(jobs, 0.0, None, at_once=at_once) as view:
         view.show("b", events[0])
-        view.show("a", events[0] | {"seconds": 7.0})
+        view.show("a", {**events[0], "seconds": 7.0})
     (line,) = unwrapped(capsys, "out").splitlines()
     assert f"about {whole} in all" in line and "120 s" not in line
     assert "2 min for each" in line and "the first 30 updates of job b" in line
