@@ -175,6 +175,7 @@ CLEAN = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("one", "other", "inputs"), CLEAN.values(), ids=CLEAN)
 def test_ordinary_rounding_is_no_difference(one: Any, other: Any, inputs: Box) -> None:
     report = diff_networks(one, other, inputs)

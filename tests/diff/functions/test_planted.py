@@ -54,6 +54,7 @@ PPO = {
 }
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("planted", PPO)
 def test_ppo(planted: str) -> None:
     options, name, line, evidence = PPO[planted]
@@ -77,6 +78,7 @@ GAE = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", GAE)
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
@@ -118,6 +120,7 @@ ADAM = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", ADAM)
 def test_adam(planted: str) -> None:
     options, name, line, evidence = ADAM[planted]
