@@ -96,7 +96,7 @@ def advise_file(kind: str, text: str) -> None:
     """
     module = text.removesuffix(".py").strip(":")
     path = Path(f"{module}.py")
-    if not module.isidentifier() or not path.is_file():
+    if not module.isidentifier() or not os.path.isfile(path):  # False of names too long for a file
         return
     try:
         nodes = ast.parse(path.read_bytes()).body
