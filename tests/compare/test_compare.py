@@ -187,7 +187,7 @@ def test_the_command_can_be_typed_again(run: tuple[dict[str, Any], Path]) -> Non
         ({"config": {"num_env": 4}}, "did you mean 'num_envs'"),
         (
             {"config": {"cell": "gru"}, "backends": ("haiku", "linen", "equinox")},
-            r"actor/cell/recurrent/n/bias .*: --backends linen equinox\.",
+            r"actor/cell/recurrent/n/bias.*: --backends linen equinox\.",
         ),
         ({"hyper": {"learn_rate": 1.0}}, "did you mean 'learning_rate'"),
     ],
