@@ -178,11 +178,6 @@ class Grows(Walk):
         return replace(step, state=(step.state, jnp.append(history, step.reward)))
 
 
-class WeakReward(Walk):
-    def step(self, state: Place, action: jax.Array, key: jax.Array) -> TimeStep:
-        return replace(super().step(state, action, key), reward=jnp.asarray(1.0))
-
-
 class WeakStart(Walk):
     def reset(self, key: jax.Array) -> TimeStep:
         step = super().reset(key)
@@ -395,7 +390,6 @@ BROKEN: list[tuple[str, Any]] = [
     ("action mask", JointMask()),
     ("scan", FloatTime()),
     ("scan", Grows()),
-    ("compiles once", WeakReward()),
     ("compiles once", WeakStart()),
     ("jit", KnowsTheCompiler()),
     ("vmap", MixesItsBatch()),
