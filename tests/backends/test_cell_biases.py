@@ -204,7 +204,7 @@ def test_both_biases_get_their_gradient_in_canonical_arithmetic(kind: str, libra
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize(("kind", "library"), WITH_TWO)
 @pytest.mark.parametrize("is_named", [True, False])
 def test_diff_says_that_a_sum_of_two_learns_faster(kind: str, library: str, is_named: bool) -> None:

@@ -235,6 +235,7 @@ class Recurrent(keras.Layer):
         return self.head(features), carry
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "SimpleRNNCell"])
 def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     count = 2 if kind == "LSTMCell" else 1

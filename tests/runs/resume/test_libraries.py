@@ -97,7 +97,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named.items()}
 
 
-@pytest.mark.covering(21)
+@pytest.mark.covering(42)
 @pytest.mark.parametrize("name", ["ppo", *SLOW])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run(

@@ -81,6 +81,7 @@ def as_version_0_2(folder: Path, old: dict[str, Any]) -> None:
     checkpoint.save(path, vars(replace(state, agent=agent, schedules={})), of)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_continued_bit_for_bit(name: str, tmp_path: Path) -> None:
     words, old = RUNS[name]
@@ -117,6 +118,7 @@ def test_what_a_custom_algorithm_calls_so_is_its_own() -> None:
     assert with_schedules(config) == config
 
 
+@pytest.mark.slow
 def test_a_population_that_perturbed_a_decaying_rate_needs_the_version_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,7 @@ def as_fields(state: Any) -> dict[str, Any]:
     return {**as_fields(state.agent), **own}
 
 
+@pytest.mark.slow
 def test_an_older_run_with_extensions_goes_on_bit_for_bit(tmp_path: Path) -> None:
     whole, older = tmp_path / "whole", tmp_path / "older"
     assert cli.main([*EXTENDED.split(), "--out", str(older), "--total-steps", "16"]) == 0
