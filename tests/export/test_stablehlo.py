@@ -110,4 +110,4 @@ def replace_network(run: Run, network: object) -> object:
 
 def test_the_kinds_cover_all_ways_to_act_greedily() -> None:
     found = {algorithm for algorithm, _, _ in KINDS.values()}
-    assert found == {"ppo", "dqn", "c51", "qr_dqn", "r2d2", "td3", "sac", "q_learning"}
+    assert found >= {"ppo", "dqn", "c51", "qr_dqn", "r2d2", "td3", "sac", "q_learning"}
