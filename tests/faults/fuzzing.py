@@ -126,7 +126,8 @@ def with_header(parts: tuple[Any, bytes]) -> bytes:
 def recordings(run: Path) -> st.SearchStrategy[bytes]:
     del run
     call = {
-        "name": "", "class": "Net", "settings": {}, "called_at": "a.py:1", "defined_at": "a.py:1",
+        "name": "", "class": "Net", "library": "a", "settings": {}, "called_at": "a.py:1",
+        "defined_at": "a.py:1",
         "parent": None, "finished": 2, "inputs": ["x"], "outputs": ["y"], "weights": ["w"],
     }  # fmt: skip
     inner = {**call, "name": "inner", "parent": 0, "finished": 2}

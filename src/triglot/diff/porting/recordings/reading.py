@@ -206,7 +206,9 @@ def _problem(found: Recording) -> str:
             return f"call {call.index} is inside of {shown(call.parent)}, which is no earlier call"
         if type(call.finished) is not int or not call.index < call.finished <= len(found.calls):
             return f"call {call.index} ends before {shown(call.finished)}, which is no later call"
-    texts = [one for call in found.calls for one in (call.name, call.kind, call.source)]
+    texts = [
+        one for call in found.calls for one in (call.name, call.kind, call.library, call.source)
+    ]
     texts += [*found.arrays, *found.notes, found.library]
     for text in texts:
         if not isinstance(text, str) or printable(text) != text:
