@@ -456,7 +456,8 @@ def test_thousands_of_metrics_and_a_line_without_end(run: Path) -> None:
 def call(**changes: Any) -> dict[str, Any]:
     plain = {
         "name": "", "class": "Net", "library": "a", "settings": {}, "called_at": "",
-        "defined_at": "", "parent": None, "finished": 1, "inputs": ["x"], "outputs": ["y"], "weights": [],
+        "defined_at": "", "parent": None, "finished": 1, "inputs": ["x"], "outputs": ["y"],
+        "weights": [],
     }  # fmt: skip
     return {**plain, **changes}
 
