@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, require, user_error_context
 from ...core.network import Network, Statistic, Variables
-from ...core.types import PyTree
+from ...core.types import PyTree, is_key
 from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import codec_of, constructor
@@ -91,7 +91,7 @@ def from_nnx(
         keys = iter(folded)
         filled = [
             jnp.vectorize(jax.random.fold_in, excluded={0})(key, next(keys))
-            if _is_key(leaf)
+            if is_key(leaf)
             else jnp.zeros(leaf.shape, leaf.dtype)
             for leaf in leaves
         ]
@@ -175,11 +175,11 @@ def _folded_into_keys(streams_of: Callable[[jax.Array], Any], abstract: Any) -> 
       streams_of: constructs a module from a key, and returns its streams.
       abstract: these streams without values.
     """
-    if not any(map(_is_key, jax.tree.leaves(abstract))):
+    if not any(map(is_key, jax.tree.leaves(abstract))):
         return []
 
     def data(key: jax.Array) -> list[jax.Array]:
-        leaves = filter(_is_key, jax.tree.leaves(streams_of(key)))
+        leaves = filter(is_key, jax.tree.leaves(streams_of(key)))
         return [jax.random.key_data(leaf) for leaf in leaves]
 
     return [
@@ -188,7 +188,3 @@ def _folded_into_keys(streams_of: Callable[[jax.Array], Any], abstract: Any) -> 
         ).astype(np.uint32)
         for words in jax.jit(data)(jax.random.key(0))
     ]
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -198,15 +198,15 @@ def _with_gradient_at_zero(operator: Any) -> Any:
     ) -> Any:
         if (
             ord != 2
-            or not jax.numpy.issubdtype(x.dtype, jax.numpy.floating)
+            or not jnp.issubdtype(x.dtype, jnp.floating)
             or any(each is not None for each in options.values())
         ):
             return operator.func(x, ord, dim, keepdim, **options)
         axes = dim if dim is None or isinstance(dim, int) else tuple(dim) or None
-        total = jax.numpy.sum(jax.numpy.square(x), axes, keepdims=keepdim)
+        total = jnp.sum(jnp.square(x), axes, keepdims=keepdim)
         is_zero = total == 0
-        root = jax.numpy.sqrt(jax.numpy.where(is_zero, jax.numpy.ones_like(total), total))
-        return jax.numpy.where(is_zero, jax.numpy.zeros_like(total), root)
+        root = jnp.sqrt(jnp.where(is_zero, jnp.ones_like(total), total))
+        return jnp.where(is_zero, jnp.zeros_like(total), root)
 
     return replace(operator, func=compute)
 
