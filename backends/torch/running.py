@@ -137,13 +137,14 @@ class Generators:
     def __init__(self, key: jax.Array | None = None) -> None:
         """Derive all keys from one; without one they are the same in every call."""
         self._key = jax.random.key(0) if key is None else key
-        self._counts: dict[int, int] = {}
+        # The generators themselves: the `id` of one that is freed may be that of the next.
+        self._counts: dict[Any, int] = {}
 
     def next_key(self, generator: Any) -> jax.Array:
         """Return the next key of a `torch.Generator`."""
         with no_dispatch(), torch._C.DisableTorchFunction():
             state = zlib.crc32(generator.get_state().numpy().tobytes())
-        count = self._counts[id(generator)] = self._counts.get(id(generator), 0) + 1
+        count = self._counts[generator] = self._counts.get(generator, 0) + 1
         return jax.random.fold_in(jax.random.fold_in(self._key, state), count)
 
 

@@ -232,3 +232,27 @@ def test_pytorch_generators_of_one_seed_draw_alike(seeds: tuple[int, int]) -> No
     assert not np.array_equal(first, drawn(network, 1)[0])
     assert np.array_equal(first, other) == torch.equal(expected[0], expected[2])
     assert np.array_equal(first, other) == (seeds == (7, 7))
+
+
+def test_pytorch_generators_that_are_made_in_turn_draw_alike() -> None:
+    """The second one may have the address of the first, which is freed."""
+    skip_missing("torch")
+    import torch
+
+    from triglot import from_torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Any) -> Any:
+            def draw() -> Any:
+                generator = torch.Generator().manual_seed(7)
+                return torch.rand(x.shape, generator=generator) * self.scale
+
+            return (draw(), draw()) if self.training else (x * self.scale,) * 2
+
+    expected = Net().train()(torch.ones(2, 16))
+    assert torch.equal(*expected)
+    np.testing.assert_array_equal(*trained(from_torch(Net, OBS)))
