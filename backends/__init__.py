@@ -1,8 +1,11 @@
 """One folder per neural-network library, imported on first use, and what they share."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from jax import config
 
 from ..core.errors import TriglotError
 from .libraries import find
@@ -17,6 +20,8 @@ def build(
 ) -> "Network":
     """Build an algorithm's networks from a library's own layers.
 
+    Equal networks are built once in a process: agents that have them share compiled programs.
+
     Args:
       backend: `haiku`, `linen`, `nnx`, `equinox`, `keras`, `torch`, `jax` for none, `table`, or the
         name of an installed library.
@@ -29,13 +34,25 @@ def build(
     Raises:
       TriglotError: if the backend or the arithmetic is unknown, or the library is not installed.
     """
+    zoo, chosen = find(backend).load_zoo(), tuple(specs.items())
+    try:
+        hash(chosen)
+    except TypeError:  # a layer of the user's own
+        return _build(zoo, chosen, arithmetic)
+    return _built_once(zoo, chosen, arithmetic, config.read("jax_enable_x64"))
+
+
+def _build(
+    zoo: "Callable[[NetworkSpec, str], Network]",
+    specs: "tuple[tuple[str, NetworkSpec | Network], ...]",
+    arithmetic: str,
+    x64: bool = False,
+) -> "Network":
     from ..core.network import Network
     from ..core.networks.architecture import Table
     from ..core.networks.combinators import combine, ensemble, transform_inputs, transform_outputs
     from .canonical import with_arithmetic
     from .zoo.initializers import with_lecun_normal
-
-    zoo = find(backend).load_zoo()
 
     def build_one(name: str, spec: "NetworkSpec | Network") -> Network:
         if isinstance(spec, Network):
@@ -59,4 +76,7 @@ def build(
             network = transform_outputs(network, spec.arranged)
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
-    return combine({name: build_one(name, spec) for name, spec in specs.items()})
+    return combine({name: build_one(name, spec) for name, spec in specs})
+
+
+_built_once = functools.lru_cache(maxsize=64)(_build)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..core.errors import user_error_context
 from ..core.network import Codec, Network, Statistic, Variables
 from ..core.networks.combinators import hold
-from ..core.types import PyTree
+from ..core.types import PyTree, abstract_key
 from . import calling
 from .layers.describe import CallLog, Words, describe
 from .libraries import find
@@ -84,7 +84,7 @@ def lift(
 
     failed = f"{module} failed on {calling.describe_inputs(obs_spec)}"
     with user_error_context(failed), intercept(log_call):
-        abstract = jax.eval_shape(init_network, jax.random.key(0))
+        abstract = jax.eval_shape(init_network, abstract_key())
 
     params, state = (
         jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)

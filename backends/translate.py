@@ -9,7 +9,7 @@ import jax
 
 from ..core.errors import Guessed, TriglotError, kind_of
 from ..core.network import Codec, Leaf, Network, Variables, check_network
-from ..core.types import type_differences
+from ..core.types import abstract_key, type_differences
 from .pairing.biases import sum_biases, without_extra_biases, zero_biases
 from .pairing.guessing import as_mapping, guess
 from .pairing.mapping import Mapped, Target, follow_mapping, is_split
@@ -67,7 +67,7 @@ def translate(
         check_network(f"translate's {what}", network)
     if not isinstance(variables, Variables):
         raise TriglotError(f"translate takes Variables of source, got {kind_of(variables)}.")
-    own = jax.eval_shape(source.init, jax.random.key(0))
+    own = jax.eval_shape(source.init, abstract_key())
     for name, (given, needed) in type_differences(variables, own).items():
         raise TriglotError(
             f"the variables are not those of the source, {source.backend} {source.name!r}: {name} "
@@ -100,7 +100,7 @@ def pair_parameters(
       TriglotError: as `translate` does.
     """
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
-    expected = jax.eval_shape(target.init, jax.random.key(0))
+    expected = jax.eval_shape(target.init, abstract_key())
     check_state(variables.state, source, expected.state, target)
     named, shapes = without_extra_biases(
         jax.eval_shape(codecs[0].encode, variables.params),
@@ -133,7 +133,7 @@ def move(
       TriglotError: as `translate` does.
     """
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
-    expected = jax.eval_shape(target.init, jax.random.key(0))
+    expected = jax.eval_shape(target.init, abstract_key())
     shapes = jax.eval_shape(codecs[1].encode, expected.params)
     networks = _shown(source, target)
     _check_layers(codecs, pairs, networks)

@@ -48,7 +48,7 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
         last = now
 
     lap("start")
-    from triglot.__main__ import collect_rarely
+    from triglot.core.garbage import collect_rarely
 
     collect_rarely()
     import jax

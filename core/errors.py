@@ -17,13 +17,18 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from .deferred import deferred
+from .garbage import collected_rarely
 
 # Control characters, separators of lines, and marks that change the direction of what follows.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _PASSWORD = re.compile(r"(\w:/{1,2}[^\s/:@]*:)[^\s/]*@")  # pathlib leaves one slash
 # What libraries import for pictures, meshes and one pipeline of brax, half of the time in which an
 # agent and CartPole are made: gymnax the first two, jumanji the first, brax the others.
-DEFERRED = ("matplotlib.pyplot", "seaborn", "jaxopt", "scipy.spatial", "trimesh")
+DEFERRED = (
+    *("matplotlib", "matplotlib.colors", "matplotlib.pyplot", "seaborn"),
+    *("jaxopt", "scipy.spatial", "trimesh"),
+    *("rich.console", "rich.table", "rich.text", "yaml"),
+)
 MAX_SHOWN = 80  # characters of a given value in a message
 
 
@@ -90,7 +95,7 @@ def require(module: str, extra: str) -> ModuleType:
       MissingExtra: if the library is not installed, with the command that installs it.
     """
     try:
-        with deferred(*DEFERRED):
+        with deferred(*DEFERRED), collected_rarely():
             return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:

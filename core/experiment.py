@@ -1,7 +1,7 @@
 """One experiment: an agent in its environments, for some seeds and steps. All training uses it."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from .agent import Agent
 from .arguments import check_agent
 from .environment import Environment
 from .errors import TriglotError, kind_of
+from .garbage import collected_rarely
 from .host_environment import HostEnvironment
 from .hyper import (
     as_hyperparams,
@@ -252,7 +253,10 @@ class Experiment:
         return self.trainer.program()
 
     def start_and_compile(
-        self, program: Program, background: Executor, on_stage: OnStage = ignore_stage
+        self,
+        program: Program,
+        background: Executor | None = None,
+        on_stage: OnStage = ignore_stage,
     ) -> RunnerState:
         """Initialize every seed while the training compiles, if both can be done at once.
 
@@ -260,25 +264,29 @@ class Experiment:
 
         Args:
           program: of this experiment; it is compiled.
-          background: runs the initialization on another thread.
+          background: runs the initialization on another thread; None makes one for it.
           on_stage: see `CompiledProgram.compile`; called with `init` as well.
 
         Returns:
           The initial states, `[S, ...]`.
         """
-        if not isinstance(self.trainer, Trainer) or jax.process_count() > 1:
-            state = jax.block_until_ready(self.start())
+        with ExitStack() as stack:
+            stack.enter_context(collected_rarely())
+            if not isinstance(self.trainer, Trainer) or jax.process_count() > 1:
+                state = jax.block_until_ready(self.start())
+                on_stage("init")
+                program.compile(state, on_stage)
+                return state
+            # Traced here: on two threads, both would wait for Python's lock in turns.
+            lowered = init_seeds.lower(self.trainer, self.keys, self.hyperparams)
+            if background is None:
+                background = stack.enter_context(ThreadPoolExecutor(1))
+            pending = background.submit(
+                lambda: jax.block_until_ready(lowered.compile()(self.keys, self.hyperparams))
+            )
             on_stage("init")
-            program.compile(state, on_stage)
-            return state
-        # Traced here: on two threads, both would wait for Python's lock in turns.
-        lowered = init_seeds.lower(self.trainer, self.keys, self.hyperparams)
-        pending = background.submit(
-            lambda: jax.block_until_ready(lowered.compile()(self.keys, self.hyperparams))
-        )
-        on_stage("init")
-        program.compile(self.shapes, on_stage)
-        return pending.result()
+            program.compile(self.shapes, on_stage)
+            return pending.result()
 
     def chunks(
         self,
@@ -303,13 +311,13 @@ class Experiment:
         Yields:
           Each chunk: `runner_states` after it, `metrics` by name `[S, count]`, and `num_updates`.
         """
-        state = self.start() if state is None else state
         ends = [*boundaries]
         if self.population is not None:
             ends.append(self.population.exploit_every)
         with ExitStack() as stack:
             if program is None:
                 program = stack.enter_context(closing(self.program()))
+            state = self.start_and_compile(program) if state is None else state
             yield from run_chunks(
                 program,
                 state,

@@ -57,6 +57,11 @@ def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
     return {path: (left, right) for path, (left, right) in pairs.items() if left != right}
 
 
+def abstract_key() -> jax.ShapeDtypeStruct:
+    """Describe a typed key, for tracing; making a key compiles programs."""
+    return jax.eval_shape(lambda: jax.random.key(0))
+
+
 def is_key(leaf: Any) -> bool:
     """Check whether an array holds typed random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -14,6 +14,7 @@ import jax
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box
+from ..core.types import abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.importing import without_warning
@@ -71,7 +72,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
         given = f"on the backend {backend!r} with {options}"
         with user_error_context(f"{name} cannot be built {given}"):
             env = envs.get_environment(env_name, backend=backend, **options)
-            started = jax.eval_shape(env.reset, jax.random.key(0))
+            started = jax.eval_shape(env.reset, abstract_key())
 
     reset, step = adapting.brax_functions(env, episode_length)
 

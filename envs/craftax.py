@@ -14,6 +14,7 @@ from jax.custom_batching import sequential_vmap
 
 from ..core.errors import require
 from ..core.specs import Box, Discrete
+from ..core.types import abstract_key
 from . import adapting
 from .adapting import NEVER, Adapted, Adapter
 from .adapting.options import building
@@ -63,7 +64,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     params = replace(params, max_timesteps=NEVER)  # so that Craftax's end is the task's end
     with building(name, options):
         env = type(env)(static)
-        obs, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
+        obs, _ = jax.eval_shape(env.reset_env, abstract_key(), params)
 
     reset, step = adapting.gymnax_functions(env, params, lambda state: state.timestep >= limit)
     if jax.default_backend() == "cpu":

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Spec
+from ..core.types import abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import arguments, building, check_given
@@ -67,7 +68,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & of_params.keys()}
     params = defaults.replace(**changed)
     with user_error_context(f"{name} failed when it was reset"):
-        returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
+        returned, _ = jax.eval_shape(env.reset_env, abstract_key(), params)
 
     reset, step = adapting.gymnax_functions(
         env, params, lambda state: env.is_truncated(state, params)

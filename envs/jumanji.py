@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from ..core.environment import TimeStep
 from ..core.errors import check_known, require, user_error_context
 from ..core.specs import Box, Dict, Discrete, Leaf, Spec
-from ..core.types import EnvState, Obs
+from ..core.types import EnvState, Obs, abstract_key
 from ..core.wrappers.observations import flat, flat_spec
 from . import adapting
 from .adapting import NEVER, Adapted, Adapter, check_values
@@ -203,7 +203,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     env = _library_env(name, env_id, options)
     kind, spec = type(env).__name__, env.observation_spec
     with user_error_context(f"{name} failed when it was reset"):
-        returned = jax.eval_shape(env.reset, jax.random.key(0))[1].observation
+        returned = jax.eval_shape(env.reset, abstract_key())[1].observation
     mask_shape = getattr(getattr(returned, "action_mask", None), "shape", None)
     actions = actions_of(name, spec_of(env.action_spec), mask_shape, own.get("joint_actions"))
     # Specs and conversions by name, the default first.

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.environment import TimeStep, first_step
 from ..core.errors import check_known, require
 from ..core.specs import Box, Discrete
-from ..core.types import EnvState
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
 from .adapting.options import building
@@ -107,7 +107,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         return image.repeat(4, axis=0).repeat(4, axis=1)
 
     with building(name, options):
-        returned = jax.eval_shape(env.reset, jax.random.key(0)).observation
+        returned = jax.eval_shape(env.reset, abstract_key()).observation
     plain = Box(returned.shape, str(returned.dtype), 0, 255)
     return Adapter(
         reset,

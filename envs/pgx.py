@@ -15,7 +15,7 @@ import numpy as np
 from ..core.environment import Environment, TimeStep
 from ..core.errors import require
 from ..core.specs import Box, Discrete
-from ..core.types import EnvState
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import AGENT, Adapter, Players
 from .adapting.games import against
@@ -87,7 +87,7 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     def draw(states: list[Any], path: str) -> None:
         pgx.save_svg_animation(states, path, frame_duration_seconds=0.5)
 
-    state = jax.eval_shape(env.init, jax.random.key(0))
+    state = jax.eval_shape(env.init, abstract_key())
     whole = {"low": 0.0, "high": 1.0, "whole": True} if state.observation.dtype == bool else {}
     obs_spec = Box(_shape(state.observation.shape), "float32", **whole)
     is_minatar, several = game.startswith("minatar"), env.num_players > 1

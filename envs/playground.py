@@ -13,7 +13,7 @@ import jax
 
 from ..core.errors import TriglotError, check_known, require
 from ..core.specs import Box
-from ..core.types import EnvState
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
 from .adapting.importing import without_warning
@@ -64,7 +64,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     try:
         with building(name, options):
             env = registry.load(env_name, config_overrides=options)
-            started = jax.eval_shape(env.reset, jax.random.key(0))
+            started = jax.eval_shape(env.reset, abstract_key())
     except subprocess.CalledProcessError:
         raise TriglotError(
             f"{name} needs the robots of mujoco_menagerie, and git could not download them from "

@@ -17,7 +17,7 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
-from ..core.types import EnvState
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import building
@@ -93,7 +93,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     render = require("xminigrid.rendering.rgb_render", "xminigrid").render
     with building(name, options):
         shape = env.observation_shape(params)
-        jax.eval_shape(reset, jax.random.key(0))
+        jax.eval_shape(reset, abstract_key())
     symbolic = Box(shape, "uint8", 0, max(SIZES) - 1)
     return Adapter(
         reset,

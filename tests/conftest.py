@@ -29,7 +29,7 @@ from tests import runtime_types
 
 runtime_types.install()
 
-from triglot.__main__ import collect_rarely  # noqa: E402
+from triglot.core.garbage import collect_rarely  # noqa: E402
 
 collect_rarely()
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Variables
 from ...core.networks.combinators import hold
-from ...core.types import PyTree
+from ...core.types import PyTree, abstract_key
 from .. import calling
 from ..naming import words_of
 from ..objects import constants_of
@@ -86,7 +86,7 @@ def lift(
         return made[0], made[1] if train else variables.state
 
     with user_error_context(f"{starts.shown} failed when given a key"):
-        example = jax.eval_shape(init_network, jax.random.key(0))
+        example = jax.eval_shape(init_network, abstract_key())
     if not (paths := jax.tree_util.tree_leaves_with_path(example.params)):
         raise TriglotError(
             f"{starts.shown} returned no arrays; expected a pytree of arrays, such as a dictionary."

@@ -21,7 +21,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, Convolution, concatenated
 from ...core.networks.noise import dropped, of_layer, sigma_start
-from ...core.types import Key, PyTree
+from ...core.types import Key, PyTree, abstract_key
 from ..calling import InitialCarry, example_arguments
 from ..cells import LSTM_GATES
 from ..naming import normalize_separators
@@ -43,7 +43,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
 
     def build(*, name: str, initial_carry: InitialCarry | None = None) -> Network:
         network = lift(init, apply, inputs_of(spec), name, initial_carry, partial(leaf_of, spec))
-        state = jax.eval_shape(network.init, jax.random.key(0)).state
+        state = jax.eval_shape(network.init, abstract_key()).state
         return replace(network, statistics=tuple(map(Statistic, sorted(state))))
 
     return lift_zoo(build, spec, name)

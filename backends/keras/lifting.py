@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
-from ...core.types import PyTree
+from ...core.types import PyTree, abstract_key
 from .. import calling
 from ..layers.describe import describe
 from ..libraries import Library, find
@@ -115,7 +115,7 @@ def from_keras(
             return outputs, variables.state
         return outputs, {each.name: scope.get_current_value(each.variable) for each in kept}
 
-    expected = jax.eval_shape(init, jax.random.key(0))
+    expected = jax.eval_shape(init, abstract_key())
     by_name = {each.name: each for each in trained}
     paths = jax.tree_util.tree_leaves_with_path(expected.params)
     library = find("keras")

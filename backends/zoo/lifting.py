@@ -11,7 +11,7 @@ from ...core.network import Network, Statistics, Variables
 from ...core.networks.architecture import Head, Layers, NetworkSpec
 from ...core.networks.noise import draw_masks, draw_noise
 from ...core.specs import Box, Dict
-from ...core.types import PyTree
+from ...core.types import PyTree, abstract_key
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
 
@@ -62,7 +62,7 @@ def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module
         network = network if spec.layers.scale is None else match_initializers(network)
     else:
         network = lift(*module, name=name)
-    example = jax.eval_shape(network.init, jax.random.key(0)).state
+    example = jax.eval_shape(network.init, abstract_key()).state
     if jax.tree.leaves(example):
         network = _with_named_statistics(network, example)
     return _with_draws(network, spec) if spec.drawn_sizes else network

@@ -30,7 +30,7 @@ from ..loop.state import (
 )
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
-from ..types import PyTree, pytree_dataclass
+from ..types import PyTree, abstract_key, pytree_dataclass
 from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
@@ -103,7 +103,7 @@ class HostTrainer:
 
     def check(self) -> None:
         """Trace the agent's `init` without running it."""
-        jax.eval_shape(self.init, jax.random.key(0))
+        jax.eval_shape(self.init, abstract_key())
 
     def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""

@@ -13,7 +13,7 @@ from ..host_environment import HostEnvironment, host_mask_size
 from ..numerics import where_rows
 from ..specs import zeros
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import AnyAgentState, Carry, Obs
+from ..types import AnyAgentState, Carry, Obs, abstract_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class FrozenPolicy:
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         whole = cls(agent, num_actions, explore, (), treedef, shapes, tuple(range(len(shapes))))
         inputs = whole.example(1)
-        key = jax.eval_shape(lambda: jax.random.key(0))
+        key = abstract_key()
 
         def act(leaves: Any, carry: Carry, inputs: PolicyInput, key: jax.Array) -> Any:
             return whole.act(leaves, carry, inputs, key)
@@ -171,5 +171,5 @@ def num_masked(env: Environment | HostEnvironment) -> int | None:
     """Return the number of actions in the masks that an environment gives; None without."""
     if isinstance(env, HostEnvironment):
         return host_mask_size(env)
-    mask = jax.eval_shape(env.reset, jax.random.key(0)).action_mask
+    mask = jax.eval_shape(env.reset, abstract_key()).action_mask
     return None if mask is None else mask.shape[-1]

@@ -18,7 +18,7 @@ from ..host.trainer import HostProgram, HostTrainer
 from ..hyper import MAX_COUNT, as_hyperparams, check_count, is_integer
 from ..network import Variables
 from ..tracing.hoist import draw_ahead, vmap_seeds
-from ..types import AnyAgentState, AnyHyperparams, Params, as_key
+from ..types import AnyAgentState, AnyHyperparams, Params, abstract_key, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .population import Member, Population, end_chunk
@@ -218,7 +218,7 @@ class Trainer:
         Raises:
           TriglotError: if the environment's shapes change between reset and step.
         """
-        state = jax.eval_shape(self.init, jax.random.key(0))
+        state = jax.eval_shape(self.init, abstract_key())
         jax.eval_shape(self.train_chunk, state)
 
     def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:

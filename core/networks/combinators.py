@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..errors import TriglotError, check_text, kind_of
 from ..hyper import check_count, is_number
 from ..network import Codec, Leaf, Network, Variables, check_network
-from ..types import Key, PyTree, type_differences
+from ..types import Key, PyTree, abstract_key, type_differences
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
@@ -258,7 +258,7 @@ def start_from(network: Network, variables: Variables) -> Network:
             "start_from takes Variables, as network.init(key), load_weights and translate return "
             f"them; got {kind_of(variables)}."
         )
-    expected = jax.eval_shape(network.init, jax.random.key(0))
+    expected = jax.eval_shape(network.init, abstract_key())
     for name, (given, needed) in type_differences(variables, expected).items():
         raise TriglotError(
             f"the variables do not fit the {network.backend} network {network.name!r}: {name} is "

@@ -12,7 +12,7 @@ from jaxtyping import PyTree as TreeOf
 from .. import specs
 from ..errors import TriglotError, user_error_context
 from ..network import Network, Variables
-from ..types import Key, PyTree
+from ..types import Key, PyTree, abstract_key
 from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
@@ -128,7 +128,7 @@ def check_heads(
     wanted = " and ".join(f"{name} {_words(shape)}" for name, shape in needs.items())
     found = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r}"
     with user_error_context(f"{found} failed on a batch of {batch} observations"):
-        variables = jax.eval_shape(network.init, jax.random.key(0))
+        variables = jax.eval_shape(network.init, abstract_key())
         obs = jax.eval_shape(lambda: jax.tree.map(lambda spec: specs.zeros(spec, batch), obs_spec))
         outputs = _outputs(network, variables, obs, batch)
     if ensemble_size > 1:  # errors show the shapes of one member, which is what the user wrote

@@ -16,7 +16,7 @@ from ..environment import Environment, TimeStep
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..numerics import where_rows
-from ..types import PyTree, type_differences
+from ..types import PyTree, abstract_key, type_differences
 from ..wrappers.games import alternates, for_both, game_in, moving
 
 
@@ -132,7 +132,7 @@ def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
         )
     if not is_agent or algorithm.model is env:
         return
-    own, other = (jax.eval_shape(one.reset, jax.random.key(0)) for one in (algorithm.model, env))
+    own, other = (jax.eval_shape(one.reset, abstract_key()) for one in (algorithm.model, env))
     for path, (has, needs) in type_differences(own.state, other.state).items():
         raise TriglotError(
             f"{name} plans with the model {algorithm.model.name}, whose states do not fit "

@@ -13,7 +13,7 @@ from ..errors import require
 from ..hyper import Number, between, only_for, positive, unit_interval
 from ..networks.heads import num_actions
 from ..specs import Spec
-from ..types import PyTree, is_key, pytree_dataclass
+from ..types import PyTree, abstract_key, is_key, pytree_dataclass
 from .exploration import mask_q
 from .losses import gae, successor_values
 
@@ -287,5 +287,5 @@ def _untracked(key: jax.Array) -> jax.Array:
     The checker refuses what mctx does at a node: at the root and below it, it breaks ties with the
     same key, in two branches of which one is kept.
     """
-    usual = jax.eval_shape(lambda: jax.random.key(0)).dtype == key.dtype
+    usual = abstract_key().dtype == key.dtype
     return jax.random.key_data(key) if usual else key

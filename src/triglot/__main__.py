@@ -5,17 +5,7 @@ import os
 import signal
 import sys
 
-# New containers between two searches for cyclic garbage; Python's default is 700.
-COLLECT_AFTER = 50_000
-
-
-def collect_rarely() -> None:
-    """Search for cyclic garbage less often than Python does by default.
-
-    Imports and tracing create a million objects that stay. Searching them for cycles takes a tenth
-    of a start, and most of a second when Python exits.
-    """
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+from .core.garbage import collect_rarely
 
 
 def main() -> int:

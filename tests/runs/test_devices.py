@@ -28,7 +28,7 @@ SWEPT = f"sweep {QUICK} --over learning_rate=0.1,0.2,0.5 --num-seeds 3"
 # One process, since JAX counts its devices once; the first command decides.
 SCRIPT = """
 import json, sys
-from triglot.__main__ import collect_rarely
+from triglot.core.garbage import collect_rarely
 from triglot.cli import main as cli
 collect_rarely()
 sys.exit(max(cli.main(words) for words in json.loads(sys.argv[1])))

@@ -17,7 +17,7 @@ from ..core.host.player import film
 from ..core.host_environment import HostEnvironment, HostRenderable
 from ..core.loop.episode import Episode, play_episode
 from ..core.loop.state import RunnerState
-from ..core.types import AnyAgentState, EnvState
+from ..core.types import AnyAgentState, EnvState, abstract_key
 from ..core.wrappers.base import without_wrappers
 from ..envs.gif import write_gif
 from ..shared.machine import memory
@@ -63,7 +63,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
         env, suffix = plan.env, suffix_of(plan.env)
         out = _target(env.name, suffix, options)
         if not isinstance(env, HostEnvironment):
-            step = jax.eval_shape(env.reset, jax.random.key(0))
+            step = jax.eval_shape(env.reset, abstract_key())
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
         state: Any = progress.state

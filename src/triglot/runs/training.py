@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,6 @@ def train(
         state = experiment.continued(state, changes.keys())
     follower = _Follower(experiment, done, callback, check=stop_if_diverged)
     if out is None:
-        state = experiment.start() if state is None else state
         state, cause = follower.train(state)
     else:
         plan = plan_of(experiment, Path(out), after=done)
@@ -188,15 +188,17 @@ class _Follower:
         self._history: list[dict[str, np.ndarray]] = []
         self._kept: LastFinite | None = None
 
-    def train(self, state: RunnerState) -> tuple[RunnerState, str | None]:
-        """Train from the first states; return the last ones, and what diverged."""
+    def train(self, state: RunnerState | None) -> tuple[RunnerState, str | None]:
+        """Train from these states, or from the start; return the last ones, and what diverged."""
         experiment, cause = self._experiment, None
-        self._keep(state)
-        for chunk in experiment.chunks(state):
-            state = chunk.runner_states
-            cause = experiment.divergence(chunk) if self._check else None
-            if self.observe(chunk, cause) or cause is not None:
-                break
+        with closing(experiment.program()) as program:
+            state = experiment.start_and_compile(program) if state is None else state
+            self._keep(state)
+            for chunk in experiment.chunks(state, program=program):
+                state = chunk.runner_states
+                cause = experiment.divergence(chunk) if self._check else None
+                if self.observe(chunk, cause) or cause is not None:
+                    break
         return experiment.whole(state), cause
 
     def observe(self, chunk: Chunk, cause: str | None) -> bool:

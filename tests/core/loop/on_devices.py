@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from triglot.__main__ import collect_rarely
+from triglot.core.garbage import collect_rarely
 
 REPLAY = {"batch_size": 16, "buffer_size": 256, "learning_starts": 32, "hidden_sizes": (8,)}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {

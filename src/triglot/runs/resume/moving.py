@@ -12,7 +12,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.network import Codec, Network, Variables
-from ...core.types import AnyAgentState, PyTree, type_differences
+from ...core.types import AnyAgentState, PyTree, abstract_key, type_differences
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def check_translatable(first: Network, second: Network) -> None:
     Raises:
       TriglotError: as `translate`.
     """
-    example = jax.eval_shape(first.init, jax.random.key(0))
+    example = jax.eval_shape(first.init, abstract_key())
     jax.eval_shape(lambda variables: translate(variables, first, second), example)
 
 
 def _form(first: Network, second: Network) -> _Form:
-    variables = jax.eval_shape(first.init, jax.random.key(0))
-    state = jax.tree.structure(jax.eval_shape(second.init, jax.random.key(0)).state)
+    variables = jax.eval_shape(first.init, abstract_key())
+    state = jax.tree.structure(jax.eval_shape(second.init, abstract_key()).state)
     shapes = tuple(leaf.shape for leaf in jax.tree.leaves(variables.params))
     assert first.codec is not None and second.codec is not None  # `translate` has checked it
     structure = jax.tree.structure(variables.params)
