@@ -82,6 +82,9 @@ class _Deferred(ModuleType):
         return dir(self._load())
 
     def _load(self) -> ModuleType:
+        package = sys.modules.get(self.__name__.rpartition(".")[0])
+        if isinstance(package, _Deferred):
+            package._load()
         with _lock:
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]

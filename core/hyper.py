@@ -417,10 +417,7 @@ def as_float32(hyper: HyperparamsT) -> HyperparamsT:
 
 def first_numbers(hyper: HyperparamsT) -> HyperparamsT:
     """Replace each `Schedule` by its value at the start; numbers stay as they are."""
-    found = {
-        name: one.at(jnp.zeros((), jnp.int32), jnp.zeros(()))
-        for name, one in schedules_of(hyper).items()
-    }
+    found = {name: schedule.first() for name, schedule in schedules_of(hyper).items()}
     return replace_options(hyper, found) if found else hyper
 
 

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 MAX_COLOURS = 256  # of a GIF's palette
 
@@ -72,12 +74,14 @@ def figure_frames(
         close(figure)
 
 
-def _indexed(frames: Iterable[np.ndarray]) -> Iterator[Image.Image]:
+def _indexed(frames: Iterable[np.ndarray]) -> "Iterator[Image.Image]":
     """Reduce frames to palettes.
 
     Choosing a palette takes 14 ms for 600 x 400 pixels and using one 1 ms, so that drawn frames,
     which have few colours, share one that holds all of them.
     """
+    from PIL import Image
+
     known: set[Any] = set()
     palette = Image.new("P", (1, 1))
     for frame in frames:

@@ -62,8 +62,8 @@ def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module
         network = network if spec.layers.scale is None else match_initializers(network)
     else:
         network = lift(*module, name=name)
-    example = jax.eval_shape(network.init, abstract_key()).state
-    if jax.tree.leaves(example):
+    if network.statistics:  # one for each array of the state
+        example = jax.eval_shape(network.init, abstract_key()).state
         network = _with_named_statistics(network, example)
     return _with_draws(network, spec) if spec.drawn_sizes else network
 

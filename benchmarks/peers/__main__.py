@@ -49,6 +49,7 @@ def main(
     episodes: int = 32,
     seed: int = 0,
     out: Path | None = None,
+    at_least: float | None = None,
 ) -> None:
     """Measure one row and write a JSON file.
 
@@ -67,6 +68,8 @@ def main(
       episodes: greedy episodes of each trained policy, where gymnax has the environment.
       seed: random seed of all keys.
       out: the JSON file, overwritten; None for benchmarks/results/peers-ROW.json.
+      at_least: exit with 1 if triglot is less than so many times as fast as a peer, by the upper
+        end of the interval, so that noise alone does not fail.
     """
     jax.config.update("jax_enable_compilation_cache", False)
     path = out or Path(f"benchmarks/results/peers-{row}.json")
@@ -103,6 +106,10 @@ def main(
             f"{found['peak_flops_per_second'].median / 1e9:.1f} GFLOP/s in float32."
         )
     print(f"written to {path}")
+    ratios = {n: e["triglot_times_as_fast"] for n, e in result["programs"].items() if n != TRIGLOT}
+    slower = {n: ratio for n, ratio in ratios.items() if ratio.high < (at_least or 0.0)}
+    if slower:
+        sys.exit(", ".join(f"{ratio} times {name}'s speed" for name, ratio in slower.items()))
 
 
 def report(row: Row, total_steps: int, entries: dict[str, Any]) -> str:

@@ -124,6 +124,12 @@ class Schedule:
             return jnp.interp(count, starts, jnp.stack(values))
         return jnp.stack(values)[jnp.sum(starts <= count) - 1]
 
+    def first(self) -> jax.Array:
+        """Compute the value before any update, float32 `[]`."""
+        if self.kind in ("linear", "exponential"):  # its start exactly; computing it compiles
+            return jnp.asarray(self.values[0], jnp.float32)
+        return self.at(jnp.zeros((), jnp.int32), jnp.zeros(()))
+
     def ends(self) -> tuple[float, ...]:
         """List the numbers between which all its values lie; of a function, its first value."""
         if self.kind != FUNCTION:

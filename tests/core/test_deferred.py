@@ -56,6 +56,20 @@ def test_a_second_thread_waits_until_the_module_is_loaded(tmp_path: Path) -> Non
     assert [answer.result() for answer in answers] == [42, 42]
 
 
+def test_a_submodule_that_is_taken_from_its_package_is_deferred_too(tmp_path: Path) -> None:
+    package = tmp_path / "of_pictures"
+    package.mkdir()
+    log = tmp_path / "log"
+    for name in ("__init__", "colors"):
+        code = f"open({str(log)!r}, 'a').write('{name} ')\nanswer = 42\n"
+        (package / f"{name}.py").write_text(code)
+    with deferred("of_pictures", "of_pictures.colors"):
+        from of_pictures import colors  # pyright: ignore[reportMissingImports]
+    assert not log.exists()
+    assert colors.answer == 42
+    assert log.read_text() == "__init__ colors "
+
+
 def test_a_submodule_loads_its_package_first(tmp_path: Path) -> None:
     package = tmp_path / "circular"
     package.mkdir()

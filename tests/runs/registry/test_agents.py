@@ -89,3 +89,22 @@ def test_a_value_that_needs_a_switch_is_refused_without_it() -> None:
         triglot.make_agent("dqn", env, backend="jax", hyper=hyper)
     triglot.make_agent("dqn", env, backend="jax", config={"munchausen": True}, hyper=hyper)
     triglot.make_agent("ppo", env, optimizer="rmsprop", hyper={"rmsprop_eps": 0.1})
+
+
+@pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox", "keras", "jax"])
+def test_an_agent_that_is_made_again_shares_its_compiled_training(backend: str) -> None:
+    env = triglot.make_env("probe:two-step")
+    sizes = {"num_envs": 2, "rollout_length": 4, "num_epochs": 1, "num_minibatches": 1}
+
+    def make(**changes: Any) -> Any:
+        config = {**sizes, "hidden_sizes": (4,), **changes}
+        return triglot.make_agent("ppo", env, backend=backend, config=config)
+
+    first, again, other = make(), make(), make(hidden_sizes=(5,))
+    assert first == again != other
+    assert hash(first) == hash(again)
+    experiments = [
+        triglot.Experiment(agent, env, key=jax.random.key(seed), total_steps=8)
+        for seed, agent in enumerate((first, again))
+    ]
+    assert experiments[0].trainer == experiments[1].trainer
