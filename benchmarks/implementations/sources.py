@@ -85,7 +85,7 @@ class SourceFile:
     ) -> Callable[..., Any]:
         """Compile the statements of one block on which variables depend, as a function.
 
-        The block is the first one, in depth, that assigns all of the results.
+        The block is the outermost one after which all results are assigned.
 
         Args:
           results: names of the variables that the function returns: one, or a tuple of several.
@@ -215,14 +215,22 @@ def _blocks(scope: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _block(scope: ast.AST, results: set[str]) -> list[ast.stmt] | None:
-    """Return the outermost block that assigns all results, itself and not in an inner one."""
-    for block in _blocks(scope):
-        simple = [each for each in block if not hasattr(each, "body")]
-        inner = [each for each in block if isinstance(each, ast.If | ast.FunctionDef)]
-        direct = set().union(*map(_assigned, simple), *map(_assigned, inner))
-        if results <= direct:
-            return block
-    return None
+    """Return the outermost block after which all results are assigned, whatever branch is taken."""
+    return next((each for each in _blocks(scope) if results <= _always_assigned(each)), None)
+
+
+def _always_assigned(block: Sequence[ast.stmt]) -> set[str]:
+    """Name the variables that a block assigns on every path; those of loops may not be."""
+    names = set[str]()
+    for statement in block:
+        if isinstance(statement, ast.If):
+            branches = _always_assigned(statement.body), _always_assigned(statement.orelse)
+            names |= branches[0] & branches[1]
+        elif isinstance(statement, ast.With):
+            names |= _always_assigned(statement.body)
+        elif isinstance(statement, ast.FunctionDef) or not hasattr(statement, "body"):
+            names |= _assigned(statement)
+    return names
 
 
 def _slice(block: list[ast.stmt], results: set[str], given: set[str]) -> list[ast.stmt]:
