@@ -73,7 +73,7 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
       theirs: the other side.
       defaults: compare each side at its default hyperparameters.
     """
-    remaining = [*theirs.switches, *(theirs.of_defaults if defaults else ())]
+    remaining = [*((theirs.of_defaults or ()) if defaults else theirs.switches)]
     applied: list[str] = []
     findings: list[Finding] = []
     others: list[str] = []

@@ -104,14 +104,14 @@ class Theirs:
     Attributes:
       build: builds the function, at our hyperparameters or at the implementation's defaults.
       switches: with which triglot's part is the same, at equal hyperparameters.
-      of_defaults: further switches, at each side's defaults.
       code: the file and the function or statements that run.
+      of_defaults: the switches at each side's defaults; None if these change no result.
     """
 
     build: Callable[[bool], Callable[..., Any]]
     switches: Sequence[str]
     code: str
-    of_defaults: Sequence[str] = ()
+    of_defaults: Sequence[str] | None = None
 
 
 class Steps(NamedTuple):

@@ -58,7 +58,7 @@ class SourceFile:
         self.path = path
         self.tree = ast.parse(path.read_text(), str(path))
 
-    def function(self, name: str, **bindings: Any) -> Callable[..., Any]:
+    def function(self, name: str, /, **bindings: Any) -> Callable[..., Any]:
         """Compile a function, wherever it is defined.
 
         Args:
@@ -103,11 +103,40 @@ class SourceFile:
             raise SourceError(f"no block of {scope or 'the file'} assigns {', '.join(results)} in "
                               f"{self.path}.")  # fmt: skip
         kept = _slice(block, set(results), {*arguments, *without})
-        last = kept[-1]
         names = [ast.Name(each, ast.Load()) for each in results]
         value = names[0] if len(names) == 1 else ast.Tuple([*names], ast.Load())
+        return self._as_function("_".join(results), arguments, kept, value, bindings)
+
+    def calls(
+        self, names: Sequence[str], arguments: Sequence[str], *, scope: str = "", **bindings: Any
+    ) -> Callable[..., Any]:
+        """Compile statements that only call something, as a function that returns nothing.
+
+        Args:
+          names: what they call, as it is written, such as `optimizer.step`.
+          arguments: names that the function takes.
+          scope: as for `statements`.
+          bindings: values of names that the statements read and do not define.
+
+        Raises:
+          SourceError: if no block has all of these statements.
+        """
+        for block in _blocks(self._scope(scope)):
+            kept = [each for each in block if _called(each) in names]
+            if {_called(each) for each in kept} == {*names}:
+                return self._as_function("calls", arguments, kept, ast.Constant(None), bindings)
+        raise SourceError(f"no block in {self.path} calls {', '.join(names)}.")
+
+    def _as_function(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        body: Sequence[ast.stmt],
+        value: ast.expr,
+        bindings: Mapping[str, Any],
+    ) -> Callable[..., Any]:
         node = ast.FunctionDef(
-            name="_".join(results),
+            name=name,
             args=ast.arguments(
                 posonlyargs=[],
                 args=[ast.arg(each) for each in arguments],
@@ -115,11 +144,11 @@ class SourceFile:
                 kw_defaults=[],
                 defaults=[],
             ),
-            body=[*kept, ast.Return(value)],
+            body=[*body, ast.Return(value)],
             decorator_list=[],
             type_params=[],
         )
-        node.lineno, node.end_lineno = kept[0].lineno, last.end_lineno
+        node.lineno, node.end_lineno = body[0].lineno, body[-1].end_lineno
         node.col_offset = node.end_col_offset = 0
         return self._compiled(ast.fix_missing_locations(node), bindings)
 
@@ -193,6 +222,13 @@ def _import_of(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.
     return ast.copy_location(one, statement)
 
 
+def _called(statement: ast.stmt) -> str:
+    """Return what a statement calls, if it is nothing but a call."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return ast.unparse(statement.value.func)
+    return ""
+
+
 def _definitions(scope: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     """Yield all functions and classes within a scope, outer ones first."""
     pending = [scope]
@@ -233,15 +269,35 @@ def _always_assigned(block: Sequence[ast.stmt]) -> set[str]:
     return names
 
 
-def _slice(block: list[ast.stmt], results: set[str], given: set[str]) -> list[ast.stmt]:
-    """Keep the statements on which results depend, without assignments of given names."""
-    kept, needed = [], set(results)
+def _slice(block: Sequence[ast.stmt], needed: set[str], given: set[str]) -> list[ast.stmt]:
+    """Keep the statements on which needed names depend, without assignments of given names.
+
+    Args:
+      block: statements, in order.
+      needed: names that are read afterwards; gets what the kept statements read.
+      given: names whose assignments are left out.
+    """
+    kept: list[ast.stmt] = []
     for statement in reversed(block):
-        assigned = _assigned(statement)
-        if assigned & needed - given:
-            kept.insert(0, statement)
-            needed |= _names_read(statement)
+        if not _assigned(statement) & needed - given:
+            continue
+        if isinstance(statement, ast.If | ast.With):
+            statement = _with_slices(statement, needed, given)
+        kept.insert(0, statement)
+        needed |= _names_read(statement)
     return kept
+
+
+def _with_slices(
+    statement: ast.If | ast.With, needed: set[str], given: set[str]
+) -> ast.If | ast.With:
+    """Copy a statement with the slices of its blocks."""
+    body = _slice(statement.body, needed, given) or [ast.Pass()]
+    if isinstance(statement, ast.With):
+        copied: ast.If | ast.With = ast.With(statement.items, body)
+    else:
+        copied = ast.If(statement.test, body, _slice(statement.orelse, needed, given))
+    return ast.copy_location(copied, statement)
 
 
 def _assigned(statement: ast.AST) -> set[str]:

@@ -98,6 +98,7 @@ OF_BATCHES: Sequence[Entry] = (
     updates.numbers,
     updates.schedule,
     losses.flag,
+    losses.joined_flags,
     losses.parameters_read,
     losses.degrees_of_freedom,
     updates.epsilon,

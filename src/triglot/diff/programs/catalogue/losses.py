@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -277,6 +277,70 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 )
                 return Finding("bootstrap_flag", evidence, divergence)
     return None
+
+
+def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a flag that cuts off in one program what only another flag cuts off in the other.
+
+    Such as a time limit that counts as a termination, however both programs read their flags.
+    Confirmed by the results of one program, given the flags as the other one takes them.
+    """
+    search = divergence.search
+    return search.once((joined_flags, labels), lambda: _joined_flags(search, labels))
+
+
+def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
+    for side in (0, 1):
+        changed, fixed = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        tape, arrays = changed.tape, changed.view.arrays
+        outputs = [(tape.outputs[slot], fixed.view.arrays[fixed.tape.outputs[slot]])
+                   for slot in search.slots]  # fmt: skip
+        for first, second in itertools.permutations(_flags(changed), 2):
+            if np.shape(arrays[first]) != np.shape(arrays[second]):
+                continue
+            either = np.maximum(np.asarray(arrays[first]), np.asarray(arrays[second]))
+            either = either.astype(np.asarray(arrays[first]).dtype)
+            none = np.zeros_like(np.asarray(arrays[second]))
+            for replaced in ({first: either, second: none}, {first: either}):
+                now = tape.replay(replaced, arrays=arrays)
+                if not all(close(np.asarray(now[value]), np.asarray(wanted), search.tolerance)
+                           for value, wanted in outputs):  # fmt: skip
+                    continue
+                names = [described(tape, value) for value in (second, first)]
+                evidence = (
+                    f"{names[0]} cuts off in {labels[1 - side]} what {names[1]} does, and not in "
+                    f"{labels[side]}; with the same flags the results are equal"
+                )
+                leaves = [tape.leaves[value] for value in (second, first)]
+                at = _first_read(search.one, leaves), _first_read(search.other, leaves)
+                return Finding("bootstrap_flag", evidence, _all_outputs(search), at=at)
+    return None
+
+
+def _flags(region: Region) -> list[int]:
+    """List the inputs of a program that hold 0 and 1 only."""
+    part = RegionPart(region, [])
+    leaves = region.tape.leaves
+    return [v for v in leaves if region.tape.depends[v] == INPUTS and _is_flag(part, v)]
+
+
+def _first_read(region: Region, names: Sequence[str]) -> int:
+    """Return the first value that is computed of the first of some inputs that is read."""
+    tape = region.tape
+    leaves = {name: value for value, name in tape.leaves.items()}
+    read = [consumers(tape, leaves[name]) for name in names if name in leaves]
+    steps = next(filter(None, read), [])
+    return tape.steps[steps[0]].results[0] if steps else tape.outputs[0]
+
+
+def _all_outputs(search: Search) -> Divergence:
+    """Return the divergence of whole programs, with the first one's outputs for the second's."""
+    one, other = search.one, search.other
+    ends = [(one.tape.outputs[slot], other.tape.outputs[slot]) for slot in search.slots]
+    values = {b: np.asarray(one.view.arrays[a]) for a, b in ends}
+    first, second = ends[0]
+    parts = RegionPart(one, one.values, first), RegionPart(other, other.values, second)
+    return Divergence(search, parts, values, substitute=values[second])
 
 
 def _cut(
@@ -749,7 +813,9 @@ def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             if bare_ones:
                 others = [v for v in kept if v not in bare_ones]
                 evidence = _bounds(part, names, others, side, labels)
-                return Finding("clipping", evidence, divergence, at=_ends(divergence))
+                are_flags = others and all(_is_flag(part, v) for v in (*others, *bare_ones))
+                name = "bootstrap_flag" if are_flags else "clipping"
+                return Finding(name, evidence, divergence, at=_ends(divergence))
             if len(kept) != 1:
                 break
             value = kept[0]
