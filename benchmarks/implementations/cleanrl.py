@@ -37,8 +37,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     def loss(defaults: bool) -> Any:
         theirs = ppo.statements(
-            ("loss",), ("agent", *BATCH), without=("mb_inds",), mb_inds=slice(None),
-            args=settings(defaults),
+            ("loss",), ("agent", *BATCH), mb_inds=slice(None), args=settings(defaults),
         )  # fmt: skip
 
         def cleanrl_loss(logits, value, action, old_log_prob, old_value, advantage, target):
@@ -55,7 +54,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         def cleanrl_gae(reward, value, last_value, final_value, terminated, truncated):
             done = torch.maximum(terminated, truncated)
             starts = torch.cat([torch.zeros_like(done[:1]), done[:-1]])
-            agent = SimpleNamespace(get_value=lambda obs: last_value)
+            agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(last_value))
             advantage, target = theirs(reward, value, starts, done[-1], None, agent)
             return {"advantage": advantage, "target": target}
 

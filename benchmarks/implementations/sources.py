@@ -80,7 +80,7 @@ class SourceFile:
         arguments: Sequence[str],
         *,
         scope: str = "",
-        without: Sequence[str] = (),
+        first: bool = False,
         **bindings: Any,
     ) -> Callable[..., Any]:
         """Compile the statements of one block on which variables depend, as a function.
@@ -92,8 +92,8 @@ class SourceFile:
           arguments: names that the function takes, whose assignments in the block are left out.
           scope: the function or class whose body has the block, as for `function`; the file's own
             statements if it is empty.
-          without: names whose assignments are left out, since `bindings` has them.
-          bindings: values of names that the statements read and do not define.
+          first: stop where all results have been assigned once.
+          bindings: values of names that the statements read; their assignments are left out, too.
 
         Raises:
           SourceError: if no block assigns all results, or a name that is read is unknown.
@@ -102,7 +102,10 @@ class SourceFile:
         if block is None:
             raise SourceError(f"no block of {scope or 'the file'} assigns {', '.join(results)} in "
                               f"{self.path}.")  # fmt: skip
-        kept = _slice(block, set(results), {*arguments, *without})
+        if first:
+            ends = range(1, len(block) + 1)
+            block = block[: next(n for n in ends if {*results} <= _always_assigned(block[:n]))]
+        kept = _slice(block, set(results), {*arguments, *bindings})
         names = [ast.Name(each, ast.Load()) for each in results]
         value = names[0] if len(names) == 1 else ast.Tuple([*names], ast.Load())
         return self._as_function("_".join(results), arguments, kept, value, bindings)

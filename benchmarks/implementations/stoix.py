@@ -82,6 +82,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             ("advantages", "targets"),
             ("traj_batch",),
             scope="get_learner_fn._update_step",
+            first=True,
             config=config(),
             **{name: multistep.function(name)},
         )

@@ -61,7 +61,11 @@ OPTIM = SimpleNamespace(Adam=Adam)
 
 
 class AsArray:
-    """A tensor where code expects one that it moves to NumPy, or an array of NumPy."""
+    """A tensor where code expects one that it moves to NumPy, or an array of NumPy.
+
+    Its shape stays `[N]`: torchax does not assign a row `[1, N]` to one of that shape, as PyTorch
+    does.
+    """
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -71,6 +75,10 @@ class AsArray:
         return self
 
     cpu = numpy = clone
+
+    def reshape(self, *shape: int) -> torch.Tensor:
+        """Return the tensor, `[N]`."""
+        return self.tensor
 
     def flatten(self) -> torch.Tensor:
         """Return the tensor, `[N]`."""
