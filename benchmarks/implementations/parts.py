@@ -41,10 +41,13 @@ SWITCHES: Mapping[str, Switch] = {
         "advantages are divided by the standard deviation with n - 1", ("degrees_of_freedom",)
     ),
     "double_value_loss": Switch(
-        "no factor 1/2 in the value loss", ("constant", "loss_reduction")
+        "no factor 1/2 in the value loss", ("constant",)
     ),
     "no_value_clip": Switch("the value loss is not clipped", ("clipping",)),
-    "no_entropy": Switch("no entropy bonus", ("loss_term", "constant")),
+    "clipped_value_alone": Switch(
+        "the loss of the clipped value, without the maximum of both", ("clipping",)
+    ),
+    "no_entropy": Switch("no entropy bonus", ("loss_term",)),
     "no_standardization": Switch(
         "the loss does not standardize advantages (Stoix does it once per rollout)",
         ("standardization",),
@@ -64,19 +67,16 @@ SWITCHES: Mapping[str, Switch] = {
     "clip_each_network": Switch(
         "gradients of actor and critic are clipped by a norm of each", ("gradient_clipping",)
     ),
-    "clip_by_norm": Switch(
-        "gradients are clipped by their norm", ("gradient_clipping",)
-    ),
     "constant_rate": Switch(
         "the learning rate is constant", ("schedule_unit",)
     ),
-    "double_loss": Switch("no factor 1/2 in the loss", ("constant", "loss_reduction")),
-    "huber": Switch("Huber's loss of the error", ("clipping", "activation", "loss_reduction")),
+    "double_loss": Switch("no factor 1/2 in the loss", ("constant",)),
+    "huber": Switch("Huber's loss of the error", ("error_loss",)),
     "double_q": Switch("the online network chooses the action (double Q-learning)",
-                       ("target_network",)),
+                       ("greedy_action",)),
     "log_temperature_loss": Switch(
         "the temperature's loss has the logarithm of the temperature as its factor",
-        ("activation", "loss_weight", "constant", "operation_missing"),
+        ("loss_weight",),
     ),
 }  # fmt: skip
 
@@ -141,7 +141,7 @@ class Project(NamedTuple):
 def _ppo_loss(switches: frozenset[str]) -> Callable[..., Any]:
     options = {
         "value_coef=1.0": "double_value_loss" in switches,
-        "clip_value=false": "no_value_clip" in switches,
+        "clip_value=false": {"no_value_clip", "clipped_value_alone"} & switches,
         "entropy_coef=0.0": "no_entropy" in switches,
         "normalize_advantage=false": {"no_standardization", "unbiased_std"} & switches,
     }
@@ -160,6 +160,8 @@ def _ppo_loss(switches: frozenset[str]) -> Callable[..., Any]:
     ) -> jax.Array:
         if "unbiased_std" in switches:
             advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
+        if "clipped_value_alone" in switches:
+            value = old_value + jnp.clip(value - old_value, -0.2, 0.2)
         given = {
             "logits": logits,
             "value": value,

@@ -173,7 +173,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     return {
         "ppo.loss": Theirs(
-            loss, ("unbiased_std", "double_value_loss"), "ppo.py, `loss`",
+            loss, ("unbiased_std", "double_value_loss", "clipped_value_alone"), "ppo.py, `loss`",
             of_defaults=("unbiased_std", "double_value_loss", "no_value_clip", "no_entropy"),
         ),
         "ppo.gae": Theirs(gae, (), "buffers.py, `compute_returns_and_advantage`"),

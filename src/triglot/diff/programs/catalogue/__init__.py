@@ -92,6 +92,8 @@ ENTRIES: Sequence[Entry] = (
 OF_BATCHES: Sequence[Entry] = (
     unpaired_parameter,
     losses.standardization,
+    losses.error_loss,
+    losses.greedy_action,
     updates.gradient_clipping,
     losses.shift,
     losses.clip_range,

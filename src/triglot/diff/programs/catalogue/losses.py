@@ -24,6 +24,7 @@ ROWS = ("slice", "dynamic_slice", "gather")
 MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
+MAX_ERRORS = 80  # values of a region that may be errors or their losses
 CONFIRMED = "with the first one's in both, the results are equal"
 
 
@@ -629,6 +630,124 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
         )
         return Finding("loss_reduction", evidence, divergence)
     return None
+
+
+def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find errors that one program squares, of which the other takes Huber's loss."""
+    search = divergence.search
+    return search.once((error_loss, labels), lambda: _error_loss(search, labels))
+
+
+def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
+    squares = [_squares(region) for region in regions]
+    for side in (0, 1):
+        bent = regions[1 - side]
+        numbers = {
+            abs(constant.value)
+            for value in bent.values[:MAX_ERRORS]
+            for constant in features.constants(bent.tape, bent.tape.producers[value])
+        }
+        for square, error in squares[side].items():
+            for threshold, value in itertools.product(sorted(numbers - {0.0}), bent.values):
+                if not _is_huber(np.asarray(bent.view.arrays[value]), error, threshold):
+                    continue
+                a, b = (square, value) if side == 0 else (value, square)
+                ends = _scaled_ends(search, a, b)
+                for end, other_end in ends:
+                    whole = search.next_agree(end, other_end) or search.later_agree(end, other_end)
+                    if whole is None:
+                        continue
+                    evidence = (
+                        f"{labels[side]} squares an error, of which {labels[1 - side]} takes "
+                        f"Huber's loss, linear beyond {threshold:g}"
+                    )
+                    return Finding("error_loss", evidence, whole, at=(a, b))
+    return None
+
+
+def _squares(region: Region) -> dict[int, np.ndarray]:
+    """Return the squares in a region, with the sizes of what is squared."""
+    squares: dict[int, np.ndarray] = {}
+    for value in region.values[:MAX_ERRORS]:
+        step = region.tape.steps[region.tape.producers[value]]
+        is_square = step.name == "square" or (
+            step.name == "integer_pow" and step.equation.params.get("y") == 2
+        )
+        if step.name == "pow":
+            is_square = features.scalar(region.tape, step.operands[1]) == 2
+        if step.name == "mul":
+            is_square = region.tape.roots[step.operands[0]] == region.tape.roots[step.operands[1]]
+        error = np.abs(np.asarray(region.view.arrays[step.operands[0]]))
+        if is_square and error.size >= MIN_SHIFTED:
+            squares[value] = error
+    return squares
+
+
+def _is_huber(array: np.ndarray, error: np.ndarray, threshold: float) -> bool:
+    """Return whether an array is Huber's loss of errors, perhaps times a number."""
+    if array.size != error.size or array.dtype.kind != "f" or not np.any(error > threshold):
+        return False
+    huber = np.where(error < threshold, 0.5 * error**2, threshold * (error - 0.5 * threshold))
+    huber, array = np.ravel(huber), np.ravel(array)
+    largest = int(np.argmax(huber))
+    return array[largest] != 0 and close(array, huber * (array[largest] / huber[largest]))
+
+
+def _scaled_ends(search: Search, a: int, b: int) -> list[tuple[int, int]]:
+    """Return two values, and what products with numbers make of the first or the second."""
+    sides = []
+    for region, value in ((search.one, a), (search.other, b)):
+        ends = [value]
+        for step in consumers(region.tape, value):
+            if number_of(region.tape, region.tape.steps[step]) is not None:
+                ends.append(region.tape.steps[step].results[0])
+        sides.append(ends)
+    return list(itertools.product(*sides))
+
+
+def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find values at the maximum of others in one program, their own maximum in the other.
+
+    Such as a target of double Q-learning: the online network chooses the action, and the target
+    network values it.
+    """
+    search = divergence.search
+    return search.once((greedy_action, labels), lambda: _greedy_action(search, labels))
+
+
+def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
+    for side in (0, 1):
+        greedy, chosen = regions[side], regions[1 - side]
+        choices = [step for step in chosen.tape.steps if step.name == "argmax"]
+        for value in (v for v in greedy.values if _name(greedy.tape, v) == "reduce_max"):
+            step = greedy.tape.steps[greedy.tape.producers[value]]
+            values = np.asarray(greedy.view.arrays[step.operands[0]])
+            for choice in choices:
+                others = np.asarray(chosen.view.arrays[choice.operands[0]])
+                if others.shape != values.shape or close(others, values):
+                    continue
+                (axis,) = choice.equation.params["axes"]
+                picked = np.expand_dims(np.argmax(others, axis), axis)
+                wanted = np.take_along_axis(values, picked, axis).squeeze(axis)
+                for other in chosen.view.find_all(Core.of(wanted)):
+                    a, b = (value, other) if side == 0 else (other, value)
+                    whole = search.next_agree(a, b) or search.later_agree(a, b)
+                    if whole is None:
+                        continue
+                    shown = (described(chosen.tape, choice.operands[0]),
+                             described(greedy.tape, step.operands[0]))  # fmt: skip
+                    evidence = (
+                        f"{labels[side]} takes the maximum of {shown[1]}, {labels[1 - side]} the "
+                        f"value at the maximum of {shown[0]}"
+                    )
+                    return Finding("greedy_action", evidence, whole, at=(a, b))
+    return None
+
+
+def _name(tape: Tape, value: int) -> str:
+    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
 
 
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
