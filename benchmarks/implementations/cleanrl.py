@@ -81,9 +81,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     def dqn_loss(defaults: bool) -> Any:
         args = SimpleNamespace(gamma=dqn.default("gamma", scope="Args"))
-        theirs = dqn.statements(
-            ("loss",), ("data", "q_network", "target_network"), args=args
-        )
+        theirs = dqn.statements(("loss",), ("data", "q_network", "target_network"), args=args)
 
         def cleanrl_dqn_loss(q, next_q, next_target_q, action, reward, terminated, truncated):
             data = SimpleNamespace(

@@ -97,9 +97,7 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
                       tuple(others), seconds)  # fmt: skip
 
 
-def _difference(
-    part: str, switches: frozenset[str], function: Any, project: Project
-) -> Report:
+def _difference(part: str, switches: frozenset[str], function: Any, project: Project) -> Report:
     inputs: Mapping[str, Any] = PARTS[part].inputs
     names = (f"triglot, {part}", f"{project.name}, {part}")
     return diff_networks(

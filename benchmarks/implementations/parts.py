@@ -254,7 +254,9 @@ def optax_step(actor_transform: Any, critic_transform: Any = None) -> Callable[.
                 "actor": stepped(actor_transform, *of_actor, step),
                 "critic": stepped(critic_transform, *of_critic, step),
             }
-        trees = [dict(zip(names, pair, strict=True)) for pair in zip(of_actor, of_critic, strict=True)]
+        trees = [
+            dict(zip(names, pair, strict=True)) for pair in zip(of_actor, of_critic, strict=True)
+        ]
         return stepped(actor_transform, *trees, step)
 
     return optimizer_step

@@ -66,9 +66,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             advantage: jax.Array,
             target: jax.Array,
         ) -> jax.Array:
-            batch = SimpleNamespace(
-                obs=None, action=action, log_prob=old_log_prob, value=old_value
-            )
+            batch = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
             return theirs({"logits": logits, "value": value}, batch, advantage, target)[0]
 
         return purejaxrl_loss

@@ -63,7 +63,10 @@ class Drawn:
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build rejax's parts."""
     ppo, dqn = checkout.file("src/rejax/algos/ppo.py"), checkout.file("src/rejax/algos/dqn.py")
-    sac, base = checkout.file("src/rejax/algos/sac.py"), checkout.file("src/rejax/algos/algorithm.py")
+    sac, base = (
+        checkout.file("src/rejax/algos/sac.py"),
+        checkout.file("src/rejax/algos/algorithm.py"),
+    )
 
     def settings(defaults: bool) -> dict[str, Any]:
         names = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.01, "gae_lambda": parts.LAMBDA}
@@ -83,9 +86,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             advantage: jax.Array,
             target: jax.Array,
         ) -> jax.Array:
-            steps = SimpleNamespace(
-                obs=None, action=action, log_prob=old_log_prob, value=old_value
-            )
+            steps = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
             batch = SimpleNamespace(trajectories=steps, advantages=advantage, targets=target)
             actor_loss, critic_loss = (
                 ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=batch)
@@ -211,7 +212,8 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`"),
         "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
                                 of_defaults=("no_gradient_clip", "adam_eps")),
-        "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`", of_defaults=(*at_limit, "double_q")),
+        "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
+                           of_defaults=(*at_limit, "double_q")),
         "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`"),
         "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss_fn`"),
         "sac.temperature": Theirs(sac_temperature, (), "sac.py, `alpha_loss_fn`"),

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO, DQN and SAC: statements of `train`, and a buffer's method, in PyTorch."""
+"""Stable-Baselines3's PPO, DQN and SAC: statements of `train`, a buffer's method, in PyTorch."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -100,9 +100,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     def dqn_loss(defaults: bool) -> Any:
         gamma = dqn.default("gamma", scope="DQN.__init__")
-        theirs = dqn.statements(
-            ("loss",), ("self", "replay_data", "discounts"), scope="DQN.train"
-        )
+        theirs = dqn.statements(("loss",), ("self", "replay_data", "discounts"), scope="DQN.train")
 
         def sb3_dqn_loss(q, next_q, next_target_q, action, reward, terminated, truncated):
             algorithm = SimpleNamespace(q_net=lambda obs: obs, q_net_target=lambda obs: obs)

@@ -49,9 +49,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     def loss(defaults: bool) -> Any:
         del defaults
-        bound = {
-            name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")
-        }
+        bound = {name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")}
         bound |= {"actor_apply_fn": actor_apply, "critic_apply_fn": critic_apply}
         actor_loss, critic_loss = (
             ppo.function(f"get_learner_fn._{name}_loss_fn", config=config(), **bound)
@@ -67,9 +65,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             advantage: jax.Array,
             target: jax.Array,
         ) -> jax.Array:
-            batch = SimpleNamespace(
-                obs=None, action=action, log_prob=old_log_prob, value=old_value
-            )
+            batch = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
             policy_loss, _ = actor_loss(logits, batch, advantage)
             return policy_loss + critic_loss(value, batch, target)[0]
 

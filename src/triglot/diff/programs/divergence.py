@@ -14,7 +14,7 @@ import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
-from .tape import Tape
+from .sums import moves_sign, partial_sums
 from .values import Core, View, close, in_place_of, largest_difference
 
 T = TypeVar("T")
@@ -22,7 +22,6 @@ T = TypeVar("T")
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
 MAX_NEAR = 250  # tried where one is known
-MAX_PRODUCTS = 4  # with numbers, between a term and the sum that takes it
 MAX_REPLAYS = 40  # tried with all that follows
 NEARLY = 4.0  # times the tolerance, where the results differed by that much more
 ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
@@ -239,20 +238,12 @@ class Search:
             return False
         if one.core(a).same(other.core(b), self.tolerance):
             return False
-        return not (one.tape.of_batches and self.moves_sign(a, b))
-
-    def moves_sign(self, a: int, b: int) -> bool:
-        """Return whether two values differ in their sign, and a sum makes up for it.
-
-        One program adds a negated term where the other subtracts the term.
-        """
-        one, other = np.asarray(self.one.view.arrays[a]), np.asarray(self.other.view.arrays[b])
-        if one.dtype.kind != "f" or one.shape != other.shape:
+        if not one.tape.of_batches:
+            return True
+        partial = self.once(partial_sums, lambda: partial_sums(self.one, self.other, self.slots))
+        if (0, a) in partial or (1, b) in partial:
             return False
-        if not close(one, -other, self.tolerance):
-            return False
-        signs = _sign_in_sum(self.one.tape, a), _sign_in_sum(self.other.tape, b)
-        return None not in signs and signs[0] != signs[1]
+        return not moves_sign(self.one, self.other, a, b)
 
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         one, other = self.one.view, self.other.view
@@ -389,35 +380,6 @@ class Search:
         now = tape.replay({b: array}, arrays=self.other.view.arrays)
         wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
         return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
-
-
-def _sign_in_sum(tape: Tape, value: int) -> int | None:
-    """Return the sign with which a sum takes a value, after products with numbers.
-
-    None if several steps read the value, or no sum does.
-    """
-    sign = 1
-    for _ in range(MAX_PRODUCTS):
-        readers = consumers(tape, value)
-        if len(readers) != 1:
-            return None
-        step = tape.steps[readers[0]]
-        positions = [i for i, each in enumerate(step.operands) if tape.roots[each] == value]
-        if step.name in ("add", "add_any", "sub"):
-            return -sign if step.name == "sub" and positions == [1] else sign
-        numbers = [v for i, v in enumerate(step.operands) if i not in positions]
-        if step.name not in ("mul", "div", "neg") or len(positions) != 1:
-            return None
-        if not all(map(tape.is_constant, numbers)) or (step.name == "div" and positions == [1]):
-            return None
-        factors = [np.sign(np.ravel(np.asarray(tape.arrays[v]))) for v in numbers]
-        if step.name == "neg":
-            factors = [np.asarray([-1.0])]
-        if not factors or np.unique(factors[0]).size != 1:
-            return None
-        sign *= int(factors[0][0])
-        value = tape.roots[step.results[0]]
-    return None
 
 
 def _readers(view: View, value: int) -> list[int]:

@@ -92,6 +92,7 @@ ENTRIES: Sequence[Entry] = (
 OF_BATCHES: Sequence[Entry] = (
     unpaired_parameter,
     losses.standardization,
+    losses.term_factor,
     losses.error_loss,
     losses.greedy_action,
     updates.gradient_clipping,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .. import places
+from .. import places, sums
 from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart, consumers
 from ..tape import INPUTS, PARAMS, Step, Tape
@@ -632,6 +632,41 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     return None
 
 
+def term_factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a term with another factor, in a sum whose other terms are equal, in any order."""
+    search = divergence.search
+    return search.once((term_factor, labels), lambda: _term_factor(search, labels))
+
+
+def _term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
+    for slot in search.slots:
+        pair = sums.differing_term(search.one, search.other, slot)
+        if pair is None:
+            continue
+        (a, sign), (b, other_sign) = pair
+        arrays = (sign * np.asarray(search.one.view.arrays[a]),
+                  other_sign * np.asarray(search.other.view.arrays[b]))  # fmt: skip
+        if np.unique(arrays[0]).size < 2 or not _is_multiple(*arrays):
+            continue
+        number = float(np.ravel(arrays[0])[0] / np.ravel(arrays[1])[0])
+        evidence = f"a term of {labels[0]} is {number:.6g} times that of {labels[1]}"
+        tape, output = search.other.tape, search.other.tape.outputs[slot]
+        operands = {
+            (step, position): sign * other_sign * np.asarray(search.one.view.arrays[a])
+            for step in consumers(tape, b)
+            for position, value in enumerate(tape.steps[step].operands)
+            if tape.roots[value] == b and tape.steps[step].name in SUMS
+        }
+        now = tape.replay({}, operands, arrays=search.other.view.arrays)
+        wanted = np.asarray(search.one.view.arrays[search.one.tape.outputs[slot]])
+        if not close(wanted, np.asarray(now[output]), search.tolerance):
+            continue
+        parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+        whole = Divergence(search, parts, {}, operands)
+        return Finding("constant", f"{evidence}; {CONFIRMED}", whole, at=(a, b))
+    return None
+
+
 def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find errors that one program squares, of which the other takes Huber's loss."""
     search = divergence.search
@@ -639,71 +674,60 @@ def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 
 def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.one, search.other
-    squares = [_squares(region) for region in regions]
     for side in (0, 1):
-        bent = regions[1 - side]
+        plain, bent = (search.one, search.other)[side], (search.one, search.other)[1 - side]
         numbers = {
-            abs(constant.value)
+            abs(number)
             for value in bent.values[:MAX_ERRORS]
-            for constant in features.constants(bent.tape, bent.tape.producers[value])
+            for operand in bent.tape.steps[bent.tape.producers[value]].operands
+            if (number := features.scalar(bent.tape, operand))
         }
-        for square, error in squares[side].items():
-            for threshold, value in itertools.product(sorted(numbers - {0.0}), bent.values):
-                if not _is_huber(np.asarray(bent.view.arrays[value]), error, threshold):
-                    continue
+        squares = _squares(plain)
+        for error, threshold in itertools.product(_errors(bent.tape), sorted(numbers)):
+            if not np.any(error > threshold):
+                continue
+            huber = np.where(error < threshold, error**2, threshold * (2 * error - threshold))
+            bends = [v for v in bent.values[:MAX_ERRORS]
+                     if _is_multiple(bent.view.arrays[v], huber)]  # fmt: skip
+            squared = [v for v in squares
+                       if bends and _is_multiple(plain.view.arrays[v], error**2)]  # fmt: skip
+            for square, value in itertools.product(squared, bends):
                 a, b = (square, value) if side == 0 else (value, square)
-                ends = _scaled_ends(search, a, b)
-                for end, other_end in ends:
-                    whole = search.next_agree(end, other_end) or search.later_agree(end, other_end)
-                    if whole is None:
-                        continue
-                    evidence = (
-                        f"{labels[side]} squares an error, of which {labels[1 - side]} takes "
-                        f"Huber's loss, linear beyond {threshold:g}"
-                    )
-                    return Finding("error_loss", evidence, whole, at=(a, b))
+                whole = search.next_agree(a, b) or search.later_agree(a, b)
+                if whole is None:
+                    continue
+                evidence = (
+                    f"{labels[side]} squares an error, of which {labels[1 - side]} takes Huber's "
+                    f"loss, linear beyond {threshold:g}"
+                )
+                return Finding("error_loss", evidence, whole, at=(a, b))
     return None
 
 
-def _squares(region: Region) -> dict[int, np.ndarray]:
-    """Return the squares in a region, with the sizes of what is squared."""
-    squares: dict[int, np.ndarray] = {}
-    for value in region.values[:MAX_ERRORS]:
-        step = region.tape.steps[region.tape.producers[value]]
-        is_square = step.name == "square" or (
-            step.name == "integer_pow" and step.equation.params.get("y") == 2
-        )
-        if step.name == "pow":
-            is_square = features.scalar(region.tape, step.operands[1]) == 2
-        if step.name == "mul":
-            is_square = region.tape.roots[step.operands[0]] == region.tape.roots[step.operands[1]]
-        error = np.abs(np.asarray(region.view.arrays[step.operands[0]]))
-        if is_square and error.size >= MIN_SHIFTED:
-            squares[value] = error
-    return squares
+def _squares(region: Region) -> list[int]:
+    """List the values in and around a region that may be squared errors."""
+    values = [*region.values[:MAX_ERRORS], *sorted(region.boundary)]
+    return [v for v in values if np.size(region.view.arrays[v]) >= MIN_SHIFTED]
 
 
-def _is_huber(array: np.ndarray, error: np.ndarray, threshold: float) -> bool:
-    """Return whether an array is Huber's loss of errors, perhaps times a number."""
-    if array.size != error.size or array.dtype.kind != "f" or not np.any(error > threshold):
+def _errors(tape: Tape) -> list[np.ndarray]:
+    """List the sizes of values of which a program computes the absolute value or the square."""
+    steps = [tape.steps[index] for index in tape.needed(tape.outputs)]
+    errors = [
+        np.abs(np.asarray(tape.arrays[step.operands[0]]))
+        for step in steps
+        if step.name in ("abs", "square", "integer_pow")
+    ]
+    return [each for each in errors if each.size >= MIN_SHIFTED and each.dtype.kind == "f"]
+
+
+def _is_multiple(array: np.ndarray, wanted: np.ndarray) -> bool:
+    """Return whether an array is another one times a number."""
+    array, wanted = np.ravel(np.asarray(array)), np.ravel(wanted)
+    if array.size != wanted.size or array.dtype.kind != "f":
         return False
-    huber = np.where(error < threshold, 0.5 * error**2, threshold * (error - 0.5 * threshold))
-    huber, array = np.ravel(huber), np.ravel(array)
-    largest = int(np.argmax(huber))
-    return array[largest] != 0 and close(array, huber * (array[largest] / huber[largest]))
-
-
-def _scaled_ends(search: Search, a: int, b: int) -> list[tuple[int, int]]:
-    """Return two values, and what products with numbers make of the first or the second."""
-    sides = []
-    for region, value in ((search.one, a), (search.other, b)):
-        ends = [value]
-        for step in consumers(region.tape, value):
-            if number_of(region.tape, region.tape.steps[step]) is not None:
-                ends.append(region.tape.steps[step].results[0])
-        sides.append(ends)
-    return list(itertools.product(*sides))
+    largest = int(np.argmax(np.abs(wanted)))
+    return bool(array[largest]) and close(array, wanted * (array[largest] / wanted[largest]))
 
 
 def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
