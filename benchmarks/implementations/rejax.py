@@ -7,7 +7,6 @@ from typing import Any
 import distrax
 import jax
 import jax.numpy as jnp
-import optax
 
 from . import parts
 from .parts import Project, Theirs

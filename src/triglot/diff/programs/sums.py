@@ -19,11 +19,11 @@ class Terms:
     """The terms of one result.
 
     Attributes:
-      terms: the values that are added, with their signs.
+      terms: the values that are added, each with a number: its sign, times that of the sum.
       partial: the sums of some of them, without the whole sum.
     """
 
-    terms: tuple[tuple[int, int], ...]
+    terms: tuple[tuple[int, float], ...]
     partial: frozenset[int]
 
 
@@ -45,8 +45,8 @@ def partial_sums(one: Region, other: Region, slots: list[int]) -> frozenset[tupl
 
 def differing_term(
     one: Region, other: Region, slot: int
-) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the only term of each program's sum that the other lacks, with its sign.
+) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Return the only term of each program's sum that the other lacks, with its number.
 
     None if all are equal, if several differ, or if a result is no sum of several terms.
     """
@@ -57,10 +57,10 @@ def differing_term(
     return (mine[0], theirs[0]) if len(mine) == len(theirs) == 1 else None
 
 
-def _unmatched(one: Region, other: Region, sums: list[Terms]) -> list[list[tuple[int, int]]]:
+def _unmatched(one: Region, other: Region, sums: list[Terms]) -> list[list[tuple[int, float]]]:
     """List the terms of each program that the other lacks."""
     cores = [
-        [Core.of(sign * np.asarray(region.view.arrays[value])) for value, sign in each.terms]
+        [Core.of(number * np.asarray(region.view.arrays[value])) for value, number in each.terms]
         for region, each in zip((one, other), sums, strict=True)
     ]
     tolerance = one.view.tolerance
@@ -77,10 +77,10 @@ def _unmatched(one: Region, other: Region, sums: list[Terms]) -> list[list[tuple
 def _terms(region: Region, output: int) -> Terms:
     tape = region.tape
     shape = np.shape(tape.arrays[output])
-    terms: list[tuple[int, int]] = []
+    terms: list[tuple[int, float]] = []
     partial: set[int] = set()
 
-    def add(value: int, sign: int, *, whole: bool) -> None:
+    def add(value: int, sign: float, *, whole: bool) -> None:
         root = tape.roots[value]
         step = _step_of(tape, root)
         is_sum = (
@@ -99,8 +99,31 @@ def _terms(region: Region, output: int) -> Terms:
             negated = step.name == "sub" and position == 1
             add(operand, -sign if negated else sign, whole=False)
 
-    add(output, 1, whole=True)
+    number, whole = 1.0, tape.roots[output]
+    for _ in range(MAX_PRODUCTS):
+        step = _step_of(tape, whole)
+        scaled = None if step is None else _product(tape, step)
+        if scaled is None:
+            break
+        number, whole = number * scaled[0], tape.roots[scaled[1]]
+    add(whole, number, whole=True)
     return Terms(tuple(terms), frozenset(partial))
+
+
+def _product(tape: Tape, step: Any) -> tuple[float, int] | None:
+    """Return the number with which a step multiplies, and what it multiplies."""
+    if step.name == "neg":
+        return -1.0, step.operands[0]
+    if step.name not in ("mul", "div"):
+        return None
+    constant = [i for i, each in enumerate(step.operands) if tape.is_constant(each)]
+    if len(constant) != 1 or (step.name == "div" and constant == [0]):
+        return None
+    numbers = np.unique(np.asarray(tape.arrays[step.operands[constant[0]]]))
+    if numbers.size != 1 or not numbers[0]:
+        return None
+    number = float(numbers[0])
+    return (1 / number if step.name == "div" else number), step.operands[1 - constant[0]]
 
 
 def _step_of(tape: Tape, value: int) -> Any:
@@ -135,14 +158,9 @@ def _sign_in_sum(tape: Tape, value: int) -> int | None:
         positions = [i for i, each in enumerate(step.operands) if tape.roots[each] == value]
         if step.name in SUMS:
             return -sign if step.name == "sub" and positions == [1] else sign
-        if step.name not in ("mul", "div", "neg") or len(positions) != 1:
+        product = _product(tape, step)
+        if product is None or len(positions) != 1:
             return None
-        numbers = [v for i, v in enumerate(step.operands) if i not in positions]
-        if not all(map(tape.is_constant, numbers)) or (step.name == "div" and positions == [1]):
-            return None
-        factors = np.unique([np.sign(np.asarray(tape.arrays[v])) for v in numbers] or [-1.0])
-        if factors.size != 1 or not factors[0]:
-            return None
-        sign *= int(factors[0])
+        sign *= int(np.sign(product[0]))
         value = tape.roots[step.results[0]]
     return None

@@ -92,7 +92,6 @@ ENTRIES: Sequence[Entry] = (
 OF_BATCHES: Sequence[Entry] = (
     unpaired_parameter,
     losses.standardization,
-    losses.term_factor,
     losses.error_loss,
     losses.greedy_action,
     updates.gradient_clipping,
@@ -110,6 +109,7 @@ OF_BATCHES: Sequence[Entry] = (
     losses.term,
     losses.weight,
     losses.reduction,
+    losses.term_factor,
     losses.factor,
 )
 WEAK: Sequence[Entry] = (

@@ -291,6 +291,8 @@ def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
 
 
 def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
+    if not search.slots or any(_is_substituted(each) for each in (search.one, search.other)):
+        return None
     for side in (0, 1):
         changed, fixed = (search.one, search.other)[side], (search.one, search.other)[1 - side]
         tape, arrays = changed.tape, changed.view.arrays
@@ -316,6 +318,12 @@ def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
                 at = _first_read(search.one, leaves), _first_read(search.other, leaves)
                 return Finding("bootstrap_flag", evidence, _all_outputs(search), at=at)
     return None
+
+
+def _is_substituted(region: Region) -> bool:
+    """Return whether values of a program were replaced, which are not computed from its inputs."""
+    arrays, recorded = region.view.arrays, region.tape.arrays
+    return any(now is not before for now, before in zip(arrays, recorded, strict=True))
 
 
 def _flags(region: Region) -> list[int]:
@@ -643,16 +651,18 @@ def _term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
         pair = sums.differing_term(search.one, search.other, slot)
         if pair is None:
             continue
-        (a, sign), (b, other_sign) = pair
-        arrays = (sign * np.asarray(search.one.view.arrays[a]),
-                  other_sign * np.asarray(search.other.view.arrays[b]))  # fmt: skip
+        (a, mine), (b, theirs) = pair
+        arrays = (
+            mine * np.asarray(search.one.view.arrays[a]),
+            theirs * np.asarray(search.other.view.arrays[b]),
+        )
         if np.unique(arrays[0]).size < 2 or not _is_multiple(*arrays):
             continue
         number = float(np.ravel(arrays[0])[0] / np.ravel(arrays[1])[0])
         evidence = f"a term of {labels[0]} is {number:.6g} times that of {labels[1]}"
         tape, output = search.other.tape, search.other.tape.outputs[slot]
         operands = {
-            (step, position): sign * other_sign * np.asarray(search.one.view.arrays[a])
+            (step, position): np.asarray(search.one.view.arrays[a]) * np.float32(mine / theirs)
             for step in consumers(tape, b)
             for position, value in enumerate(tape.steps[step].operands)
             if tape.roots[value] == b and tape.steps[step].name in SUMS
@@ -693,13 +703,18 @@ def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
                        if bends and _is_multiple(plain.view.arrays[v], error**2)]  # fmt: skip
             for square, value in itertools.product(squared, bends):
                 a, b = (square, value) if side == 0 else (value, square)
-                whole = search.next_agree(a, b) or search.later_agree(a, b)
-                if whole is None:
-                    continue
                 evidence = (
                     f"{labels[side]} squares an error, of which {labels[1 - side]} takes Huber's "
                     f"loss, linear beyond {threshold:g}"
                 )
+                # The first one's loss of the second one's error, which may have another factor.
+                loss, form = (huber, error**2)[side == 0], (error**2, huber)[side == 0]
+                there = np.asarray(search.other.view.arrays[b])
+                largest = int(np.argmax(form))
+                scale = np.ravel(there)[largest] / np.ravel(form)[largest]
+                array = (loss * scale).reshape(there.shape).astype(there.dtype)
+                parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+                whole = Divergence(search, parts, {b: array}, substitute=array)
                 return Finding("error_loss", evidence, whole, at=(a, b))
     return None
 
