@@ -142,12 +142,14 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     return {
         "ppo.loss": Theirs(loss, ("unbiased_std",), "ppo.py, `loss`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `advantages`, `returns`"),
+        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `advantages`, `returns`",
+            lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")}),
         "ppo.optimizer": Theirs(optimizer, (),
                                 "ppo.py, `optimizer`, `clip_grad_norm_`, `optimizer.step`"),
         "ppo.schedule": Theirs(schedule, (), "ppo.py, `lrnow`"),
         "dqn.loss": Theirs(dqn_loss, ("double_loss",), "dqn.py, `loss`"),
-        "sac.critic": Theirs(sac_critic, ("double_loss",), "sac_continuous_action.py, `qf_loss`"),
+        "sac.critic": Theirs(sac_critic, ("double_loss",), "sac_continuous_action.py, `qf_loss`",
+            lines={"double_loss": ("cleanrl/sac_continuous_action.py", "qf_loss = qf1_loss")}),
         "sac.actor": Theirs(sac_actor, (), "sac_continuous_action.py, `actor_loss`"),
         "sac.temperature": Theirs(sac_temperature, (), "sac_continuous_action.py, `alpha_loss`"),
     }  # fmt: skip
@@ -177,4 +179,6 @@ def torch_step(build: Any, step_of: Any) -> Any:
     return optimizer_step
 
 
-PROJECT = Project("CleanRL", "cleanrl", "https://github.com/vwxyzjn/cleanrl", parts_of)
+PROJECT = Project(
+    "CleanRL", "cleanrl", "https://github.com/vwxyzjn/cleanrl", parts_of, in_torch=True
+)

@@ -4,14 +4,16 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from triglot import diff_networks
 from triglot.diff.report import DIFFERENT, Report
 
 from .parts import PARTS, SWITCHES, Project, Theirs
-from .sources import Checkout
+from .sources import Checkout, SourceError
 
+ROOT, OURS = Path(__file__).parents[2], "triglot/"
 LINE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<line>\d+)")
 
 
@@ -23,7 +25,8 @@ class Finding:
       switch: its name in `SWITCHES`.
       cause: the name that `diff` gave it; empty if it named no right one.
       evidence: what `diff` said.
-      theirs, ours: the lines that `diff` named, `file:line`; empty if it named none.
+      theirs, ours: the lines, `file:line`, that `diff` named, else those that have the code.
+      by_hand: which of both lines `diff` did not name: `theirs`, `ours`.
     """
 
     switch: str
@@ -31,6 +34,7 @@ class Finding:
     evidence: str
     theirs: str
     ours: str
+    by_hand: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
     while report.verdict == DIFFERENT and remaining:
         named = [each for each in remaining if _cause_of(each, report)]
         for name in named or remaining[:1]:
-            findings.append(_finding(name, report, checkout))
+            findings.append(_finding(name, report, checkout, theirs))
             remaining.remove(name)
             applied.append(name)
         known = {cause for each in named for cause in SWITCHES[each].causes}
@@ -111,19 +115,40 @@ def _cause_of(switch: str, report: Report) -> Any:
     return next((cause for cause in report.causes if cause.name in right), None)
 
 
-def _finding(switch: str, report: Report, checkout: Checkout) -> Finding:
+def _finding(switch: str, report: Report, checkout: Checkout, part: Theirs) -> Finding:
     cause = _cause_of(switch, report)
     where = "" if cause is None else f"{cause.where} {cause.evidence}"
     places = [(found["file"], found["line"]) for found in LINE.finditer(where)]
-    root = str(checkout.path)
-    theirs = [f"{file.removeprefix(root + '/')}:{line}" for file, line in places
-              if file.startswith(root)]  # fmt: skip
-    ours = [f"{file}:{line}" for file, line in places
-            if not file.startswith((root, "/")) and "implementations" not in file]  # fmt: skip
+    root = f"{checkout.path}/"
+    lines = {
+        "theirs": [f"{file.removeprefix(root)}:{line}" for file, line in places
+                   if file.startswith(root)],
+        "ours": [f"{file.removeprefix(OURS)}:{line}" for file, line in places
+                 if file.startswith(OURS)],
+    }  # fmt: skip
+    by_hand = tuple(name for name, found in lines.items() if not found)
+    known = SWITCHES[switch]
+    if not lines["theirs"] and switch in part.lines:
+        lines["theirs"] = [line_with(checkout.path, *part.lines[switch])]
+    if not lines["ours"] and known.file:
+        lines["ours"] = [line_with(ROOT, known.file, known.code)]
     return Finding(
         switch,
         "" if cause is None else cause.name,
         "" if cause is None else cause.evidence,
-        theirs[0] if theirs else "",
-        ours[0] if ours else "",
+        "".join(lines["theirs"][:1]),
+        "".join(lines["ours"][:1]),
+        by_hand,
     )
+
+
+def line_with(folder: Path, file: str, code: str) -> str:
+    """Return `file:line` of the first line of a file that has some code.
+
+    Raises:
+      SourceError: if no line has it.
+    """
+    for number, line in enumerate((folder / file).read_text().splitlines(), start=1):
+        if code in line:
+            return f"{file}:{number}"
+    raise SourceError(f"{folder / file} has no line with {code!r}.")

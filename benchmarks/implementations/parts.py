@@ -5,7 +5,7 @@ switches of a pair, `diff` must find both equivalent: so no difference is left t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -30,54 +30,47 @@ class Switch(NamedTuple):
     Attributes:
       text: what the other implementation does.
       causes: names of `diff` that are right for it.
+      file, code: triglot's file and the text of its line, where `diff` names no line of it.
     """
 
     text: str
     causes: tuple[str, ...]
+    file: str = ""
+    code: str = ""
 
 
 SWITCHES: Mapping[str, Switch] = {
     "unbiased_std": Switch(
-        "advantages are divided by the standard deviation with n - 1", ("degrees_of_freedom",)
-    ),
+        "advantages are divided by the standard deviation with n - 1", ("degrees_of_freedom",), file="algorithms/ppo.py", code="advantage.std()"),
     "double_value_loss": Switch(
-        "no factor 1/2 in the value loss", ("constant",)
-    ),
+        "no factor 1/2 in the value loss", ("constant",), file="algorithms/ppo.py", code="total = policy_loss"),
     "no_value_clip": Switch("the value loss is not clipped", ("clipping",)),
     "clipped_value_alone": Switch(
-        "the loss of the clipped value, without the maximum of both", ("clipping",)
-    ),
+        "the loss of the clipped value, without the maximum of both", ("clipping",), file="core/rl/losses.py", code="def clipped_value_loss("),
     "no_entropy": Switch("no entropy bonus", ("loss_term",)),
     "no_standardization": Switch(
         "the loss does not standardize advantages (Stoix does it once per rollout)",
-        ("standardization",),
-    ),
+        ("standardization",), file="core/rl/losses.py", code="def clipped_value_loss("),
     "rollout_standardization": Switch(
         "advantages are standardized over the rollout, and not per minibatch",
-        ("standardization",),
-    ),
+        ("standardization",), file="algorithms/ppo.py", code="entropy_coef: rl.NumberByEnvironment"),
     "cut_at_truncation": Switch(
-        "a time limit cuts off the bootstrap as a termination does", ("bootstrap_flag",)
-    ),
+        "a time limit cuts off the bootstrap as a termination does", ("bootstrap_flag",), file="algorithms/ppo.py", code="advantage.std()"),
     "adam_eps": Switch("Adam's epsilon is 1e-8 (ours: 1e-5)", ("optimizer_epsilon",)),
     "clip_by_element": Switch(
-        "gradients are clipped element by element, and not by their norm", ("gradient_clipping",)
-    ),
+        "gradients are clipped element by element, and not by their norm", ("gradient_clipping",), file="algorithms/ppo.py", code="advantage.std()"),
     "no_gradient_clip": Switch("gradients are not clipped", ("gradient_clipping",)),
     "clip_each_network": Switch(
-        "gradients of actor and critic are clipped by a norm of each", ("gradient_clipping",)
-    ),
+        "gradients of actor and critic are clipped by a norm of each", ("gradient_clipping",), file="core/rl/losses.py", code="terminated.astype(jnp.float32)"),
     "constant_rate": Switch(
-        "the learning rate is constant", ("schedule_unit",)
-    ),
+        "the learning rate is constant", ("schedule_unit",), file="core/families/policy_gradient.py", code="adam_eps: Number"),
     "double_loss": Switch("no factor 1/2 in the loss", ("constant",)),
     "huber": Switch("Huber's loss of the error", ("error_loss",)),
     "double_q": Switch("the online network chooses the action (double Q-learning)",
                        ("greedy_action",)),
     "log_temperature_loss": Switch(
         "the temperature's loss has the logarithm of the temperature as its factor",
-        ("loss_weight",),
-    ),
+        ("loss_weight",), file="core/rl/optimizers.py", code="optax.clip_by_global_norm", file="core/families/actor_critic.py", code="return -value * jnp.mean(log_prob + wanted)"),
 }  # fmt: skip
 
 
@@ -106,12 +99,14 @@ class Theirs:
       switches: with which triglot's part is the same, at equal hyperparameters.
       code: the file and the function or statements that run.
       of_defaults: the switches at each side's defaults; None if these change no result.
+      lines: by switch, a file of theirs and the text of its line, where `diff` names none of it.
     """
 
     build: Callable[[bool], Callable[..., Any]]
     switches: Sequence[str]
     code: str
     of_defaults: Sequence[str] | None = None
+    lines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 class Steps(NamedTuple):
@@ -130,12 +125,14 @@ class Project(NamedTuple):
       folder: the checkout's folder.
       url: its page.
       parts: builds its parts, by names of `PARTS`.
+      in_torch: whether its code is of PyTorch.
     """
 
     name: str
     folder: str
     url: str
     parts: Callable[[Checkout], Mapping[str, Theirs]]
+    in_torch: bool = False
 
 
 def _ppo_loss(switches: frozenset[str]) -> Callable[..., Any]:
@@ -397,6 +394,8 @@ PARTS: Mapping[str, Part] = {
             "target": "return:32",
         },
         _ppo_loss,
+        file="core/families/policy_gradient.py",
+        code="max_grad_norm: Number",
     ),
     "ppo.gae": Part(
         "PPO: advantages",
@@ -409,6 +408,8 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:8,4",
         },
         _ppo_gae,
+        file="core/rl/optimizers.py",
+        code="optax.clip_by_global_norm",
     ),
     "ppo.optimizer": Part("PPO: optimizer step", OPTIMIZER_INPUTS, _ppo_optimizer),
     "ppo.schedule": Part("PPO: learning rate", {"step": "step:32"}, _ppo_schedule),
@@ -424,6 +425,8 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:32",
         },
         _dqn_loss,
+        file="algorithms/ppo.py",
+        code="linear(2.5e-4, 0)",
     ),
     "sac.critic": Part(
         "SAC: critic's loss",
@@ -437,15 +440,21 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:32",
         },
         _sac("critic"),
+        file="algorithms/dqn.py",
+        code="rlax.l2_loss(errors)",
     ),
     "sac.actor": Part(
         "SAC: actor's loss",
         {"log_prob": "param:32", "q": "param:2,32", "log_temperature": "value:"},
         _sac("actor"),
+        file="algorithms/dqn.py",
+        code="rlax.l2_loss(errors)",
     ),
     "sac.temperature": Part(
         "SAC: temperature's loss",
         {"log_temperature": "param:", "log_prob": "log_prob:32"},
         _sac("temperature"),
+        file="algorithms/dqn.py",
+        code="jax.vmap(rlax.q_learning)",
     ),
 }

@@ -137,11 +137,13 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     return {
         "ppo.loss": Theirs(loss, (), "ppo.py, `_loss_fn`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `_calculate_gae`"),
+        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `_calculate_gae`",
+            lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")}),
         "ppo.optimizer": Theirs(optimizer, (), "ppo.py, `tx`"),
         "ppo.schedule": Theirs(schedule, (), "ppo.py, `linear_schedule`"),
         "dqn.loss": Theirs(dqn_loss, ("double_loss", "cut_at_truncation"),
-                           "dqn.py, `target` and `_loss_fn`"),
+                           "dqn.py, `target` and `_loss_fn`",
+            lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")}),
     }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from . import parts
 from .parts import Project, Theirs
 from .sources import Checkout
 
+PPO, DQN, SAC, BASE = (f"src/rejax/algos/{n}.py" for n in ("ppo", "dqn", "sac", "algorithm"))
+
 
 class Policy:
     """An actor whose parameters are its logits."""
@@ -61,11 +63,7 @@ class Drawn:
 
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build rejax's parts."""
-    ppo, dqn = checkout.file("src/rejax/algos/ppo.py"), checkout.file("src/rejax/algos/dqn.py")
-    sac, base = (
-        checkout.file("src/rejax/algos/sac.py"),
-        checkout.file("src/rejax/algos/algorithm.py"),
-    )
+    ppo, dqn, sac, base = (checkout.file(name) for name in (PPO, DQN, SAC, BASE))
 
     def settings(defaults: bool) -> dict[str, Any]:
         names = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.01, "gae_lambda": parts.LAMBDA}
@@ -208,12 +206,17 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     at_limit = ("cut_at_truncation",)
     return {
         "ppo.loss": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
-        "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`"),
+        "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`",
+            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")}),
         "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
-                                of_defaults=("no_gradient_clip", "adam_eps")),
+                                of_defaults=("no_gradient_clip", "adam_eps"),
+            lines={"clip_by_element": (PPO, "optax.clip("), "adam_eps": (PPO, "optax.adam("),
+                   "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar")}),
         "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
-                           of_defaults=(*at_limit, "double_q")),
-        "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`"),
+                           of_defaults=(*at_limit, "double_q"),
+            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}),
+        "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`",
+            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}),
         "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss_fn`"),
         "sac.temperature": Theirs(sac_temperature, (), "sac.py, `alpha_loss_fn`"),
     }  # fmt: skip

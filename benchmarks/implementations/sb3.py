@@ -173,6 +173,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         "ppo.loss": Theirs(
             loss, ("unbiased_std", "double_value_loss", "clipped_value_alone"), "ppo.py, `loss`",
             of_defaults=("unbiased_std", "double_value_loss", "no_value_clip", "no_entropy"),
+            lines={"no_entropy": (f"{PACKAGE}/ppo/ppo.py", "ent_coef: float = 0.0")},
         ),
         "ppo.gae": Theirs(gae, (), "buffers.py, `compute_returns_and_advantage`"),
         "ppo.optimizer": Theirs(optimizer, (),
@@ -187,5 +188,5 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
 PROJECT = Project(
     "Stable-Baselines3", "stable-baselines3", "https://github.com/DLR-RM/stable-baselines3",
-    parts_of,
+    parts_of, in_torch=True,
 )  # fmt: skip

@@ -123,12 +123,13 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         return stoix_rate
 
     return {
-        "ppo.loss": Theirs(loss, ("no_standardization",),
+        "ppo.loss": Theirs(loss, ("no_standardization",), lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")}, code=
                            "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`; loss.py"),
         "ppo.gae": Theirs(gae, ("rollout_standardization",),
                           "ff_ppo.py, `advantages`, `targets`; multistep.py"),
         "ppo.optimizer": Theirs(optimizer, ("clip_each_network",),
-                                "ff_ppo.py, `actor_optim`, `critic_optim`"),
+                                "ff_ppo.py, `actor_optim`, `critic_optim`",
+            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")}),
         "ppo.schedule": Theirs(schedule, (), "training.py, `make_learning_rate_schedule`"),
     }  # fmt: skip
 
