@@ -89,8 +89,10 @@ def main(options: Options) -> None:
     chosen = [each for each in projects() if not options.only or each.name in options.only]
     if not options.page:
         started = time.perf_counter()
-        found = {each.name: compare_project(each, folder) for each in chosen}
-        known["projects"] = {**known.get("projects", {}), **found}
+        known.setdefault("projects", {})
+        for each in chosen:
+            known["projects"][each.name] = compare_project(each, folder)
+            JSON.write_text(json.dumps(known, indent=1) + "\n")
         if not options.only:
             known["seconds"] = round(time.perf_counter() - started)
     if options.returns:

@@ -39,39 +39,80 @@ class Switch(NamedTuple):
     code: str = ""
 
 
+PPO_FILE, LOSSES = "algorithms/ppo.py", "core/rl/losses.py"
+OPTIMIZERS, FAMILY = "core/rl/optimizers.py", "core/families/policy_gradient.py"
+CLIPPED, SQUARED = ("def clipped_value_loss(", "rlax.l2_loss(errors)")
 SWITCHES: Mapping[str, Switch] = {
     "unbiased_std": Switch(
-        "advantages are divided by the standard deviation with n - 1", ("degrees_of_freedom",), file="algorithms/ppo.py", code="advantage.std()"),
+        "the standard deviation of advantages divides by n - 1",
+        ("degrees_of_freedom",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
     "double_value_loss": Switch(
-        "no factor 1/2 in the value loss", ("constant",), file="algorithms/ppo.py", code="total = policy_loss"),
-    "no_value_clip": Switch("the value loss is not clipped", ("clipping",)),
+        "no factor 1/2 in the value loss", ("constant",), PPO_FILE, "total = policy_loss"
+    ),
+    "no_value_clip": Switch("the value loss is not clipped", ("clipping",), LOSSES, CLIPPED),
     "clipped_value_alone": Switch(
-        "the loss of the clipped value, without the maximum of both", ("clipping",), file="core/rl/losses.py", code="def clipped_value_loss("),
-    "no_entropy": Switch("no entropy bonus", ("loss_term",)),
+        "the loss of the clipped value, without the maximum of both", ("clipping",), LOSSES, CLIPPED
+    ),
+    "no_entropy": Switch(
+        "no entropy bonus", ("loss_term",), PPO_FILE, "entropy_coef: rl.NumberByEnvironment"
+    ),
     "no_standardization": Switch(
-        "the loss does not standardize advantages (Stoix does it once per rollout)",
-        ("standardization",), file="core/rl/losses.py", code="def clipped_value_loss("),
+        "the loss does not standardize advantages",
+        ("standardization",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
     "rollout_standardization": Switch(
-        "advantages are standardized over the rollout, and not per minibatch",
-        ("standardization",), file="algorithms/ppo.py", code="entropy_coef: rl.NumberByEnvironment"),
+        "advantages are standardized over the rollout, not per minibatch",
+        ("standardization",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
     "cut_at_truncation": Switch(
-        "a time limit cuts off the bootstrap as a termination does", ("bootstrap_flag",), file="algorithms/ppo.py", code="advantage.std()"),
-    "adam_eps": Switch("Adam's epsilon is 1e-8 (ours: 1e-5)", ("optimizer_epsilon",)),
+        "a time limit cuts off the bootstrap as a termination does",
+        ("bootstrap_flag",),
+        LOSSES,
+        "terminated.astype(jnp.float32)",
+    ),
+    "adam_eps": Switch(
+        "Adam's epsilon is 1e-8, not 1e-5", ("optimizer_epsilon",), FAMILY, "adam_eps: Number"
+    ),
     "clip_by_element": Switch(
-        "gradients are clipped element by element, and not by their norm", ("gradient_clipping",), file="algorithms/ppo.py", code="advantage.std()"),
-    "no_gradient_clip": Switch("gradients are not clipped", ("gradient_clipping",)),
+        "gradients are clipped element by element, not by their norm",
+        ("gradient_clipping",),
+        OPTIMIZERS,
+        "optax.clip_by_global_norm",
+    ),
+    "no_gradient_clip": Switch(
+        "gradients are not clipped", ("gradient_clipping",), FAMILY, "max_grad_norm: Number"
+    ),
     "clip_each_network": Switch(
-        "gradients of actor and critic are clipped by a norm of each", ("gradient_clipping",), file="core/rl/losses.py", code="terminated.astype(jnp.float32)"),
+        "gradients of actor and critic are clipped by a norm of each",
+        ("gradient_clipping",),
+        OPTIMIZERS,
+        "optax.clip_by_global_norm",
+    ),
     "constant_rate": Switch(
-        "the learning rate is constant", ("schedule_unit",), file="core/families/policy_gradient.py", code="adam_eps: Number"),
-    "double_loss": Switch("no factor 1/2 in the loss", ("constant",)),
-    "huber": Switch("Huber's loss of the error", ("error_loss",)),
-    "double_q": Switch("the online network chooses the action (double Q-learning)",
-                       ("greedy_action",)),
+        "the learning rate is constant", ("schedule_unit",), PPO_FILE, "linear(2.5e-4, 0)"
+    ),
+    "double_loss": Switch("no factor 1/2 in the loss", ("constant",), "algorithms/dqn.py", SQUARED),
+    "huber": Switch("Huber's loss of the error", ("error_loss",), "algorithms/dqn.py", SQUARED),
+    "double_q": Switch(
+        "the online network chooses the action (double Q-learning)",
+        ("greedy_action",),
+        "algorithms/dqn.py",
+        "jax.vmap(rlax.q_learning)",
+    ),
     "log_temperature_loss": Switch(
-        "the temperature's loss has the logarithm of the temperature as its factor",
-        ("loss_weight",), file="core/rl/optimizers.py", code="optax.clip_by_global_norm", file="core/families/actor_critic.py", code="return -value * jnp.mean(log_prob + wanted)"),
-}  # fmt: skip
+        "the factor is the logarithm of the temperature",
+        ("loss_weight",),
+        "core/families/actor_critic.py",
+        "return -value * jnp.mean(log_prob + wanted)",
+    ),
+}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 import triglot
 from triglot.core.loop.rollout import rollout
+from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.minibatches import flatten
 from triglot.rl import VectorEnvironment
 
@@ -26,13 +27,13 @@ CARTPOLE, PENDULUM = "gymnax:CartPole-v1,max_steps_in_episode=100", "gymnax:Pend
 ROWS = 256
 
 
-def half_trained(name: str, env: Any, total_steps: int, **config: Any) -> tuple[Any, Any]:
+def half_trained(name: str, env: Any, total_steps: int) -> tuple[Any, Any]:
     """Train an agent for half of a run.
 
     Returns:
       The agent, and its runner state.
     """
-    agent: Any = triglot.make_agent(name, env, hidden_sizes=(16, 16), **config)
+    agent: Any = triglot.make_agent(name, env, config={"hidden_sizes": (16, 16)})
     experiment = triglot.Experiment(agent, env, key=jax.random.key(0), total_steps=total_steps)
     for chunk in experiment.chunks(until=experiment.num_updates // 2):
         state = chunk.runner_states
@@ -51,12 +52,11 @@ def record_ppo() -> dict[str, Any]:
     value, next_value = agent.values(variables, trajectory)
     log_prob = agent.behaviour(trajectory).log_prob(trajectory.extras["raw"])
     _, advantage, target = agent.estimate(variables, trajectory, 0.99, 0.95)
-    policy, new_value, _, _ = agent.evaluate(
-        after.learner.variables, flatten(trajectory_samples(agent, trajectory)), jax.random.key(0)
-    )
+    outputs, _ = agent.network.apply(after.learner.variables, flatten(trajectory.obs))
+    heads = merge_heads(outputs)
     loss = {
-        "logits": policy.logits,
-        "value": new_value,
+        "logits": heads["logits"],
+        "value": heads["value"],
         "action": flatten(trajectory.action),
         "old_log_prob": flatten(log_prob),
         "old_value": flatten(value),
@@ -78,17 +78,12 @@ def record_ppo() -> dict[str, Any]:
     )
 
 
-def trajectory_samples(agent: Any, trajectory: Any) -> Any:
-    """Return the steps of a trajectory as samples without advantages."""
-    return agent.samples(triglot.rl.PolicySamples, trajectory)
-
-
 def optimizer_arrays(agent: Any, state: Any, trajectory: Any) -> dict[str, Any]:
     """Return parameters, gradients of the loss and Adam's averages, of actor and critic."""
     batch, learner = agent._prepare(state, trajectory), state.learner
     gradients = jax.grad(
         lambda params: agent.loss(
-            triglot.nn.Variables(params=params, state=learner.variables.state), flatten(batch),
+            triglot.nn.Variables(params=params, state=learner.variables.state), batch,
             jax.random.key(0), state.hyper,
         )[0]
     )(learner.variables.params)  # fmt: skip
@@ -199,7 +194,10 @@ def read() -> dict[str, dict[str, np.ndarray]]:
 
 def main() -> None:
     """Record all batches."""
-    np.savez_compressed(FILE, **record_ppo(), **record_dqn(), **record_sac())
+    arrays: dict[str, np.ndarray] = {}
+    for record in (record_ppo, record_dqn, record_sac):
+        arrays |= record()
+        np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
     for part, arrays in read().items():
         ends = {n: float(a.sum()) for n, a in arrays.items() if n in ("terminated", "truncated")}
         print(part, {name: array.shape for name, array in arrays.items()}, ends)

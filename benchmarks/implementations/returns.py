@@ -98,12 +98,16 @@ class Returns:
 
 def agent_with(detail: str, env: Any) -> Any:
     """Build triglot's PPO with one detail; as it is if the name is empty."""
-    agent: Any = triglot.make_agent("ppo", env, **OPTIONS.get(detail, {}))
-    values = {each.name: getattr(agent, each.name) for each in fields(agent) if each.init}
-    if detail in OPTIMIZERS:
-        values["optimizer"] = OPTIMIZERS[detail]
+    options = OPTIONS.get(detail, {})
+    static = {each.name for each in fields(PPO.Config)}
     kind = type("PPO", (Details,), {"details": frozenset({detail})})
-    return kind(**values)
+    return triglot.make_agent(
+        kind,
+        env,
+        config={name: value for name, value in options.items() if name in static},
+        hyper={name: value for name, value in options.items() if name not in static},
+        optimizer=OPTIMIZERS.get(detail),
+    )
 
 
 def train(detail: str) -> Returns:

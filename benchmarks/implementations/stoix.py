@@ -123,8 +123,10 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         return stoix_rate
 
     return {
-        "ppo.loss": Theirs(loss, ("no_standardization",), lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")}, code=
-                           "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`; loss.py"),
+        "ppo.loss": Theirs(
+            loss, ("no_standardization",), "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`; loss.py",
+            lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")},
+        ),
         "ppo.gae": Theirs(gae, ("rollout_standardization",),
                           "ff_ppo.py, `advantages`, `targets`; multistep.py"),
         "ppo.optimizer": Theirs(optimizer, ("clip_each_network",),
