@@ -435,8 +435,6 @@ PARTS: Mapping[str, Part] = {
             "target": "return:32",
         },
         _ppo_loss,
-        file="core/families/policy_gradient.py",
-        code="max_grad_norm: Number",
     ),
     "ppo.gae": Part(
         "PPO: advantages",
@@ -449,8 +447,6 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:8,4",
         },
         _ppo_gae,
-        file="core/rl/optimizers.py",
-        code="optax.clip_by_global_norm",
     ),
     "ppo.optimizer": Part("PPO: optimizer step", OPTIMIZER_INPUTS, _ppo_optimizer),
     "ppo.schedule": Part("PPO: learning rate", {"step": "step:32"}, _ppo_schedule),
@@ -466,8 +462,6 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:32",
         },
         _dqn_loss,
-        file="algorithms/ppo.py",
-        code="linear(2.5e-4, 0)",
     ),
     "sac.critic": Part(
         "SAC: critic's loss",
@@ -481,21 +475,15 @@ PARTS: Mapping[str, Part] = {
             "truncated": "flag:32",
         },
         _sac("critic"),
-        file="algorithms/dqn.py",
-        code="rlax.l2_loss(errors)",
     ),
     "sac.actor": Part(
         "SAC: actor's loss",
         {"log_prob": "param:32", "q": "param:2,32", "log_temperature": "value:"},
         _sac("actor"),
-        file="algorithms/dqn.py",
-        code="rlax.l2_loss(errors)",
     ),
     "sac.temperature": Part(
         "SAC: temperature's loss",
         {"log_temperature": "param:", "log_prob": "log_prob:32"},
         _sac("temperature"),
-        file="algorithms/dqn.py",
-        code="jax.vmap(rlax.q_learning)",
     ),
 }
