@@ -124,7 +124,9 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     return {
         "ppo.loss": Theirs(
-            loss, ("no_standardization",), "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`; loss.py",
+            loss,
+            ("no_standardization",),
+            "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`",
             lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")},
         ),
         "ppo.gae": Theirs(gae, ("rollout_standardization",),
