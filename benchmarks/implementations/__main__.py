@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
 from .comparing import Comparison, compare
@@ -39,12 +40,14 @@ class Options:
         `TRIGLOT_CHECKOUTS`.
       only: names of implementations to compare, without writing the page.
       returns: train with each detail, 10 seeds each; otherwise the returns of the page are kept.
-      page: only write the page again, from the JSON.
+      details: names of `SWITCHES` to train with; all that change a training by default.
+      page: compare nothing, and write the page from the JSON.
     """
 
     checkouts: Path | None = None
     only: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     returns: bool = False
+    details: tuple[str, ...] = ()
     page: bool = False
 
 
@@ -96,9 +99,13 @@ def main(options: Options) -> None:
         if not options.only:
             known["seconds"] = round(time.perf_counter() - started)
     if options.returns:
-        from .returns import measure
+        from .returns import OPTIONS, measure
 
-        known["returns"] = [asdict(each) for each in measure()]
+        known["returns"] = []
+        for each in measure(options.details or tuple(OPTIONS)):
+            known["returns"].append(asdict(each))
+            JSON.write_text(json.dumps(known, indent=1) + "\n")
+            print(f"{each.detail or 'as it is'}: {np.mean(each.training):.1f}", flush=True)
     if not options.only:
         JSON.write_text(json.dumps(known, indent=1) + "\n")
         write(known)
