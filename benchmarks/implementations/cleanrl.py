@@ -48,10 +48,10 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     def gae(defaults: bool) -> Any:
         args = settings(defaults)
-        args.num_steps = 8
         theirs = ppo.statements(("advantages", "returns"), ROLLOUT, args=args, device="cpu")
 
         def cleanrl_gae(reward, value, last_value, final_value, terminated, truncated):
+            args.num_steps = reward.shape[0]
             done = torch.maximum(terminated, truncated)
             starts = torch.cat([torch.zeros_like(done[:1]), done[:-1]])
             agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(last_value))

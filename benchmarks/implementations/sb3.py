@@ -64,7 +64,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             cut = truncated * (1 - terminated)
             done = torch.maximum(terminated, truncated)
             buffer = SimpleNamespace(
-                buffer_size=8,
+                buffer_size=reward.shape[0],
                 # As `OnPolicyAlgorithm.collect_rollouts` stores the rewards of time limits.
                 rewards=reward + parts.GAMMA * cut * final_value,
                 values=value,
