@@ -33,9 +33,11 @@ left in these functions.
 *Hyperparameters*: `equal` are triglot's in both; `defaults` are each side's own. *Effect* is the
 relative change of the result on a batch that a half-trained triglot agent recorded (CartPole;
 Pendulum for SAC), if only this detail is switched: the loss; the root mean square of advantages
-or of the optimizer's step. A line with † was found by its text, since `diff` names a line of the
-adapter, such as the one that joins two flags, or of a library, or none. A cause in bold type was
-not named.
+or of the optimizer's step. DQN's batch has no time limit, and both its networks prefer the same
+actions in it; a tenth of SAC's steps are time limits. The switches of a part together change its
+result as much as theirs differs. A line with † was found by its text, since `diff` names a line of
+the adapter, such as the one that joins two flags, or of a library, or none. A cause in bold type
+was not named.
 
 These parts are equal up to rounding, without any switch: {equal}.
 
@@ -140,7 +142,7 @@ def _difference_rows(projects: Mapping[str, Any]) -> Iterator[list[str]]:
                     cause,
                     _theirs(finding, project),
                     _ours(finding),
-                    "" if effect is None else f"{effect:.2g}",
+                    "" if effect is None else f"{effect:.3g}",
                 ]
 
 
