@@ -12,7 +12,6 @@ An hour on two cores; `--only PureJaxRL` compares one, without writing the page.
 import importlib
 import json
 import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from .parts import Project
 from .sources import Checkout
 
 MODULES = ("purejaxrl", "rejax", "stoix", "cleanrl", "sb3")
+LARGEST = ("no_gradient_clip", "clip_each_network", "rollout_standardization")
 VARIABLE = "TRIGLOT_CHECKOUTS"
 JSON = Path(__file__).parents[2] / "docs" / "implementations.json"
 
@@ -40,14 +40,14 @@ class Options:
         `TRIGLOT_CHECKOUTS`.
       only: names of implementations to compare, without writing the page.
       returns: train with each detail, 10 seeds each; otherwise the returns of the page are kept.
-      details: names of `SWITCHES` to train with; all that change a training by default.
+      details: names of `SWITCHES` to train with.
       page: compare nothing, and write the page from the JSON.
     """
 
     checkouts: Path | None = None
     only: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     returns: bool = False
-    details: tuple[str, ...] = ()
+    details: tuple[str, ...] = LARGEST
     page: bool = False
 
 
@@ -91,18 +91,15 @@ def main(options: Options) -> None:
     folder = options.checkouts or Path(os.environ.get(VARIABLE, "checkouts"))
     chosen = [each for each in projects() if not options.only or each.name in options.only]
     if not options.page:
-        started = time.perf_counter()
         known.setdefault("projects", {})
         for each in chosen:
             known["projects"][each.name] = compare_project(each, folder)
             JSON.write_text(json.dumps(known, indent=1) + "\n")
-        if not options.only:
-            known["seconds"] = round(time.perf_counter() - started)
     if options.returns:
-        from .returns import OPTIONS, measure
+        from .returns import measure
 
         known["returns"] = []
-        for each in measure(options.details or tuple(OPTIONS)):
+        for each in measure(options.details):
             known["returns"].append(asdict(each))
             JSON.write_text(json.dumps(known, indent=1) + "\n")
             print(f"{each.detail or 'as it is'}: {np.mean(each.training):.1f}", flush=True)

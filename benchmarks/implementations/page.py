@@ -10,7 +10,6 @@ from .parts import PARTS, SWITCHES
 from .returns import ENV, SEEDS, STEPS, Returns, difference
 
 PAGE = Path(__file__).parents[2] / "docs" / "implementations.md"
-NUM_LARGEST = 3
 TEXT = """\
 # Published implementations
 
@@ -34,10 +33,9 @@ left in these functions.
 relative change of the result on a batch that a half-trained triglot agent recorded (CartPole;
 Pendulum for SAC), if only this detail is switched: the loss; the root mean square of advantages
 or of the optimizer's step. DQN's batch has no time limit, and both its networks prefer the same
-actions in it; a tenth of SAC's steps are time limits. The switches of a part together change its
-result as much as theirs differs. A line with † was found by its text, since `diff` names a line of
-the adapter, such as the one that joins two flags, or of a library, or none. A cause in bold type
-was not named.
+actions in it; a tenth of SAC's steps are time limits. A line with † was found by its text, since
+`diff` names a line of the adapter, such as the one that joins two flags, or of a library, or
+none. A cause in bold type was not named.
 
 These parts are equal up to rounding, without any switch: {equal}.
 
@@ -81,8 +79,9 @@ Check out the commits above for the same lines. Nothing of a clone is installed:
 statements are taken out of its files by Python's `ast` module, and only the imports that they
 read are executed, of JAX, optax, distrax, rlax or PyTorch. What they read besides, such as a
 network that returns given outputs, is in `benchmarks/implementations`, one module for each
-implementation. The comparisons took {minutes} minutes on two cores, {median:.0f} s for the median
-part.
+implementation. A comparison took
+{median:.0f} s in the median, all {count} of them {minutes} minutes, on two cores that other programs used too; one
+more follows for each round of switches.
 """
 
 
@@ -104,8 +103,9 @@ def write(known: Mapping[str, Any]) -> None:
             named=named,
             yardstick=_yardstick(projects),
             outside="\n".join(f"- {k}: {v}." for k, v in details.OUTSIDE.items()),
-            minutes=round(known["seconds"] / 60),
+            minutes=round(sum(seconds) / 60),
             median=seconds[len(seconds) // 2],
+            count=len(seconds),
         )
     )
 
@@ -202,7 +202,6 @@ def _returns(known: list[dict[str, Any]]) -> str:
              for each in known]  # fmt: skip
     base, *others = every
     changes = {each.detail: difference(each, base) for each in others}
-    others.sort(key=lambda each: -abs(changes[each.detail][0]))
     rows = [_return_row("triglot's PPO", base, "")]
     for each in others:
         mean, low, high = changes[each.detail]
@@ -210,12 +209,12 @@ def _returns(known: list[dict[str, Any]]) -> str:
         rows.append(_return_row(text, each, f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"))
     header = ["PPO in which", "return in training", "greedy, afterwards", "change in training"]
     table = harness.table(header, rows)
-    largest = "; ".join(SWITCHES[each.detail].text for each in others[:NUM_LARGEST])
     return (
         f"triglot's PPO, {SEEDS} seeds of {STEPS:,} steps in `{ENV}` as one program, with one "
         "detail switched. Returns are means over the episodes of the whole training, and over 32 "
-        "greedy episodes after it; intervals are at 95 % over seeds (Student's t), those of the "
-        f"changes of pairs with equal keys. The {NUM_LARGEST} largest: {largest}.\n\n{table}"
+        "greedy episodes after it; intervals are at 95 % over seeds (Student's t), those of "
+        "changes of pairs with equal keys. The details are those of PPO with the largest effect on "
+        f"the batch.\n\n{table}"
     )
 
 

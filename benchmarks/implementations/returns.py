@@ -130,6 +130,6 @@ def difference(one: Returns, other: Returns) -> tuple[float, float, float]:
     return float(pairs.mean()), float(low), float(high)
 
 
-def measure(names: Iterable[str] = tuple(OPTIONS)) -> Iterator[Returns]:
+def measure(names: Iterable[str]) -> Iterator[Returns]:
     """Train triglot's PPO, then with each detail of some names."""
     yield from map(train, ("", *names))
