@@ -79,9 +79,8 @@ Check out the commits above for the same lines. Nothing of a clone is installed:
 statements are taken out of its files by Python's `ast` module, and only the imports that they
 read are executed, of JAX, optax, distrax, rlax or PyTorch. What they read besides, such as a
 network that returns given outputs, is in `benchmarks/implementations`, one module for each
-implementation. A comparison took
-{median:.0f} s in the median, all {count} of them {minutes} minutes, on two cores that other programs used too; one
-more follows for each round of switches.
+implementation. A comparison took {median:.0f} s in the median, all {count} of them {minutes}
+minutes, on two cores that other programs used too; one more follows for each round of switches.
 """
 
 
