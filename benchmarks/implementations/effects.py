@@ -13,15 +13,36 @@ from .parts import PARTS
 from .recording import read
 
 
-def effects(part: str, switches: Sequence[str]) -> dict[str, float | None]:
-    """Return the relative change of triglot's result by each switch alone."""
-    ours = _values(part, PARTS[part].ours(frozenset()))
-    return {
-        name: None if ours is None else _change(
-            part, ours, _values(part, PARTS[part].ours(frozenset({name})))
-        )
-        for name in switches
-    }  # fmt: skip
+def effects(part: str, switches: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the relative changes by each switch alone: of triglot's result, and of its gradients.
+
+    The gradient is the loss's by what is learned; where several arrays are, of the one that changes
+    most. What has no recorded batch has no effects.
+    """
+    arrays = read().get(part)
+    if arrays is None:
+        return {}
+    learned = {name for name in arrays if str(PARTS[part].inputs[name]).startswith("param")}
+    results: dict[str, dict[str, float]] = {}
+    ours = PARTS[part].ours(frozenset())
+    for name in switches:
+        theirs = PARTS[part].ours(frozenset({name}))
+        results[name] = {"result": _change(part, _values(part, ours), _values(part, theirs))}
+        if learned and part != "ppo.optimizer":
+            pair = [_gradients(part, each, arrays, learned) for each in (ours, theirs)]
+            results[name]["gradient"] = max(
+                _relative(pair[0][each], pair[1][each]) for each in learned
+            )
+    return results
+
+
+def _gradients(part: str, function: Any, arrays: Any, learned: set[str]) -> Any:
+    fixed = {name: array for name, array in arrays.items() if name not in learned}
+
+    def loss(params: Any) -> Any:
+        return function(**params, **fixed, **_constants(part))
+
+    return jax.grad(loss)({name: jax.numpy.asarray(arrays[name]) for name in learned})
 
 
 def effect_of_all(part: str, function: Callable[..., Any], *, in_torch: bool) -> float | None:
@@ -78,5 +99,10 @@ def _change(part: str, ours: Any, theirs: Any) -> float:
         before = {name: read()[part][name] for name in ours}
         ours, theirs = ({n: each[n] - before[n] for n in each} for each in (ours, theirs))
     one, other = (np.concatenate([np.ravel(each[n]) for n in ours]) for each in (ours, theirs))
-    one, other = one.astype(np.float64), other.astype(np.float64)
+    return _relative(one, other)
+
+
+def _relative(one: Any, other: Any) -> float:
+    """Return the root of the mean squared difference of two arrays, relative to the first."""
+    one, other = (np.asarray(each, np.float64) for each in (one, other))
     return float(np.sqrt(np.mean((other - one) ** 2)) / np.sqrt(np.mean(one**2)))

@@ -32,10 +32,12 @@ left in these functions.
 *Hyperparameters*: `equal` are triglot's in both; `defaults` are each side's own. *Effect* is the
 relative change of the result on a batch that a half-trained triglot agent recorded (CartPole;
 Pendulum for SAC), if only this detail is switched: the loss; the root mean square of advantages
-or of the optimizer's step. DQN's batch has no time limit, and both its networks prefer the same
-actions in it; a tenth of SAC's steps are time limits. A line with † was found by its text, since
-`diff` names a line of the adapter, such as the one that joins two flags, or of a library, or
-none. A cause in bold type was not named.
+or of the optimizer's step. *Of gradient* is that of the loss's gradient by what is learned, such
+as the logits; in PPO's batch the value loss is far larger than the other terms, so that their
+details hardly change the sum. DQN's batch has no time limit, and both its networks prefer the
+same actions in it; a tenth of SAC's steps are time limits. A line with † was found by its text,
+since `diff` names a line of the adapter, such as the one that joins two flags, or of a library,
+or none. A cause in bold type was not named.
 
 These parts are equal up to rounding, without any switch: {equal}.
 
@@ -118,7 +120,7 @@ def _commit(name: str, project: Mapping[str, Any]) -> str:
 
 def _differences(projects: Mapping[str, Any]) -> str:
     header = ["implementation", "part", "hyperparameters", "what theirs does", "cause", "theirs",
-              "triglot", "effect"]  # fmt: skip
+              "triglot", "effect", "of gradient"]  # fmt: skip
     return harness.table(header, list(_difference_rows(projects)))
 
 
@@ -131,7 +133,7 @@ def _difference_rows(projects: Mapping[str, Any]) -> Iterator[list[str]]:
                 if key in known:
                     continue
                 known.add(key)
-                effect = row["effects"].get(finding["switch"])
+                effect = row["effects"].get(finding["switch"], {})
                 cause = f"`{finding['cause']}`" if finding["cause"] else "**none**"
                 yield [
                     name,
@@ -141,7 +143,7 @@ def _difference_rows(projects: Mapping[str, Any]) -> Iterator[list[str]]:
                     cause,
                     _theirs(finding, project),
                     _ours(finding),
-                    "" if effect is None else f"{effect:.3g}",
+                    *(f"{effect[n]:.3g}" if n in effect else "" for n in ("result", "gradient")),
                 ]
 
 
