@@ -54,7 +54,7 @@ def outcome(detail: Detail, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say what `diff` found of a detail in one implementation, at equal settings or defaults."""
     mine = [row for row in rows if row["part"] in detail.parts]
     if not mine:
-        return "not in its code"
+        return "not compared"
     findings = [(f["switch"], f["cause"]) for row in mine for f in row["findings"]]
     relevant = dict((switch, cause) for switch, cause in findings if switch in detail.switches)
     if not relevant:

@@ -54,8 +54,11 @@ These parts are equal up to rounding, without any switch: {equal}.
 [Huang et al. 2022](https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/) list
 37 details that a PPO needs to reproduce OpenAI's. Eight of them belong to a loss, to advantages
 or to an update. In these, the five implementations differ from triglot in {differing} places, and
-`diff` named
-{named} of them without being told.
+`diff` named {named} of them without being told. Before this page was made, it did not: a time
+limit that counts as a termination was `operation_differs` in advantages and `clipping` in a loss,
+and the factor of the value loss of Stable-Baselines3, which adds its terms in another order, was
+taken for terms that are missing. Huber's loss and double Q-learning had wrong names, too. `diff`
+was repaired.
 
 {yardstick}
 
