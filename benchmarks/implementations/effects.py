@@ -37,7 +37,7 @@ def effects(part: str, switches: Sequence[str]) -> dict[str, dict[str, float]]:
 
 
 def _gradients(part: str, function: Any, arrays: Any, learned: set[str]) -> Any:
-    fixed = {name: array for name, array in arrays.items() if name not in learned}
+    fixed = {n: jax.numpy.asarray(array) for n, array in arrays.items() if n not in learned}
 
     def loss(params: Any) -> Any:
         return function(**params, **fixed, **_constants(part))
@@ -89,6 +89,8 @@ def _values(
         import torch
 
         arrays = {name: torch.tensor(array) for name, array in arrays.items()}
+    else:
+        arrays = {name: jax.numpy.asarray(array) for name, array in arrays.items()}
     results = _named(function(**arrays, **_constants(part)))
     return {name: np.asarray(each) for name, each in results.items()}
 

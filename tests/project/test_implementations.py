@@ -139,7 +139,7 @@ def test_what_is_missing_is_said(checkout: Checkout) -> None:
 
 
 def test_each_switch_changes_its_part() -> None:
-    batches = read()
+    batches = jax.tree.map(jnp.asarray, read())
     own = {
         "ppo.loss": ("unbiased_std", "double_value_loss", "no_value_clip", "clipped_value_alone",
                      "no_entropy", "no_standardization"),
