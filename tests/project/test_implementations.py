@@ -16,10 +16,10 @@ sys.path.append(str(ROOT))  # benchmarks are not installed
 
 from benchmarks.implementations import parts  # noqa: E402
 from benchmarks.implementations.details import COMPARED  # noqa: E402
-from benchmarks.implementations.effects import _change  # noqa: E402
 from benchmarks.implementations.recording import read  # noqa: E402
 from benchmarks.implementations.sources import Checkout, SourceError  # noqa: E402
 from tests.extras import TORCH  # noqa: E402
+from triglot.diff.functions.arguments import arguments_of  # noqa: E402
 
 SCRIPT = """\
 import a_package_that_is_not_installed
@@ -139,7 +139,6 @@ def test_what_is_missing_is_said(checkout: Checkout) -> None:
 
 
 def test_each_switch_changes_its_part() -> None:
-    batches = jax.tree.map(jnp.asarray, read())
     own = {
         "ppo.loss": ("unbiased_std", "double_value_loss", "no_value_clip", "clipped_value_alone",
                      "no_entropy", "no_standardization"),
@@ -148,16 +147,26 @@ def test_each_switch_changes_its_part() -> None:
         "dqn.loss": ("double_loss", "huber", "double_q"),
     }  # fmt: skip
     for part, switches in own.items():
-        constants = {n: v for n, v in parts.PARTS[part].inputs.items() if not isinstance(v, str)}
-
-        def values(chosen: frozenset[str], part: str = part, more: Any = constants) -> Any:
-            result = parts.PARTS[part].ours(chosen)(**batches[part], **more)
-            named = result if isinstance(result, dict) else {"loss": result}
-            return {name: np.asarray(each) for name, each in named.items()}
-
-        ours = values(frozenset())
+        arguments = arguments_of(parts.PARTS[part].inputs)
+        batch = {n: each[0] for n, each in arguments.draw(1, jax.random.key(0)).items()}
+        batch |= {n: each.draw(jax.random.key(1)) for n, each in arguments.learned.items()}
+        results = {
+            switch: parts.PARTS[part].ours(frozenset({switch}))(**batch, **arguments.constants)
+            for switch in ("", *switches)
+        }
+        arrays = {
+            name: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(result)])
+            for name, result in results.items()
+        }
         for switch in switches:
-            assert _change(part, ours, values(frozenset({switch}))) > 0, (part, switch)
+            assert not np.allclose(arrays[switch], arrays[""], rtol=1e-6, atol=0), (part, switch)
+
+
+def test_a_batch_is_recorded_for_each_loss() -> None:
+    batches = read()
+    for part, arrays in batches.items():
+        assert set(arrays) == {n for n, v in parts.PARTS[part].inputs.items() if isinstance(v, str)}
+    assert set(parts.PARTS) - set(batches) == {"ppo.schedule"}
 
 
 def test_the_details_name_parts_and_switches() -> None:
