@@ -14,6 +14,7 @@ NAMES = (
     "matrix",
     "published",
     "suites",
+    "implementations",
 )
 
 

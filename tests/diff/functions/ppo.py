@@ -53,6 +53,7 @@ def make(
     average: str = "mean",
     stop: str = "",
     sign: float = 1.0,
+    order: str = "",
 ) -> Any:
     """Build the loss with some differences from the defaults."""
 
@@ -91,6 +92,8 @@ def make(
             error = near
         value_loss = mean_of(error, mask, "mean")
         bonus = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
+        if order == "value last":
+            return sign * (policy_loss + 0.01 * -bonus + value_coef * value_loss)
         total = policy_loss + value_coef * value_loss
         if entropy == "subtract":
             total = total - 0.01 * bonus

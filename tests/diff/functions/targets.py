@@ -25,7 +25,7 @@ def gae(planted: str = "", discount: float = 0.99, trace: float = 0.95) -> Any:
         truncated: jax.Array,
     ) -> dict[str, jax.Array]:
         done = jnp.maximum(terminated, truncated)
-        cut = done if planted == "done" else terminated
+        cut = done if planted in ("done", "joined") else terminated
         next_value = jnp.concatenate([value[1:], last_value[None]])
         if planted == "value_shift":
             next_value = value
@@ -69,6 +69,58 @@ def gae_in_a_loop(
     return {"advantage": stacked, "target": value + stacked}
 
 
+def gae_of_returns(
+    reward: jax.Array,
+    value: jax.Array,
+    last_value: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+) -> dict[str, jax.Array]:
+    """Compute lambda-returns, and the advantages from them, where a time limit ends an episode."""
+    going = jnp.where((terminated > 0) | (truncated > 0), 0.0, 0.99)
+
+    def step(carry: jax.Array, row: Any) -> tuple[jax.Array, jax.Array]:
+        r, after, discount = row
+        target = r + discount * (0.05 * after + 0.95 * carry)
+        return target, target
+
+    rows = (reward, jnp.concatenate([value[1:], last_value[None]]), going)
+    _, target = jax.lax.scan(step, last_value, rows, reverse=True)
+    return {"advantage": target - value, "target": target}
+
+
+def q_loss(planted: str = "", joined: bool = False) -> Any:
+    """Build a loss of Q-learning with one difference, or with another flag besides."""
+
+    def loss(
+        q: jax.Array,
+        next_q: jax.Array,
+        next_target_q: jax.Array,
+        reward: jax.Array,
+        terminated: jax.Array,
+        truncated: jax.Array,
+    ) -> jax.Array:
+        done = jnp.maximum(terminated, truncated) if joined else terminated
+        after = next_target_q.max(axis=1)
+        if planted == "double":
+            best = jnp.argmax(next_q, axis=1, keepdims=True)
+            after = jnp.take_along_axis(next_target_q, best, axis=1)[:, 0]
+        error = jnp.abs(reward + 0.99 * (1 - done) * after - q[:, 0])
+        if planted == "huber":
+            return jnp.where(error < 1.0, 0.5 * error**2, error - 0.5).mean()
+        return (error**2).mean() if planted == "square" else 0.5 * (error**2).mean()
+
+    return loss
+
+
+Q_LOSS = {
+    "q": "param:32,3",
+    "next_q": "value:32,3",
+    "next_target_q": "value:32,3",
+    "reward": "reward:32",
+    "terminated": "flag:32",
+    "truncated": "flag:32",
+}
 N_STEP = {"reward": "reward:8,4", "discount": "discount:8,4", "value": "value:8,4"}
 
 

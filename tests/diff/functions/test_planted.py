@@ -51,7 +51,13 @@ PPO = {
     "masked mean": ({"average": "mask"}, "loss_reduction", "losses", "mask"),
     "mask without count": ({"average": "mask_mean"}, "bootstrap_flag", "losses * mask", "`mask`"),
     "sign": ({"sign": -1.0}, "constant", "sign * total", "-1"),
-}
+    "value factor, other order": (
+        {"order": "value last", "value_coef": 1.0}, "constant", "value_coef *", "0.5 times",
+    ),
+    "ddof, other order": (
+        {"order": "value last", "ddof": 1}, "degrees_of_freedom", "advantage.std", "divides by 32",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.covering(4)
@@ -83,6 +89,37 @@ GAE = {
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
     check(targets, targets.INPUTS, targets.gae(), targets.gae(planted), name, line, evidence)
+
+
+def test_a_time_limit_that_ends_an_episode_is_a_flag_in_any_formula() -> None:
+    report = diff_networks(targets.gae(), targets.gae_of_returns, targets.INPUTS, level="quick")
+    assert [cause.name for cause in report.causes] == ["bootstrap_flag"], report
+    assert "`truncated`" in report.causes[0].evidence
+    report = diff_networks(
+        targets.gae("joined"), targets.gae_of_returns, targets.INPUTS, level="quick"
+    )
+    assert report.verdict != DIFFERENT, report
+
+
+Q_LOSSES = {
+    "double": ("greedy_action", "`next_q`"),
+    "huber": ("error_loss", "linear beyond 1"),
+    "square": ("constant", "0.5"),
+}
+
+
+@pytest.mark.parametrize("planted", Q_LOSSES)
+def test_q_learning(planted: str) -> None:
+    name, evidence = Q_LOSSES[planted]
+    report = diff_networks(targets.q_loss(), targets.q_loss(planted), targets.Q_LOSS, level="quick")
+    assert [cause.name for cause in report.causes] == [name], report
+    assert evidence in report.causes[0].evidence
+
+
+def test_a_flag_that_joins_two_is_no_clip() -> None:
+    one, other = targets.q_loss(), targets.q_loss("square", joined=True)
+    report = diff_networks(one, other, targets.Q_LOSS, level="quick")
+    assert {cause.name for cause in report.causes} == {"constant", "bootstrap_flag"}, report
 
 
 @pytest.mark.parametrize("option", ["discount", "trace"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
+from .sums import moves_sign, partial_sums
 from .values import Core, View, close, in_place_of, largest_difference
 
 T = TypeVar("T")
@@ -235,7 +236,14 @@ class Search:
         cores = one.core(a).array.size == other.core(b).array.size
         if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
             return False
-        return not one.core(a).same(other.core(b), self.tolerance)
+        if one.core(a).same(other.core(b), self.tolerance):
+            return False
+        if not one.tape.of_batches:
+            return True
+        partial = self.once(partial_sums, lambda: partial_sums(self.one, self.other, self.slots))
+        if (0, a) in partial or (1, b) in partial:
+            return False
+        return not moves_sign(self.one, self.other, a, b)
 
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         one, other = self.one.view, self.other.view

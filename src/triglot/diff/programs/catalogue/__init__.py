@@ -92,12 +92,15 @@ ENTRIES: Sequence[Entry] = (
 OF_BATCHES: Sequence[Entry] = (
     unpaired_parameter,
     losses.standardization,
+    losses.error_loss,
+    losses.greedy_action,
     updates.gradient_clipping,
     losses.shift,
     losses.clip_range,
     updates.numbers,
     updates.schedule,
     losses.flag,
+    losses.joined_flags,
     losses.parameters_read,
     losses.degrees_of_freedom,
     updates.epsilon,
@@ -106,6 +109,7 @@ OF_BATCHES: Sequence[Entry] = (
     losses.term,
     losses.weight,
     losses.reduction,
+    losses.term_factor,
     losses.factor,
 )
 WEAK: Sequence[Entry] = (

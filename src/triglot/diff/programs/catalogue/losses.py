@@ -2,11 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .. import places
+from .. import places, sums
 from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart, consumers
 from ..tape import INPUTS, PARAMS, Step, Tape
@@ -24,6 +24,7 @@ ROWS = ("slice", "dynamic_slice", "gather")
 MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
+MAX_ERRORS = 80  # values of a region that may be errors or their losses
 CONFIRMED = "with the first one's in both, the results are equal"
 
 
@@ -277,6 +278,78 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 )
                 return Finding("bootstrap_flag", evidence, divergence)
     return None
+
+
+def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a flag that cuts off in one program what only another flag cuts off in the other.
+
+    Such as a time limit that counts as a termination, however both programs read their flags.
+    Confirmed by the results of one program, given the flags as the other one takes them.
+    """
+    search = divergence.search
+    return search.once((joined_flags, labels), lambda: _joined_flags(search, labels))
+
+
+def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
+    if not search.slots or any(_is_substituted(each) for each in (search.one, search.other)):
+        return None
+    for side in (0, 1):
+        changed, fixed = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        tape, arrays = changed.tape, changed.view.arrays
+        outputs = [(tape.outputs[slot], fixed.view.arrays[fixed.tape.outputs[slot]])
+                   for slot in search.slots]  # fmt: skip
+        for first, second in itertools.permutations(_flags(changed), 2):
+            if np.shape(arrays[first]) != np.shape(arrays[second]):
+                continue
+            either = np.maximum(np.asarray(arrays[first]), np.asarray(arrays[second]))
+            either = either.astype(np.asarray(arrays[first]).dtype)
+            none = np.zeros_like(np.asarray(arrays[second]))
+            for replaced in ({first: either, second: none}, {first: either}):
+                now = tape.replay(replaced, arrays=arrays)
+                if not all(close(np.asarray(now[value]), np.asarray(wanted), search.tolerance)
+                           for value, wanted in outputs):  # fmt: skip
+                    continue
+                names = [described(tape, value) for value in (second, first)]
+                evidence = (
+                    f"{names[0]} cuts off in {labels[1 - side]} what {names[1]} does, and not in "
+                    f"{labels[side]}; with the same flags the results are equal"
+                )
+                leaves = [tape.leaves[value] for value in (second, first)]
+                at = _first_read(search.one, leaves), _first_read(search.other, leaves)
+                return Finding("bootstrap_flag", evidence, _all_outputs(search), at=at)
+    return None
+
+
+def _is_substituted(region: Region) -> bool:
+    """Return whether values of a program were replaced, which are not computed from its inputs."""
+    arrays, recorded = region.view.arrays, region.tape.arrays
+    return any(now is not before for now, before in zip(arrays, recorded, strict=True))
+
+
+def _flags(region: Region) -> list[int]:
+    """List the inputs of a program that hold 0 and 1 only."""
+    part = RegionPart(region, [])
+    leaves = region.tape.leaves
+    return [v for v in leaves if region.tape.depends[v] == INPUTS and _is_flag(part, v)]
+
+
+def _first_read(region: Region, names: Sequence[str]) -> int:
+    """Return the first value that is computed of the first of some inputs that is read."""
+    tape = region.tape
+    leaves = {name: value for value, name in tape.leaves.items()}
+    read = [consumers(tape, leaves[name]) for name in names if name in leaves]
+    steps = next(filter(None, read), [])
+    return tape.steps[steps[0]].results[0] if steps else tape.outputs[0]
+
+
+def _all_outputs(search: Search) -> Divergence:
+    """Return the divergence of whole programs, with the first one's outputs for the second's."""
+    one, other = search.one, search.other
+    ends = [(one.tape.outputs[slot], other.tape.outputs[slot]) for slot in search.slots]
+    values = {b: np.asarray(one.view.arrays[a]) for a, b in ends}
+    first, second = ends[0]
+    parts = RegionPart(one, one.values, first), RegionPart(other, other.values, second)
+    return Divergence(search, parts, values, substitute=values[second])
 
 
 def _cut(
@@ -567,6 +640,155 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     return None
 
 
+def term_factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a term with another factor, in a sum whose other terms are equal, in any order."""
+    search = divergence.search
+    return search.once((term_factor, labels), lambda: _term_factor(search, labels))
+
+
+def _term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
+    for slot in search.slots:
+        pair = sums.differing_term(search.one, search.other, slot)
+        if pair is None:
+            continue
+        (a, mine), (b, theirs) = pair
+        arrays = (
+            mine * np.asarray(search.one.view.arrays[a]),
+            theirs * np.asarray(search.other.view.arrays[b]),
+        )
+        if np.unique(arrays[0]).size < 2 or not _is_multiple(*arrays):
+            continue
+        number = float(np.ravel(arrays[0])[0] / np.ravel(arrays[1])[0])
+        evidence = f"a term of {labels[0]} is {number:.6g} times that of {labels[1]}"
+        tape, output = search.other.tape, search.other.tape.outputs[slot]
+        operands = {
+            (step, position): np.asarray(search.one.view.arrays[a]) * np.float32(mine / theirs)
+            for step in consumers(tape, b)
+            for position, value in enumerate(tape.steps[step].operands)
+            if tape.roots[value] == b and tape.steps[step].name in SUMS
+        }
+        now = tape.replay({}, operands, arrays=search.other.view.arrays)
+        wanted = np.asarray(search.one.view.arrays[search.one.tape.outputs[slot]])
+        if not close(wanted, np.asarray(now[output]), search.tolerance):
+            continue
+        parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+        whole = Divergence(search, parts, {}, operands)
+        return Finding("constant", f"{evidence}; {CONFIRMED}", whole, at=(a, b))
+    return None
+
+
+def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find errors that one program squares, of which the other takes Huber's loss."""
+    search = divergence.search
+    return search.once((error_loss, labels), lambda: _error_loss(search, labels))
+
+
+def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
+    for side in (0, 1):
+        plain, bent = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        numbers = {
+            abs(number)
+            for value in bent.values[:MAX_ERRORS]
+            for operand in bent.tape.steps[bent.tape.producers[value]].operands
+            if (number := features.scalar(bent.tape, operand))
+        }
+        squares = _squares(plain)
+        for error, threshold in itertools.product(_errors(bent.tape), sorted(numbers)):
+            if not np.any(error > threshold):
+                continue
+            huber = np.where(error < threshold, error**2, threshold * (2 * error - threshold))
+            bends = [v for v in bent.values[:MAX_ERRORS]
+                     if _is_multiple(bent.view.arrays[v], huber)]  # fmt: skip
+            squared = [v for v in squares
+                       if bends and _is_multiple(plain.view.arrays[v], error**2)]  # fmt: skip
+            for square, value in itertools.product(squared, bends):
+                a, b = (square, value) if side == 0 else (value, square)
+                evidence = (
+                    f"{labels[side]} squares an error, of which {labels[1 - side]} takes Huber's "
+                    f"loss, linear beyond {threshold:g}"
+                )
+                # The first one's loss of the second one's error, which may have another factor.
+                loss, form = (huber, error**2)[side == 0], (error**2, huber)[side == 0]
+                there = np.asarray(search.other.view.arrays[b])
+                largest = int(np.argmax(form))
+                scale = np.ravel(there)[largest] / np.ravel(form)[largest]
+                array = (loss * scale).reshape(there.shape).astype(there.dtype)
+                parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+                whole = Divergence(search, parts, {b: array}, substitute=array)
+                return Finding("error_loss", evidence, whole, at=(a, b))
+    return None
+
+
+def _squares(region: Region) -> list[int]:
+    """List the values in and around a region that may be squared errors."""
+    values = [*region.values[:MAX_ERRORS], *sorted(region.boundary)]
+    return [v for v in values if np.size(region.view.arrays[v]) >= MIN_SHIFTED]
+
+
+def _errors(tape: Tape) -> list[np.ndarray]:
+    """List the sizes of values of which a program computes the absolute value or the square."""
+    steps = [tape.steps[index] for index in tape.needed(tape.outputs)]
+    errors = [
+        np.abs(np.asarray(tape.arrays[step.operands[0]]))
+        for step in steps
+        if step.name in ("abs", "square", "integer_pow")
+    ]
+    return [each for each in errors if each.size >= MIN_SHIFTED and each.dtype.kind == "f"]
+
+
+def _is_multiple(array: np.ndarray, wanted: np.ndarray) -> bool:
+    """Return whether an array is another one times a number."""
+    array, wanted = np.ravel(np.asarray(array)), np.ravel(wanted)
+    if array.size != wanted.size or array.dtype.kind != "f":
+        return False
+    largest = int(np.argmax(np.abs(wanted)))
+    return bool(array[largest]) and close(array, wanted * (array[largest] / wanted[largest]))
+
+
+def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find values at the maximum of others in one program, their own maximum in the other.
+
+    Such as a target of double Q-learning: the online network chooses the action, and the target
+    network values it.
+    """
+    search = divergence.search
+    return search.once((greedy_action, labels), lambda: _greedy_action(search, labels))
+
+
+def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
+    for side in (0, 1):
+        greedy, chosen = regions[side], regions[1 - side]
+        choices = [step for step in chosen.tape.steps if step.name == "argmax"]
+        for value in (v for v in greedy.values if _name(greedy.tape, v) == "reduce_max"):
+            step = greedy.tape.steps[greedy.tape.producers[value]]
+            values = np.asarray(greedy.view.arrays[step.operands[0]])
+            for choice in choices:
+                others = np.asarray(chosen.view.arrays[choice.operands[0]])
+                if others.shape != values.shape or close(others, values):
+                    continue
+                (axis,) = choice.equation.params["axes"]
+                picked = np.expand_dims(np.argmax(others, axis), axis)
+                wanted = np.take_along_axis(values, picked, axis).squeeze(axis)
+                for other in chosen.view.find_all(Core.of(wanted)):
+                    a, b = (value, other) if side == 0 else (other, value)
+                    whole = search.next_agree(a, b) or search.later_agree(a, b)
+                    if whole is None:
+                        continue
+                    shown = (described(chosen.tape, choice.operands[0]),
+                             described(greedy.tape, step.operands[0]))  # fmt: skip
+                    evidence = (
+                        f"{labels[side]} takes the maximum of {shown[1]}, {labels[1 - side]} the "
+                        f"value at the maximum of {shown[0]}"
+                    )
+                    return Finding("greedy_action", evidence, whole, at=(a, b))
+    return None
+
+
+def _name(tape: Tape, value: int) -> str:
+    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
+
+
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find standard deviations whose variances divide by n and by n - 1."""
     other = divergence.parts[1]
@@ -749,7 +971,9 @@ def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             if bare_ones:
                 others = [v for v in kept if v not in bare_ones]
                 evidence = _bounds(part, names, others, side, labels)
-                return Finding("clipping", evidence, divergence, at=_ends(divergence))
+                are_flags = others and all(_is_flag(part, v) for v in (*others, *bare_ones))
+                name = "bootstrap_flag" if are_flags else "clipping"
+                return Finding(name, evidence, divergence, at=_ends(divergence))
             if len(kept) != 1:
                 break
             value = kept[0]

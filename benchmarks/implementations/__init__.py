@@ -1,0 +1,1 @@
+"""Losses and updates of published implementations beside triglot's."""

@@ -1,0 +1,489 @@
+"""The parts of an algorithm that are compared, with triglot's code for each.
+
+A *switch* changes one detail of triglot's part to what another implementation does. With all
+switches of a pair, `diff` must find both equivalent: so no difference is left that is not listed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from triglot import rl
+from triglot.algorithms.ppo import PPOHyperparams
+from triglot.core.rl import optimizers
+from triglot.diff.functions.algorithms import load_reference
+
+from .sources import Checkout
+
+GAMMA, LAMBDA = 0.99, 0.95
+RATE, UPDATES, STEPS_PER_UPDATE = 2.5e-4, 100, 16  # gradient steps in one update
+MAX_NORM = 0.5
+
+
+class Switch(NamedTuple):
+    """One detail.
+
+    Attributes:
+      text: what the other implementation does.
+      causes: names of `diff` that are right for it.
+      file, code: triglot's file and the text of its line, where `diff` names no line of it.
+    """
+
+    text: str
+    causes: tuple[str, ...]
+    file: str = ""
+    code: str = ""
+
+
+PPO_FILE, LOSSES = "algorithms/ppo.py", "core/rl/losses.py"
+OPTIMIZERS, FAMILY = "core/rl/optimizers.py", "core/families/policy_gradient.py"
+CLIPPED, SQUARED = ("def clipped_value_loss(", "rlax.l2_loss(errors)")
+SWITCHES: Mapping[str, Switch] = {
+    "unbiased_std": Switch(
+        "the standard deviation of advantages divides by n - 1",
+        ("degrees_of_freedom",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
+    "double_value_loss": Switch(
+        "no factor 1/2 in the value loss", ("constant",), PPO_FILE, "total = policy_loss"
+    ),
+    "no_value_clip": Switch("the value loss is not clipped", ("clipping",), LOSSES, CLIPPED),
+    "clipped_value_alone": Switch(
+        "the loss of the clipped value, without the maximum of both", ("clipping",), LOSSES, CLIPPED
+    ),
+    "no_entropy": Switch(
+        "no entropy bonus", ("loss_term",), PPO_FILE, "entropy_coef: rl.NumberByEnvironment"
+    ),
+    "no_standardization": Switch(
+        "the loss does not standardize advantages",
+        ("standardization",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
+    "rollout_standardization": Switch(
+        "advantages are standardized over the rollout, not per minibatch",
+        ("standardization",),
+        PPO_FILE,
+        "advantage.std()",
+    ),
+    "cut_at_truncation": Switch(
+        "a time limit cuts off the bootstrap as a termination does",
+        ("bootstrap_flag",),
+        LOSSES,
+        "terminated.astype(jnp.float32)",
+    ),
+    "adam_eps": Switch(
+        "Adam's epsilon is 1e-8, not 1e-5", ("optimizer_epsilon",), FAMILY, "adam_eps: Number"
+    ),
+    "clip_by_element": Switch(
+        "gradients are clipped element by element, not by their norm",
+        ("gradient_clipping",),
+        OPTIMIZERS,
+        "optax.clip_by_global_norm",
+    ),
+    "no_gradient_clip": Switch(
+        "gradients are not clipped", ("gradient_clipping",), FAMILY, "max_grad_norm: Number"
+    ),
+    "clip_each_network": Switch(
+        "gradients of actor and critic are clipped by a norm of each",
+        ("gradient_clipping",),
+        OPTIMIZERS,
+        "optax.clip_by_global_norm",
+    ),
+    "constant_rate": Switch(
+        "the learning rate is constant", ("schedule_unit",), PPO_FILE, "linear(2.5e-4, 0)"
+    ),
+    "double_loss": Switch("no factor 1/2 in the loss", ("constant",), "algorithms/dqn.py", SQUARED),
+    "huber": Switch("Huber's loss of the error", ("error_loss",), "algorithms/dqn.py", SQUARED),
+    "double_q": Switch(
+        "the online network chooses the action (double Q-learning)",
+        ("greedy_action",),
+        "algorithms/dqn.py",
+        "jax.vmap(rlax.q_learning)",
+    ),
+    "log_temperature_loss": Switch(
+        "the factor is the logarithm of the temperature",
+        ("loss_weight",),
+        "core/families/actor_critic.py",
+        "return -value * jnp.mean(log_prob + wanted)",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an algorithm.
+
+    Attributes:
+      title: its name on the page.
+      inputs: as for `triglot diff --inputs`; Python numbers are constants.
+      ours: builds triglot's function from the names of switches.
+      source: the file that has triglot's code.
+    """
+
+    title: str
+    inputs: Mapping[str, str | float]
+    ours: Callable[[frozenset[str]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """A part of another implementation.
+
+    Attributes:
+      build: builds the function, at our hyperparameters or at the implementation's defaults.
+      switches: with which triglot's part is the same, at equal hyperparameters.
+      code: the file and the function or statements that run.
+      of_defaults: the switches at each side's defaults; None if these change no result.
+      lines: by switch, a file of theirs and the text of its line, where `diff` names none of it.
+    """
+
+    build: Callable[[bool], Callable[..., Any]]
+    switches: Sequence[str]
+    code: str
+    of_defaults: Sequence[str] | None = None
+    lines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class Steps(NamedTuple):
+    """What PureJaxRL's and rejax's advantages read of a trajectory, `[T, N]` each."""
+
+    done: jax.Array
+    value: jax.Array
+    reward: jax.Array
+
+
+class Project(NamedTuple):
+    """Another implementation.
+
+    Attributes:
+      name: its name.
+      folder: the checkout's folder.
+      url: its page.
+      parts: builds its parts, by names of `PARTS`.
+      in_torch: whether its code is of PyTorch.
+    """
+
+    name: str
+    folder: str
+    url: str
+    parts: Callable[[Checkout], Mapping[str, Theirs]]
+    in_torch: bool = False
+
+
+def _ppo_loss(switches: frozenset[str]) -> Callable[..., Any]:
+    options = {
+        "value_coef=1.0": "double_value_loss" in switches,
+        "clip_value=false": {"no_value_clip", "clipped_value_alone"} & switches,
+        "entropy_coef=0.0": "no_entropy" in switches,
+        "normalize_advantage=false": {"no_standardization", "unbiased_std"} & switches,
+    }
+    reference = load_reference(
+        ",".join(["algorithm:ppo", *(text for text, chosen in options.items() if chosen)])
+    )
+
+    def ppo_loss(
+        logits: jax.Array,
+        value: jax.Array,
+        action: jax.Array,
+        old_log_prob: jax.Array,
+        old_value: jax.Array,
+        advantage: jax.Array,
+        target: jax.Array,
+    ) -> jax.Array:
+        if "unbiased_std" in switches:
+            advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
+        if "clipped_value_alone" in switches:
+            value = old_value + jnp.clip(value - old_value, -0.2, 0.2)
+        given = {
+            "logits": logits,
+            "value": value,
+            "action": action,
+            "old_log_prob": old_log_prob,
+            "old_value": old_value,
+            "advantage": advantage,
+            "target": target,
+        }
+        return reference.function(*(given[name] for name in reference.arguments.names))
+
+    return ppo_loss
+
+
+def successors(
+    value: jax.Array, last_value: jax.Array, final_value: jax.Array, truncated: jax.Array
+) -> jax.Array:
+    """Return the values of the true successors, `[T, N]`: of the last one at a time limit."""
+    following = jnp.concatenate([value[1:], last_value[None]])
+    return jnp.where(truncated, final_value, following)
+
+
+def _ppo_gae(switches: frozenset[str]) -> Callable[..., Any]:
+    def ppo_gae(
+        reward: jax.Array,
+        value: jax.Array,
+        last_value: jax.Array,
+        final_value: jax.Array,
+        terminated: jax.Array,
+        truncated: jax.Array,
+    ) -> dict[str, jax.Array]:
+        ended, cut = terminated > 0, (truncated > 0) & (terminated == 0)
+        if "cut_at_truncation" in switches:
+            ended, cut = ended | cut, jnp.zeros_like(cut)
+        next_value = successors(value, last_value, final_value, cut)
+        advantage, target = rl.gae(reward, ended, cut, value, next_value, GAMMA, LAMBDA)
+        if "rollout_standardization" in switches:
+            variance = jnp.maximum(jnp.mean(advantage**2) - advantage.mean() ** 2, 0)
+            advantage = (advantage - advantage.mean()) * jax.lax.rsqrt(variance + 1e-5)
+        return {"advantage": advantage, "target": target}
+
+    return ppo_gae
+
+
+def stepped(
+    transform: Any, params: Any, gradients: Any, means: Any, squares: Any, step: int
+) -> Any:
+    """Take one step of an optax optimizer that has Adam's averages.
+
+    Args:
+      transform: the optimizer.
+      params, gradients, means, squares: of one structure.
+      step: the number of this step, from 1.
+
+    Returns:
+      The new parameters.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        state = optax.tree.set(
+            transform.init(params), count=jnp.int32(step - 1), mu=means, nu=squares
+        )
+        updates, _ = transform.update(gradients, state, params)
+        return optax.apply_updates(params, updates)
+
+
+def optax_step(actor_transform: Any, critic_transform: Any = None) -> Callable[..., Any]:
+    """Build the function of `ppo.optimizer` from optax optimizers.
+
+    Args:
+      actor_transform: the optimizer of all parameters, or of the actor's if there are two.
+      critic_transform: the optimizer of the critic's parameters; None for one of all.
+    """
+
+    def optimizer_step(
+        actor: jax.Array,
+        critic: jax.Array,
+        grad_actor: jax.Array,
+        grad_critic: jax.Array,
+        mean_actor: jax.Array,
+        mean_critic: jax.Array,
+        square_actor: jax.Array,
+        square_critic: jax.Array,
+        step: int,
+    ) -> Any:
+        names = ("actor", "critic")
+        of_actor = (actor, grad_actor, mean_actor, square_actor)
+        of_critic = (critic, grad_critic, mean_critic, square_critic)
+        if critic_transform is not None:
+            return {
+                "actor": stepped(actor_transform, *of_actor, step),
+                "critic": stepped(critic_transform, *of_critic, step),
+            }
+        trees = [
+            dict(zip(names, pair, strict=True)) for pair in zip(of_actor, of_critic, strict=True)
+        ]
+        return stepped(actor_transform, *trees, step)
+
+    return optimizer_step
+
+
+def _ppo_optimizer(switches: frozenset[str]) -> Callable[..., Any]:
+    eps = 1e-8 if "adam_eps" in switches else 1e-5
+    hyper: Any = PPOHyperparams(learning_rate=RATE, max_grad_norm=MAX_NORM, adam_eps=eps)
+    whole, adam = optimizers.adam(hyper), optax.adam(RATE, eps=eps)
+    if "clip_by_element" in switches:
+        return optax_step(optax.chain(optax.clip(MAX_NORM), adam))
+    if "no_gradient_clip" in switches:
+        return optax_step(adam)
+    return optax_step(whole, whole) if "clip_each_network" in switches else optax_step(whole)
+
+
+def _ppo_schedule(switches: frozenset[str]) -> Callable[..., Any]:
+    schedule = rl.schedule(f"linear({RATE}, 0)").over(UPDATES)
+
+    def ppo_schedule(step: jax.Array) -> jax.Array:
+        if "constant_rate" in switches:
+            return jnp.full(step.shape, RATE)
+        return jax.vmap(lambda count: schedule.at(count // STEPS_PER_UPDATE, 0.0))(step)
+
+    return ppo_schedule
+
+
+def _dqn_loss(switches: frozenset[str]) -> Callable[..., Any]:
+    options = {
+        "huber=true": "huber" in switches,
+        "double=true": "double_q" in switches,
+    }
+    reference = load_reference(
+        ",".join(["algorithm:dqn", *(text for text, chosen in options.items() if chosen)])
+    )
+
+    def dqn_loss(
+        q: jax.Array,
+        next_q: jax.Array,
+        next_target_q: jax.Array,
+        action: jax.Array,
+        reward: jax.Array,
+        terminated: jax.Array,
+        truncated: jax.Array,
+    ) -> jax.Array:
+        ended = terminated
+        if "cut_at_truncation" in switches:
+            ended = jnp.maximum(terminated, truncated)
+        given = {
+            "q": q,
+            "next_q": next_q,
+            "next_target_q": next_target_q,
+            "action": action,
+            "reward": reward,
+            "discount": GAMMA * (1 - ended),
+            "weight": jnp.ones_like(reward),
+        }
+        loss = reference.function(*(given[name] for name in reference.arguments.names))
+        return 2 * loss if "double_loss" in switches else loss
+
+    return dqn_loss
+
+
+def _sac(part: str) -> Callable[[frozenset[str]], Callable[..., Any]]:
+    reference = load_reference(f"algorithm:sac.{part}")
+
+    def call(given: Mapping[str, Any]) -> Any:
+        return reference.function(*(given[name] for name in reference.arguments.names))
+
+    def critic(switches: frozenset[str]) -> Callable[..., Any]:
+        def sac_critic_loss(
+            q: jax.Array,
+            next_target_q: jax.Array,
+            next_log_prob: jax.Array,
+            log_temperature: jax.Array,
+            reward: jax.Array,
+            terminated: jax.Array,
+            truncated: jax.Array,
+        ) -> jax.Array:
+            ended = terminated
+            if "cut_at_truncation" in switches:
+                ended = jnp.maximum(terminated, truncated)
+            loss = call(
+                {
+                    "q": q,
+                    "next_target_q": next_target_q,
+                    "next_log_prob": next_log_prob,
+                    "log_temperature": log_temperature,
+                    "reward": reward,
+                    "discount": GAMMA * (1 - ended),
+                }
+            )
+            return 2 * loss if "double_loss" in switches else loss
+
+        return sac_critic_loss
+
+    def actor(switches: frozenset[str]) -> Callable[..., Any]:
+        def sac_actor_loss(
+            log_prob: jax.Array, q: jax.Array, log_temperature: jax.Array
+        ) -> jax.Array:
+            return call({"log_prob": log_prob, "q": q, "log_temperature": log_temperature})
+
+        return sac_actor_loss
+
+    def temperature(switches: frozenset[str]) -> Callable[..., Any]:
+        def sac_temperature_loss(log_temperature: jax.Array, log_prob: jax.Array) -> jax.Array:
+            loss = call({"log_temperature": log_temperature, "log_prob": log_prob})
+            if "log_temperature_loss" in switches:
+                return loss * jnp.exp(-log_temperature) * log_temperature
+            return loss
+
+        return sac_temperature_loss
+
+    return {"critic": critic, "actor": actor, "temperature": temperature}[part]
+
+
+OPTIMIZER_INPUTS: Mapping[str, str | float] = {
+    "actor": "param:6,5",
+    "critic": "param:5",
+    "grad_actor": "gradient:6,5",
+    "grad_critic": "gradient:5",
+    "mean_actor": "gradient:6,5",
+    "mean_critic": "gradient:5",
+    "square_actor": "square:6,5",
+    "square_critic": "square:5",
+    "step": 7,
+}
+PARTS: Mapping[str, Part] = {
+    "ppo.loss": Part(
+        "PPO: loss",
+        {
+            "logits": "param:32,3",
+            "value": "param:32",
+            "action": "action:32:0..2",
+            "old_log_prob": "log_prob:32",
+            "old_value": "value:32",
+            "advantage": "advantage:32",
+            "target": "return:32",
+        },
+        _ppo_loss,
+    ),
+    "ppo.gae": Part(
+        "PPO: advantages",
+        {
+            "reward": "reward:8,4",
+            "value": "value:8,4",
+            "last_value": "value:4",
+            "final_value": "value:8,4",
+            "terminated": "flag:8,4",
+            "truncated": "flag:8,4",
+        },
+        _ppo_gae,
+    ),
+    "ppo.optimizer": Part("PPO: optimizer step", OPTIMIZER_INPUTS, _ppo_optimizer),
+    "ppo.schedule": Part("PPO: learning rate", {"step": "step:32"}, _ppo_schedule),
+    "dqn.loss": Part(
+        "DQN: loss",
+        {
+            "q": "param:32,3",
+            "next_q": "value:32,3",
+            "next_target_q": "value:32,3",
+            "action": "action:32:0..2",
+            "reward": "reward:32",
+            "terminated": "flag:32",
+            "truncated": "flag:32",
+        },
+        _dqn_loss,
+    ),
+    "sac.critic": Part(
+        "SAC: critic's loss",
+        {
+            "q": "param:2,32",
+            "next_target_q": "value:2,32",
+            "next_log_prob": "log_prob:32",
+            "log_temperature": "value:",
+            "reward": "reward:32",
+            "terminated": "flag:32",
+            "truncated": "flag:32",
+        },
+        _sac("critic"),
+    ),
+    "sac.actor": Part(
+        "SAC: actor's loss",
+        {"log_prob": "param:32", "q": "param:2,32", "log_temperature": "value:"},
+        _sac("actor"),
+    ),
+    "sac.temperature": Part(
+        "SAC: temperature's loss",
+        {"log_temperature": "param:", "log_prob": "log_prob:32"},
+        _sac("temperature"),
+    ),
+}

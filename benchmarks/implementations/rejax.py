@@ -1,0 +1,235 @@
+"""rejax's PPO, DQN and SAC: methods of its classes and the losses within, in JAX."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import distrax
+import jax
+import jax.numpy as jnp
+
+from . import parts
+from .parts import Project, Theirs
+from .sources import Checkout
+
+PPO, DQN, SAC, BASE = (f"src/rejax/algos/{n}.py" for n in ("ppo", "dqn", "sac", "algorithm"))
+
+
+class Policy:
+    """An actor whose parameters are its logits."""
+
+    @staticmethod
+    def apply(logits: jax.Array, obs: Any, action: jax.Array, method: str) -> Any:
+        """Return log-probabilities and entropies, `[B]` each."""
+        del obs, method
+        policy = distrax.Categorical(logits=logits)
+        return policy.log_prob(action), policy.entropy()
+
+
+class Critic:
+    """A critic whose parameters are its values."""
+
+    @staticmethod
+    def apply(value: jax.Array, obs: Any) -> jax.Array:
+        """Return values `[B]`."""
+        del obs
+        return value
+
+
+class ActionValues:
+    """A network whose parameters are its action values, unless the observations are."""
+
+    @staticmethod
+    def apply(
+        q: jax.Array, obs: Any, action: jax.Array | None = None, method: str = ""
+    ) -> jax.Array:
+        """Return action values `[B, A]`, or those of the actions, `[B]`."""
+        del method
+        values = q if obs is None else obs[q]
+        if action is None:
+            return values
+        return jnp.take_along_axis(values, action[:, None], axis=1).squeeze(axis=1)
+
+
+class Drawn:
+    """An actor whose parameters are the log-probabilities of the actions that it draws."""
+
+    @staticmethod
+    def apply(log_prob: jax.Array, obs: Any, key: jax.Array, method: str) -> Any:
+        """Return actions, which no critic reads, and their log-probabilities `[B]`."""
+        del obs, key, method
+        return log_prob[:, None], log_prob
+
+
+def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
+    """Build rejax's parts."""
+    ppo, dqn, sac, base = (checkout.file(name) for name in (PPO, DQN, SAC, BASE))
+
+    def settings(defaults: bool) -> dict[str, Any]:
+        names = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.01, "gae_lambda": parts.LAMBDA}
+        numbers = {n: ppo.default(n, scope="PPO") if defaults else v for n, v in names.items()}
+        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
+        return {**numbers, "gamma": gamma, "actor": Policy, "critic": Critic}
+
+    def loss(defaults: bool) -> Any:
+        algorithm = SimpleNamespace(**settings(defaults))
+
+        def rejax_loss(
+            logits: jax.Array,
+            value: jax.Array,
+            action: jax.Array,
+            old_log_prob: jax.Array,
+            old_value: jax.Array,
+            advantage: jax.Array,
+            target: jax.Array,
+        ) -> jax.Array:
+            steps = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
+            batch = SimpleNamespace(trajectories=steps, advantages=advantage, targets=target)
+            actor_loss, critic_loss = (
+                ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=batch)
+                for name in ("actor", "critic")
+            )
+            return actor_loss(logits) + critic_loss(value)
+
+        return rejax_loss
+
+    def gae(defaults: bool) -> Any:
+        theirs = ppo.function("PPO.calculate_gae")
+        algorithm = SimpleNamespace(**settings(defaults))
+
+        def rejax_gae(
+            reward: jax.Array,
+            value: jax.Array,
+            last_value: jax.Array,
+            final_value: jax.Array,
+            terminated: jax.Array,
+            truncated: jax.Array,
+        ) -> dict[str, jax.Array]:
+            del final_value
+            steps = parts.Steps(jnp.maximum(terminated, truncated), value, reward)
+            advantage, target = theirs(algorithm, steps, last_value)
+            return {"advantage": advantage, "target": target}
+
+        return rejax_gae
+
+    def optimizer(defaults: bool) -> Any:
+        limit = jnp.inf if defaults else parts.MAX_NORM  # the default is written `jnp.inf`
+        algorithm = SimpleNamespace(max_grad_norm=limit, learning_rate=parts.RATE)
+        build = ppo.statements(("tx",), ("self",), scope="PPO.initialize_network_params")
+        return parts.optax_step(build(algorithm), build(algorithm))
+
+    def dqn_loss(defaults: bool) -> Any:
+        double = dqn.default("ddqn", scope="DQN") if defaults else False
+        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
+        algorithm = SimpleNamespace(
+            agent=ActionValues, gamma=gamma, ddqn=double, normalize_rewards=False
+        )
+        build = dqn.statements(("loss_fn",), ("self", "ts", "mb"), scope="DQN.update")
+
+        def rejax_dqn_loss(
+            q: jax.Array,
+            next_q: jax.Array,
+            next_target_q: jax.Array,
+            action: jax.Array,
+            reward: jax.Array,
+            terminated: jax.Array,
+            truncated: jax.Array,
+        ) -> jax.Array:
+            batch = SimpleNamespace(
+                obs=None,
+                action=action,
+                reward=reward,
+                done=jnp.maximum(terminated, truncated),
+                next_obs=ByNetwork(next_q, next_target_q),
+            )
+            return build(algorithm, SimpleNamespace(q_target_params="target"), batch)(q)
+
+        return rejax_dqn_loss
+
+    def state(log_temperature: jax.Array, log_prob: Any, q: Any, target_q: Any) -> Any:
+        return SimpleNamespace(
+            rng=jax.random.key(0),
+            alpha_ts=SimpleNamespace(params={"log_alpha": log_temperature}),
+            actor_ts=SimpleNamespace(params=log_prob),
+            critic_ts=SimpleNamespace(params=q),
+            critic_target_params=target_q,
+        )
+
+    soft = SimpleNamespace(
+        discrete=False,
+        actor=Drawn,
+        vmap_critic=lambda q, *inputs: q,
+        gamma=parts.GAMMA,
+        target_entropy=-1,
+    )
+
+    def sac_critic(defaults: bool) -> Any:
+        del defaults
+        build = sac.statements(("critic_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_critic")
+
+        def rejax_critic_loss(
+            q: jax.Array,
+            next_target_q: jax.Array,
+            next_log_prob: jax.Array,
+            log_temperature: jax.Array,
+            reward: jax.Array,
+            terminated: jax.Array,
+            truncated: jax.Array,
+        ) -> jax.Array:
+            done = jnp.maximum(terminated, truncated)
+            batch = SimpleNamespace(obs=None, next_obs=None, action=None, reward=reward, done=done)
+            return build(soft, state(log_temperature, next_log_prob, None, next_target_q), batch)(q)
+
+        return rejax_critic_loss
+
+    def sac_actor(defaults: bool) -> Any:
+        del defaults
+        build = sac.statements(("actor_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_actor")
+
+        def rejax_actor_loss(
+            log_prob: jax.Array, q: jax.Array, log_temperature: jax.Array
+        ) -> jax.Array:
+            batch = SimpleNamespace(obs=None)
+            return build(soft, state(log_temperature, None, q, None), batch)(log_prob)[0]
+
+        return rejax_actor_loss
+
+    def sac_temperature(defaults: bool) -> Any:
+        del defaults
+        theirs = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
+
+        def rejax_temperature_loss(log_temperature: jax.Array, log_prob: jax.Array) -> jax.Array:
+            return theirs({"log_alpha": log_temperature}, log_prob)
+
+        return rejax_temperature_loss
+
+    at_limit = ("cut_at_truncation",)
+    return {
+        "ppo.loss": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
+        "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`",
+            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")}),
+        "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
+                                of_defaults=("no_gradient_clip", "adam_eps"),
+            lines={"clip_by_element": (PPO, "optax.clip("), "adam_eps": (PPO, "optax.adam("),
+                   "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar")}),
+        "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
+                           of_defaults=(*at_limit, "double_q"),
+            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}),
+        "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`",
+            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}),
+        "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss_fn`"),
+        "sac.temperature": Theirs(sac_temperature, (), "sac.py, `alpha_loss_fn`"),
+    }  # fmt: skip
+
+
+class ByNetwork:
+    """Next observations: what the online and the target network return for them."""
+
+    def __init__(self, online: jax.Array, target: jax.Array) -> None:
+        self.online, self.target = online, target
+
+    def __getitem__(self, params: Any) -> jax.Array:
+        return self.target if isinstance(params, str) else self.online
+
+
+PROJECT = Project("rejax", "rejax", "https://github.com/keraJLi/rejax", parts_of)

@@ -1,0 +1,141 @@
+"""Stoix's PPO: functions inside `get_learner_fn` and what they call, in JAX."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import distrax
+import jax
+import jax.numpy as jnp
+
+from . import parts
+from .parts import Project, Theirs
+from .sources import Checkout
+
+FILE = "stoix/systems/ppo/anakin/ff_ppo.py"
+
+
+def actor_apply(logits: jax.Array, obs: Any) -> Any:
+    """Return the policy of an actor whose parameters are its logits."""
+    del obs
+    return distrax.Categorical(logits=logits)
+
+
+def critic_apply(value: jax.Array, obs: Any) -> jax.Array:
+    """Return the values of a critic whose parameters they are."""
+    del obs
+    return value
+
+
+def config() -> Any:
+    """Return the hyperparameters of `configs/system/ppo/ff_ppo.yaml`, which are triglot's too."""
+    system = SimpleNamespace(
+        clip_eps=0.2,
+        vf_coef=0.5,
+        ent_coef=0.01,
+        gamma=parts.GAMMA,
+        gae_lambda=parts.LAMBDA,
+        max_grad_norm=parts.MAX_NORM,
+        reward_scale=1.0,
+        standardize_advantages=True,
+    )
+    return SimpleNamespace(system=system)
+
+
+def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
+    """Build Stoix's parts."""
+    ppo, losses = checkout.file(FILE), checkout.file("stoix/utils/loss.py")
+    multistep, training = (checkout.file(f"stoix/utils/{n}.py") for n in ("multistep", "training"))
+
+    def loss(defaults: bool) -> Any:
+        del defaults
+        bound = {name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")}
+        bound |= {"actor_apply_fn": actor_apply, "critic_apply_fn": critic_apply}
+        actor_loss, critic_loss = (
+            ppo.function(f"get_learner_fn._{name}_loss_fn", config=config(), **bound)
+            for name in ("actor", "critic")
+        )
+
+        def stoix_loss(
+            logits: jax.Array,
+            value: jax.Array,
+            action: jax.Array,
+            old_log_prob: jax.Array,
+            old_value: jax.Array,
+            advantage: jax.Array,
+            target: jax.Array,
+        ) -> jax.Array:
+            batch = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
+            policy_loss, _ = actor_loss(logits, batch, advantage)
+            return policy_loss + critic_loss(value, batch, target)[0]
+
+        return stoix_loss
+
+    def gae(defaults: bool) -> Any:
+        del defaults
+        name = "batch_truncated_generalized_advantage_estimation"
+        theirs = ppo.statements(
+            ("advantages", "targets"),
+            ("traj_batch",),
+            scope="get_learner_fn._update_step",
+            first=True,
+            config=config(),
+            **{name: multistep.function(name)},
+        )
+
+        def stoix_gae(
+            reward: jax.Array,
+            value: jax.Array,
+            last_value: jax.Array,
+            final_value: jax.Array,
+            terminated: jax.Array,
+            truncated: jax.Array,
+        ) -> dict[str, jax.Array]:
+            cut = truncated * (1 - terminated)
+            steps = SimpleNamespace(
+                value=value,
+                reward=reward,
+                bootstrap_value=parts.successors(value, last_value, final_value, cut > 0),
+                done=terminated,
+                truncated=cut,
+            )
+            advantage, target = theirs(steps)
+            return {"advantage": advantage, "target": target}
+
+        return stoix_gae
+
+    def optimizer(defaults: bool) -> Any:
+        del defaults
+        build = ppo.statements(
+            ("actor_optim", "critic_optim"), ("actor_lr", "critic_lr", "config"),
+            scope="learner_setup",
+        )  # fmt: skip
+        return parts.optax_step(*build(parts.RATE, parts.RATE, config()))
+
+    def schedule(defaults: bool) -> Any:
+        del defaults
+        build = training.function("make_learning_rate_schedule")
+        theirs = build(parts.RATE, parts.UPDATES, 4, parts.STEPS_PER_UPDATE // 4)
+
+        def stoix_rate(step: jax.Array) -> jax.Array:
+            return jnp.asarray(theirs(step))
+
+        return stoix_rate
+
+    return {
+        "ppo.loss": Theirs(
+            loss,
+            ("no_standardization",),
+            "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`",
+            lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")},
+        ),
+        "ppo.gae": Theirs(gae, ("rollout_standardization",),
+                          "ff_ppo.py, `advantages`, `targets`; multistep.py"),
+        "ppo.optimizer": Theirs(optimizer, ("clip_each_network",),
+                                "ff_ppo.py, `actor_optim`, `critic_optim`",
+            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")}),
+        "ppo.schedule": Theirs(schedule, (), "training.py, `make_learning_rate_schedule`"),
+    }  # fmt: skip
+
+
+PROJECT = Project("Stoix", "Stoix", "https://github.com/EdanToledo/Stoix", parts_of)

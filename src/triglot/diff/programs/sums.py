@@ -1,0 +1,166 @@
+"""Sums of terms, such as a loss, that two programs add in another order or with other signs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .regions import Region, consumers
+from .tape import Tape
+from .values import Core, close
+
+SUMS = ("add", "add_any", "sub")
+MAX_PRODUCTS = 4  # with numbers, between a term and the sum that takes it
+MIN_TERMS = 3  # two have one order only
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one result.
+
+    Attributes:
+      terms: the values that are added, each with a number: its sign, times that of the sum.
+      partial: the sums of some of them, without the whole sum.
+    """
+
+    terms: tuple[tuple[int, float], ...]
+    partial: frozenset[int]
+
+
+def partial_sums(one: Region, other: Region, slots: list[int]) -> frozenset[tuple[int, int]]:
+    """Return the partial sums of both programs, by side and value, which are not to be compared.
+
+    Two programs that add as many terms in another order have no partial sums in common. A term that
+    differs would show as one that is missing in one place, and as one too many in another.
+    """
+    found: set[tuple[int, int]] = set()
+    for slot in slots:
+        sums = [_terms(region, region.tape.outputs[slot]) for region in (one, other)]
+        sizes = [len(each.terms) for each in sums]
+        unmatched = [len(each) for each in _unmatched(one, other, sums)]
+        if min(sizes) >= MIN_TERMS and sizes[0] == sizes[1] and 0 < unmatched[0] < sizes[0]:
+            found |= {(side, value) for side in (0, 1) for value in sums[side].partial}
+    return frozenset(found)
+
+
+def differing_term(
+    one: Region, other: Region, slot: int
+) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Return the only term of each program's sum that the other lacks, with its number.
+
+    None if all are equal, if several differ, or if a result is no sum of several terms.
+    """
+    sums = [_terms(region, region.tape.outputs[slot]) for region in (one, other)]
+    if min(len(each.terms) for each in sums) < MIN_TERMS:
+        return None
+    mine, theirs = _unmatched(one, other, sums)
+    return (mine[0], theirs[0]) if len(mine) == len(theirs) == 1 else None
+
+
+def _unmatched(one: Region, other: Region, sums: list[Terms]) -> list[list[tuple[int, float]]]:
+    """List the terms of each program that the other lacks."""
+    cores = [
+        [Core.of(number * np.asarray(region.view.arrays[value])) for value, number in each.terms]
+        for region, each in zip((one, other), sums, strict=True)
+    ]
+    tolerance = one.view.tolerance
+    return [
+        [
+            term
+            for term, core in zip(sums[side].terms, cores[side], strict=True)
+            if not any(core.same(each, tolerance) for each in cores[1 - side])
+        ]
+        for side in (0, 1)
+    ]
+
+
+def _terms(region: Region, output: int) -> Terms:
+    tape = region.tape
+    shape = np.shape(tape.arrays[output])
+    terms: list[tuple[int, float]] = []
+    partial: set[int] = set()
+
+    def add(value: int, sign: float, *, whole: bool) -> None:
+        root = tape.roots[value]
+        step = _step_of(tape, root)
+        is_sum = (
+            step is not None
+            and step.name in SUMS
+            and np.shape(tape.arrays[root]) == shape
+            and not any(tape.is_constant(each) for each in step.operands)
+            and (whole or len(consumers(tape, root)) == 1)
+        )
+        if step is None or not is_sum:
+            terms.append((root, sign))
+            return
+        if not whole:
+            partial.add(root)
+        for position, operand in enumerate(step.operands):
+            negated = step.name == "sub" and position == 1
+            add(operand, -sign if negated else sign, whole=False)
+
+    number, whole = 1.0, tape.roots[output]
+    for _ in range(MAX_PRODUCTS):
+        step = _step_of(tape, whole)
+        scaled = None if step is None else _product(tape, step)
+        if scaled is None:
+            break
+        number, whole = number * scaled[0], tape.roots[scaled[1]]
+    add(whole, number, whole=True)
+    return Terms(tuple(terms), frozenset(partial))
+
+
+def _product(tape: Tape, step: Any) -> tuple[float, int] | None:
+    """Return the number with which a step multiplies, and what it multiplies."""
+    if step.name == "neg":
+        return -1.0, step.operands[0]
+    if step.name not in ("mul", "div"):
+        return None
+    constant = [i for i, each in enumerate(step.operands) if tape.is_constant(each)]
+    if len(constant) != 1 or (step.name == "div" and constant == [0]):
+        return None
+    numbers = np.unique(np.asarray(tape.arrays[step.operands[constant[0]]]))
+    if numbers.size != 1 or not numbers[0]:
+        return None
+    number = float(numbers[0])
+    return (1 / number if step.name == "div" else number), step.operands[1 - constant[0]]
+
+
+def _step_of(tape: Tape, value: int) -> Any:
+    return tape.steps[tape.producers[value]] if value in tape.producers else None
+
+
+def moves_sign(one: Region, other: Region, a: int, b: int) -> bool:
+    """Return whether two values differ in their sign only, and a sum makes up for it.
+
+    One program adds a negated term where the other subtracts the term.
+    """
+    arrays = np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b])
+    if arrays[0].dtype.kind != "f" or arrays[0].shape != arrays[1].shape:
+        return False
+    if not close(arrays[0], -arrays[1], one.view.tolerance):
+        return False
+    signs = _sign_in_sum(one.tape, a), _sign_in_sum(other.tape, b)
+    return None not in signs and signs[0] != signs[1]
+
+
+def _sign_in_sum(tape: Tape, value: int) -> int | None:
+    """Return the sign with which a sum takes a value, after products with numbers.
+
+    None if several steps read the value, or no sum does.
+    """
+    sign = 1
+    for _ in range(MAX_PRODUCTS):
+        readers = consumers(tape, value)
+        if len(readers) != 1:
+            return None
+        step = tape.steps[readers[0]]
+        positions = [i for i, each in enumerate(step.operands) if tape.roots[each] == value]
+        if step.name in SUMS:
+            return -sign if step.name == "sub" and positions == [1] else sign
+        product = _product(tape, step)
+        if product is None or len(positions) != 1:
+            return None
+        sign *= int(np.sign(product[0]))
+        value = tape.roots[step.results[0]]
+    return None
