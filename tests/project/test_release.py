@@ -77,12 +77,14 @@ def test_make_has_the_targets(file: str) -> None:
     assert targets and all(re.search(rf"^{name}:", MAKEFILE, re.MULTILINE) for name in targets)
 
 
-def test_the_workflows_trainings_parse() -> None:
-    lines = [line for line in RUN.splitlines() if line.startswith("triglot train")]
-    assert lines
+@pytest.mark.packaging
+def test_the_workflows_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
+    lines = [line for line in RUN.splitlines() if line.startswith("triglot ")]
+    assert {shlex.split(line)[1] for line in lines} >= {"train", "evaluate", "resume"}
     for line in lines:
-        options = cli._parse_with_algorithm(shlex.split(line)[1:])
-        assert options.out == Path("run")
+        assert cli.main(shlex.split(line)[1:]) == 0, line
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)

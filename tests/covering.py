@@ -1,0 +1,37 @@
+"""Which cases of a table of tests stay in the quick tests: `@pytest.mark.covering`."""
+
+import math
+from collections.abc import Hashable, Sequence
+
+import pytest
+
+
+def axis_values(item: pytest.Item) -> set[tuple[str, Hashable]]:
+    """Return a case's value of each parameter, the identity of a value that has no hash."""
+    callspec = getattr(item, "callspec", None)
+    values: set[tuple[str, Hashable]] = set()
+    for name, value in callspec.params.items() if callspec is not None else ():
+        try:
+            values.add((name, value))
+        except TypeError:
+            values.add((name, id(value)))
+    return values
+
+
+def choose_covering(cases: Sequence[set[tuple[str, Hashable]]], one_in: int | None = None) -> set[int]:
+    """Choose few cases that show each value of each axis: always the one with most new values.
+
+    Args:
+      cases: the values of each case.
+      one_in: at most one in `one_in` cases is chosen; None sets no limit.
+    """
+    most = len(cases) if one_in is None else math.ceil(len(cases) / one_in)
+    left = sorted(range(len(cases)), key=lambda index: index % (one_in or 1))  # spread out, if equal
+    chosen: set[int] = set()
+    missing = set().union(*cases)
+    while missing and len(chosen) < most:
+        best = max(left, key=lambda index: len(cases[index] & missing))
+        left.remove(best)
+        chosen.add(best)
+        missing -= cases[best]
+    return chosen
