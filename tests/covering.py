@@ -18,7 +18,9 @@ def axis_values(item: pytest.Item) -> set[tuple[str, Hashable]]:
     return values
 
 
-def choose_covering(cases: Sequence[set[tuple[str, Hashable]]], one_in: int | None = None) -> set[int]:
+def choose_covering(
+    cases: Sequence[set[tuple[str, Hashable]]], one_in: int | None = None
+) -> set[int]:
     """Choose few cases that show each value of each axis: always the one with most new values.
 
     Args:
@@ -26,7 +28,9 @@ def choose_covering(cases: Sequence[set[tuple[str, Hashable]]], one_in: int | No
       one_in: at most one in `one_in` cases is chosen; None sets no limit.
     """
     most = len(cases) if one_in is None else math.ceil(len(cases) / one_in)
-    left = sorted(range(len(cases)), key=lambda index: index % (one_in or 1))  # spread out, if equal
+    left = sorted(
+        range(len(cases)), key=lambda index: index % (one_in or 1)
+    )  # spread out, if equal
     chosen: set[int] = set()
     missing = set().union(*cases)
     while missing and len(chosen) < most:

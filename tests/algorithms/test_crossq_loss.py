@@ -122,6 +122,7 @@ def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> Non
         np.testing.assert_allclose(found["critic"]["q"][member], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_kernels_start_as_in_the_authors_code() -> None:
     """Flax's initializer of dense layers, which the authors leave as it is, in every layer."""
     config = CrossQConfig(hidden_sizes=(400, 300), critic_hidden_sizes=(400, 300))

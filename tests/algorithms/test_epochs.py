@@ -19,7 +19,7 @@ def train(algorithm: str, num_epochs: int, epochs: float | None, **how: Any) -> 
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=96, **how)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_of_the_epochs_are_what_none_is(algorithm: str) -> None:
     part, whole = train(algorithm, 2, 2.0), train(algorithm, 2, None)

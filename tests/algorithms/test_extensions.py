@@ -85,6 +85,7 @@ def uniform_states(low: Any, high: Any) -> np.ndarray:
 ANGLES = uniform_states([-np.pi], [np.pi])[:, 0]
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     ("states", "least"),
     [
@@ -272,6 +273,7 @@ def test_a_rate_of_0_leaves_the_agent_alone() -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, *pair))
 
 
+@pytest.mark.slow
 def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
     # Pendulum's observations are normalized, by statistics that the first update has not yet.
     trainer, state = contrasted("gymnax:Pendulum-v1", WIDE)
@@ -303,7 +305,7 @@ class Seen(rl.AuxiliaryLoss):
         return now, {"now": now, "after": after}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "r2d2", "pqn"])
 def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
     config = {} if name == "r2d2" else {"cell": "gru"}
@@ -418,7 +420,7 @@ def test_custom_networks_are_given_by_name() -> None:
         triglot.make_agent("ppo+rnd", env, networks=network)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo+contrast", "dqn+counts", "a2c+counts+rnd"])
 def test_an_extended_agent_passes_its_check(name: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)
@@ -487,7 +489,7 @@ def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
     assert later.value.num_gradient_steps == 1
 
 
-@pytest.mark.covering(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "vmpo", "ppo+counts"])
 def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)

@@ -130,6 +130,7 @@ def test_ties_are_broken_evenly_and_epsilon_explores() -> None:
     np.testing.assert_allclose(explored, [0.1, 0.1, 0.7, 0.1], atol=0.03)
 
 
+@pytest.mark.slow
 def test_seeds_together_learn_what_each_learns_alone() -> None:
     made = trainer(make())
     keys = jax.random.split(jax.random.key(0), 3)

@@ -66,6 +66,7 @@ def compare(algorithm: str, library: str = "linen", **config: Any) -> Outcome:
     return compare_on_probe(agent, env, KEY, masked=True)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, id=k.__name__, marks=() if k in QUICK else slow) for k in PLANTED]
 )
@@ -84,7 +85,7 @@ def test_the_same_agent_without_its_bug_passes(name: str) -> None:
     assert outcome.first is None, str(outcome.first)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "library"),
     [
@@ -186,6 +187,7 @@ def test_the_checker_of_agents_runs_it() -> None:
     assert any("compared: " in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_an_update_that_reads_nothing_is_accused() -> None:
     class Idle(DQN):
         def update(self, state: Any, trajectory: Any, key: Any) -> Any:

@@ -85,6 +85,7 @@ def test_several_inputs_have_dtypes() -> None:
     assert diff("embedded", "Embedded", "--inputs", "float32:4", "int32::0..9") == 0
 
 
+@pytest.mark.slow
 def test_a_network_of_the_zoo_is_compared_with_an_own_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -172,7 +172,7 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_difference_in_the_update_has_its_line(planted: str, tmp_path: Path) -> None:
     algorithm, config, env, name, part, line = PLANTED[planted]
@@ -190,6 +190,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("clean", CLEAN)
 def test_equal_updates_have_no_cause(clean: str, tmp_path: Path) -> None:
     algorithm, config, env, other = CLEAN[clean]

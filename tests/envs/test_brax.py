@@ -52,6 +52,7 @@ def types(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype), leaf.weak_type), tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -77,6 +78,7 @@ def test_it_keeps_to_its_specs(name: str) -> None:
     assert (high == 1.0).all()
 
 
+@pytest.mark.slow
 def test_it_runs_batched_in_a_scan(pendulum: Adapted) -> None:
     vector = VectorEnvironment(pendulum, 3)
 

@@ -248,7 +248,7 @@ def trained(algorithm: str, env: Any, **more: Any) -> Any:
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=36, **more)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(
     ("algorithm", "form"),
     [("ppo", "info"), ("ppo", "observation"), ("dqn", "method"), ("sac", "obs"), ("r2d2", "parts")],
@@ -266,6 +266,7 @@ def test_it_fails_without_masks() -> None:
         trained("ppo", env)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("nested", [False, True])
 def test_several_integers_have_one_mask_after_the_other(nested: bool) -> None:
     env: Any = triglot.make_env("gymnasium:triglot/TwoDials-v0", nested=nested)

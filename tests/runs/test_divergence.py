@@ -70,6 +70,7 @@ def run(env: str, out: Path, more: str = "") -> int:
     return main(words.split())
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("way", "what"), [("obs", "observations"), ("reward", "rewards")])
 def test_an_environment_that_gives_nan_is_named(
     way: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -151,6 +152,7 @@ def test_the_first_bad_update_is_not_an_empty_one(
     assert found is not None and says in found
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("env", ["failing_env:obs", "failing_env:reward"])
 def test_python_stops_with_the_same_cause_and_keeps_what_was_learned(env: str) -> None:
     made = make_env(env)
@@ -192,6 +194,7 @@ def test_a_replay_is_not_copied_and_what_is_kept_acts() -> None:
     assert np.isfinite(episodes.returns).all()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_finite_nonsense_is_reported(
     algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

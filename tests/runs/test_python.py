@@ -112,6 +112,7 @@ def test_an_agent_that_is_changed_changes_the_training(
     np.testing.assert_allclose(longer.metrics["learning_rate"], 1e-3, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_hyperparameters_of_each_seed_and_any_key_are_kept(
     agent: Any, env: Any, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_hyperparameters_of_each_seed_and_any_key_are_kept(
     np.testing.assert_array_equal(triglot.load_run(tmp_path / "swept").hyper.learning_rate, rates)
 
 
+@pytest.mark.slow
 def test_components_without_a_name_are_given_again(
     env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +168,7 @@ def test_a_callback_ends_the_training(agent: Any, env: Any, tmp_path: Path) -> N
     assert json.loads((out / "summary.json").read_text())["interrupted"] is True
 
 
+@pytest.mark.slow
 def test_a_divergence_has_the_result_before_it(agent: Any, env: Any, tmp_path: Path) -> None:
     with pytest.raises(triglot.Diverged, match=r"loss|grad_norm|parameter") as caught:
         triglot.train(

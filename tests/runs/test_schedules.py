@@ -89,7 +89,7 @@ def test_bad_schedules_are_refused_in_a_sentence(
     assert_refused(run(out, *words.split()), WRONG[words], out, capsys)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dqn", "pqn"])
 @pytest.mark.parametrize("epsilon", ["0.1", "linear(1, 0.1, 32)"])
 def test_a_run_with_an_epsilon_is_continued_and_read(

@@ -49,6 +49,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 def test_each_update_has_its_line(finished: Path) -> None:
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == list(range(1, 8))
@@ -112,6 +113,7 @@ def as_numbers(state: Any) -> Any:
     return jax.tree.map(shown, state)
 
 
+@pytest.mark.slow
 def test_every_return_in_training_is_of_the_same_episodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,6 +244,7 @@ def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "is not a triglot run directory" in capsys.readouterr().err
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("mode", ["nans", "no-jit", "acting"])
 def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_path: Path) -> None:
     """No episode ends in the one rollout, so that its average return is of nothing."""

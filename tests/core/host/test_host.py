@@ -259,6 +259,7 @@ def words(env: str, out: Path, cache: Path) -> list[str]:
     return ["train", "ppo", env, "--total-steps", "80", "--eval-episodes", "3", *small, *rest]
 
 
+@pytest.mark.slow
 def test_the_command_trains_and_goes_on(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,7 @@ def program(function: Any, *args: Any) -> str:
     return re.sub(r"\s+|np.int64\((\d+)\)", r"\1 ", text)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("step", [apart, inputs_joined, gates_joined, kernels_turned])
 def test_values_and_gradients_stay_and_the_program_is_one(step: Step) -> None:
     def results(f: Step) -> Any:

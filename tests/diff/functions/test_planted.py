@@ -54,13 +54,14 @@ PPO = {
 }
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("planted", PPO)
 def test_ppo(planted: str) -> None:
     options, name, line, evidence = PPO[planted]
     check(ppo, ppo.INPUTS, ppo.make(), ppo.make(**options), name, line, evidence)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_stopped() -> None:
     report = diff_networks(ppo.make(), ppo.make(stop="ratio"), ppo.INPUTS)
     assert report.verdict == DIFFERENT
@@ -68,23 +69,24 @@ def test_a_gradient_that_is_stopped() -> None:
 
 
 GAE = {
+    "reward_shift": ("time_shift", "delta = r", "`reward`"),
     "done": ("bootstrap_flag", "after * kept", "`terminated`"),
     "no_cut": ("bootstrap_flag", "after * kept", "`terminated`"),
-    "no_done": ("bootstrap_flag", "trace * going", "`truncated`"),
     "value_shift": ("time_shift", "after * kept", "`value`"),
+    "no_done": ("bootstrap_flag", "trace * going", "`truncated`"),
     "done_shift": ("time_shift", "is_done", "truncated"),
-    "reward_shift": ("time_shift", "delta = r", "`reward`"),
     "no_value": ("loss_term", "advantage + value", "`value`"),
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("planted", GAE)
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
     check(targets, targets.INPUTS, targets.gae(), targets.gae(planted), name, line, evidence)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("option", ["discount", "trace"])
 def test_numbers_of_gae(option: str) -> None:
     numbers: dict[str, Any] = {option: 0.9}
@@ -99,6 +101,7 @@ N_STEP = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", N_STEP)
 def test_n_step(planted: str) -> None:
     name, line, evidence = N_STEP[planted]
@@ -120,7 +123,7 @@ ADAM = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("planted", ADAM)
 def test_adam(planted: str) -> None:
     options, name, line, evidence = ADAM[planted]
@@ -146,6 +149,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_same_function_is_not_accused(name: str) -> None:
     one, other, inputs = CLEAN[name]

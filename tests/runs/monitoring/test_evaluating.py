@@ -100,6 +100,7 @@ def test_the_best_is_kept_until_a_better_one(tmp_path: Path) -> None:
     assert best_checkpoints(tmp_path).numbers() == [9]
 
 
+@pytest.mark.slow
 def test_it_stops_at_a_return_and_continues_with_other_options(
     evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +127,7 @@ def test_without_evaluations_it_stops_at_the_return_of_training(
     assert read(out / "summary.json")["num_updates"] == 1
 
 
+@pytest.mark.slow
 def test_python_environments_are_evaluated(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium")
     out = tmp_path / "host"

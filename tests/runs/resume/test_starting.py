@@ -123,6 +123,7 @@ def test_a_run_stopped_at_once_continues_from_the_same_weights(
     assert (stopped / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "more, says",
     [
