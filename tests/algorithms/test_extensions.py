@@ -180,7 +180,7 @@ EXTENDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize("name", EXTENDED)
 def test_every_algorithm_is_extended(name: str) -> None:
     algorithm = name.partition("+")[0]
@@ -266,6 +266,7 @@ def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str)
         assert one == mine, path
 
 
+@pytest.mark.slow
 def test_a_rate_of_0_leaves_the_agent_alone() -> None:
     trainer, state = contrasted(CARTPOLE, WIDE, contrast_learning_rate=0.0)
     after, _ = jax.jit(trainer.update)(state)

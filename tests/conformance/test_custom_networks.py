@@ -85,7 +85,7 @@ def trained(make: Callable[[], Network]) -> tuple[PPO, TrainResult]:
     return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @every_case
 def test_it_trains_through_ppo(case: Case) -> None:
     agent, result = trained(case.make)

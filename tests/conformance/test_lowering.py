@@ -80,7 +80,7 @@ LOWERED = [
 ]
 
 
-@pytest.mark.covering(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("variant", "backend"), LOWERED)
 @pytest.mark.library_promotion("gymnax mixes integers and floats")
 def test_a_variant_is_lowered(variant: Variant, backend: str) -> None:

@@ -111,7 +111,7 @@ def test_outputs_have_the_heads_shapes(case: Case, backend: str, arithmetic: str
     assert jax.tree.structure(state) == jax.tree.structure(variables.state)
 
 
-@pytest.mark.covering(18)
+@pytest.mark.covering(40)
 @every_case
 @every_backend
 def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str) -> None:
@@ -242,7 +242,7 @@ def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
         chex.assert_trees_all_close(first, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(18)
+@pytest.mark.slow
 @each_dictionary
 @every_backend
 def test_dictionaries_are_read(case: Case, backend: str) -> None:

@@ -60,7 +60,7 @@ def pairs() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(24)
+@pytest.mark.slow
 @pytest.mark.parametrize(("cause", "second"), pairs())
 def test_two_causes_are_both_named(cause: str, second: str) -> None:
     planted, behind = UPSTREAM[cause], UPSTREAM[second]

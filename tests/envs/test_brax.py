@@ -150,6 +150,7 @@ def test_a_step_leaves_the_state_it_was_given_alone(pendulum: Adapted, start: An
     assert kept(start.state) == before
 
 
+@pytest.mark.slow
 def test_it_may_be_first_used_while_a_program_is_traced() -> None:
     env = brax.make("inverted_pendulum")
     adapting._adapter.cache_clear()

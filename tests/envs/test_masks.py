@@ -266,7 +266,7 @@ def test_it_fails_without_masks() -> None:
         trained("ppo", env)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [False, True])
 def test_several_integers_have_one_mask_after_the_other(nested: bool) -> None:
     env: Any = triglot.make_env("gymnasium:triglot/TwoDials-v0", nested=nested)

@@ -103,6 +103,7 @@ def test_it_continues_from_a_folder_as_from_memory(
     assert cli.main(["resume", str(out)]) == 0  # the metrics before it are not missed
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_changed_changes_the_training(
     result: triglot.TrainResult, env: Any
 ) -> None:
@@ -279,6 +280,7 @@ class Weak:
         )
 
 
+@pytest.mark.slow
 def test_weakly_typed_rewards_are_cast() -> None:
     env = triglot.make_env(Weak)
     agent = triglot.make_agent("ppo", env, config=SMALL)

@@ -253,6 +253,7 @@ def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     chex.assert_trees_all_equal_shapes(last, carry)
 
 
+@pytest.mark.slow
 def test_a_functional_model_may_be_recurrent() -> None:
     def model() -> Any:
         obs, hidden = keras.Input((4,)), keras.Input((6,))

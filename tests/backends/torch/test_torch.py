@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_are_those_of_pytorch(case: str) -> None:
     make, obs_spec, options = CASES[case]

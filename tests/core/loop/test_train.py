@@ -117,6 +117,7 @@ def test_how_training_is_cut_into_chunks_changes_nothing(trainer: Trainer) -> No
     assert (jax.random.key_data(whole.key) == jax.random.key_data(parts.key)).all()
 
 
+@pytest.mark.slow
 def test_a_run_repeats_and_another_key_gives_another() -> None:
     agent = make_agent()
     first, second, other = (

@@ -31,6 +31,7 @@ def test_a_record_gets_all_inputs() -> None:
     assert any(each.quantity.name == "gradients" for each in report.measurements)
 
 
+@pytest.mark.slow
 def test_names_choose_the_inputs_and_numbers_are_not_traced() -> None:
     def scaled(target: jax.Array, value: jax.Array, scale: float) -> jax.Array:
         assert isinstance(scale, float)

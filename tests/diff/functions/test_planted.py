@@ -86,7 +86,7 @@ def test_gae(planted: str) -> None:
     check(targets, targets.INPUTS, targets.gae(), targets.gae(planted), name, line, evidence)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["discount", "trace"])
 def test_numbers_of_gae(option: str) -> None:
     numbers: dict[str, Any] = {option: 0.9}
