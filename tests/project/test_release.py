@@ -21,7 +21,8 @@ from triglot.cli import main as cli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
-WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+WORKFLOWS = ROOT / ".github" / "workflows"
+WORKFLOW = yaml.safe_load((WORKFLOWS / "ci.yml").read_text())
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
 RUN = "\n".join(step.get("run", "") for step in STEPS)
@@ -69,12 +70,22 @@ def test_the_workflow_tests_the_declared_versions_of_python() -> None:
     assert WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"] == declared
 
 
-@pytest.mark.parametrize("file", ["CONTRIBUTING.md", ".github/workflows/ci.yml"])
+@pytest.mark.parametrize(
+    "file", ["CONTRIBUTING.md", ".github/workflows/ci.yml", ".github/workflows/weekly.yml"]
+)
 def test_make_has_the_targets(file: str) -> None:
     targets = set(re.findall(r"\bmake ([a-z][\w-]*)", (ROOT / file).read_text()))
     matrix = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["target"]
-    targets |= set(matrix) if file.endswith(".yml") else set()
+    targets |= set(matrix) if file.endswith("ci.yml") else set()
     assert targets and all(re.search(rf"^{name}:", MAKEFILE, re.MULTILINE) for name in targets)
+
+
+def test_the_weekly_workflow_runs_the_slow_tests_of_all_folders() -> None:
+    (job,) = yaml.safe_load((WORKFLOWS / "weekly.yml").read_text())["jobs"].values()
+    folders = " ".join(job["strategy"]["matrix"]["folders"]).split()
+    tests = {path.relative_to(ROOT / "tests").parts[0] for path in ROOT.glob("tests/**/test_*.py")}
+    assert sorted(folders) == sorted(tests)
+    assert re.search(r"^test-slow:.*\n(\t.*\n)+?.*\$\(FOLDERS\)", MAKEFILE, re.MULTILINE)
 
 
 @pytest.mark.packaging
