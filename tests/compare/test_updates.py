@@ -159,6 +159,8 @@ def line_of(function: Callable, text: str) -> str:
 # The algorithm, its configuration, the environment, the cause and its part, and the second side's
 # line.
 PLANTED = {
+    "value": (OtherValue, TABLE, "triglot.envs.gridworld:GridWorld", "update", "update",
+              line_of(OtherValue._next_value, "0.9 * value")),
     "order of a sum": (OtherTotal, SMALL_PPO, "gymnax:CartPole-v1", "summation_order", "loss",
                        line_of(OtherTotal.loss, "cumsum")),
     "epsilon": (OtherEpsilon, SMALL_PPO, "gymnax:CartPole-v1", "update", "loss",
@@ -167,8 +169,6 @@ PLANTED = {
                line_of(OtherTarget._prepare, "0.99")),
     "error": (OtherError, DQN_CONFIG, "probe:two-step", "update", "loss",
               line_of(OtherError.loss, "0.5 * loss")),
-    "value": (OtherValue, TABLE, "triglot.envs.gridworld:GridWorld", "update", "update",
-              line_of(OtherValue._next_value, "0.9 * value")),
 }  # fmt: skip
 
 

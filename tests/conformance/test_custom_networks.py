@@ -166,6 +166,7 @@ def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None
     np.testing.assert_allclose(outputs["logits"][0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @PROMOTES
 def test_batch_statistics_are_those_of_the_batch() -> None:
     """All four libraries normalise by the same batch, so the axis reaches Equinox's too."""

@@ -361,7 +361,7 @@ BYTES = {
 }
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @every_backend
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) -> None:

@@ -171,6 +171,7 @@ def other(obs):
 """
 
 
+@pytest.mark.slow
 def test_a_file_beside_the_packages_folders_is_the_users() -> None:
     """A reader of README writes networks in the checkout."""
     made: dict[str, Any] = {}

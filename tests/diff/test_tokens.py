@@ -51,7 +51,7 @@ class Tokens(nn.Module):
 INPUTS = Box((6,), "int32", 0, 199)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("port", "name"),
     [(Tokens(skips=False), "padding_positions"), (Tokens(special=3.0), "constant")],

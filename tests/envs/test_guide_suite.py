@@ -40,6 +40,7 @@ def test_a_frame_skip_is_the_number_of_channels(suite: Any) -> None:
     assert step.obs.shape == env.obs_spec.shape == (64, 32, 2)
 
 
+@pytest.mark.slow
 def test_its_limit_truncates(suite: Any) -> None:
     env = suite.make("worm", max_num_steps_per_episodes=2)
     step = env.reset(jax.random.key(0))

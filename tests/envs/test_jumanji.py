@@ -421,7 +421,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         jumanji.make("Maze-v0")
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     ("env_id", "options", "message"),
     [

@@ -275,6 +275,7 @@ def test_the_command_trains_and_goes_on(
     assert "begin new episodes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_saves_before_a_failure(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

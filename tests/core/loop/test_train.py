@@ -177,7 +177,7 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 13
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most_drawn", "impl"),
     [(0, "threefry2x32"), (2**26, "threefry2x32"), (2**26, "unsafe_rbg")],

@@ -54,7 +54,7 @@ PPO = {
 }
 
 
-@pytest.mark.covering(8)
+@pytest.mark.covering(16)
 @pytest.mark.parametrize("planted", PPO)
 def test_ppo(planted: str) -> None:
     options, name, line, evidence = PPO[planted]
@@ -79,7 +79,7 @@ GAE = {
 }
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("planted", GAE)
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
@@ -123,7 +123,7 @@ ADAM = {
 }
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize("planted", ADAM)
 def test_adam(planted: str) -> None:
     options, name, line, evidence = ADAM[planted]
@@ -149,7 +149,7 @@ CLEAN = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_same_function_is_not_accused(name: str) -> None:
     one, other, inputs = CLEAN[name]

@@ -43,6 +43,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_evaluations_change_no_number_of_the_training(evaluated: Path, tmp_path: Path) -> None:
     plain = train(tmp_path / "plain")
     expected, found = lines(plain), lines(evaluated)
