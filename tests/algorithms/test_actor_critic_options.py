@@ -274,6 +274,7 @@ def test_bad_options_are_refused(name: str, given: Any, words: str) -> None:
         make(name, **given)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize(
     "given", [{"max_grad_norm": -1.0}, {"priority_eps": 0.0}, {"importance_sampling_exponent": 2.0}]

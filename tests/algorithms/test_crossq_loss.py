@@ -99,6 +99,7 @@ def test_the_actor_reads_critics_by_their_running_statistics() -> None:
     np.testing.assert_allclose(metrics["entropy"], -np.mean(log_prob), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> None:
     config = CrossQConfig(critic_hidden_sizes=(6, 5))
     described = CrossQ.networks(Box((2,)), ACTIONS, config)

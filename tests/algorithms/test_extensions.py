@@ -372,6 +372,7 @@ class Half(rl.Extension):
         return halved, state, {"reward": halved.reward.mean()}
 
 
+@pytest.mark.slow
 def test_a_custom_extension() -> None:
     env: Any = triglot.make_env(CARTPOLE)
     agent = triglot.make_agent(f"ppo+{__name__}:Half", env, backend="jax", config=SMALL)
@@ -440,6 +441,7 @@ def own_value_rnd(epochs: int) -> tuple[RND, RNDState]:
     return rnd, rnd.init(jax.random.key(0), 2, Hyper())
 
 
+@pytest.mark.slow
 def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
     """Environment 0 has two ends; environment 1 is started anew before its third step."""
     rnd, state = own_value_rnd(1)

@@ -200,6 +200,7 @@ DISCRETE = (4, 128, 4, 4, "linear(0.00025, 0)", 0.01)
 CONTINUOUS = (1, 2048, 10, 32, "linear(0.0003, 0)", 0.0)
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     ("env", "config", "expected"),
     [

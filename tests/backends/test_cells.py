@@ -100,7 +100,7 @@ def run(network: Network, variables: Variables) -> Any:
     return jax.jit(lambda v: unroll(network, v, obs, first, carry)[:2])(variables)
 
 
-@pytest.mark.covering(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", OWN)
 @pytest.mark.parametrize("source", OWN)
 def test_a_persons_lstm_goes_where_they_say(source: str, target: str) -> None:

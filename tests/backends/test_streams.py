@@ -201,7 +201,7 @@ def test_keras_seed_generators_of_one_seed_draw_alike(seeds: tuple[Any, Any]) ->
     )
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(7, 7), (7, 8)])
 def test_pytorch_generators_of_one_seed_draw_alike(seeds: tuple[int, int]) -> None:
     skip_missing("torch")

@@ -332,6 +332,7 @@ def test_impossible_layers_are_refused(spec: NetworkSpec, message: str) -> None:
         build("haiku", {"q": spec})
 
 
+@pytest.mark.slow
 def test_statistics_are_translated_only_where_both_networks_have_them() -> None:
     spec = NetworkSpec(Box((3,)), MLP((4,), normalization="batch"), HEADS)
     one = build("linen", {"q": spec})

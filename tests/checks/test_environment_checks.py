@@ -116,5 +116,6 @@ def test_notes_say_what_networks_read() -> None:
     assert "int32 without scaling" in third and "seen: [4, 7]" in third
 
 
+@pytest.mark.slow
 def test_another_seed_passes() -> None:
     assert check_environment(Walk(), seed=3).passed

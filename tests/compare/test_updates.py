@@ -114,6 +114,7 @@ def networks(obs_spec: Any, action_spec: Any) -> dict[str, Any]:
     return {"haiku": replace(network, backend="haiku"), "linen": network}
 
 
+@pytest.mark.slow
 def test_random_draws_of_a_network_are_no_cause(tmp_path: Path) -> None:
     config = {name: value for name, value in SMALL_PPO.items() if name != "hidden_sizes"}
     path = (f"{__name__}:networks",)
@@ -199,6 +200,7 @@ def test_equal_updates_have_no_cause(clean: str, tmp_path: Path) -> None:
     assert find(options, tmp_path, functions_only=other == "equinox") == (None, None)
 
 
+@pytest.mark.slow
 def test_another_function_is_found_beside_rounding(tmp_path: Path) -> None:
     """Equinox rounds the outputs differently, so that all that follows has other bits."""
     options = options_of(

@@ -196,6 +196,7 @@ def test_a_module_already_made_is_the_starting_point(library: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_equinox_pair_of_module_and_state() -> None:
     pair = eqx.nn.make_with_state(own.NormalisedEquinox)(jax.random.key(0))
     network = from_equinox(pair)

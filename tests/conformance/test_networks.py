@@ -140,7 +140,7 @@ def test_a_batch_is_its_members(case: Case, backend: str) -> None:
         chex.assert_trees_all_close(alone, picked, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @every_case
 @every_backend
 @every_arithmetic
@@ -174,7 +174,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering(30)
+@pytest.mark.covering(60)
 @every_case
 @pytest.mark.parametrize("source", BACKENDS)
 @pytest.mark.parametrize("target", BACKENDS)

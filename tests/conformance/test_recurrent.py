@@ -71,7 +71,7 @@ def weights(cell: str) -> tuple[Network, Variables]:
 EQUAL = [(c, b) for c in ("lstm", "gru") for b in BACKENDS if (c, b) != ("gru", "haiku")]
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize(
     "arithmetic", ["native", pytest.param("leaf_order", marks=pytest.mark.slow), "canonical"]
 )
@@ -88,7 +88,7 @@ def test_one_function_from_one_set_of_weights(cell: str, backend: str, arithmeti
     chex.assert_trees_all_close(back.params, given.params, rtol=0, atol=2e-7)
 
 
-@pytest.mark.covering(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "backend"), EQUAL)
 def test_gradients_agree(cell: str, backend: str) -> None:
     linen, given = weights(cell)

@@ -158,6 +158,7 @@ def test_a_notebook_shows_the_same_without_the_frame(different: Report) -> None:
     assert "<html" not in text and "<body" not in text
 
 
+@pytest.mark.slow
 def test_many_equal_modules_are_folded() -> None:
     def deep(x: jax.Array) -> jax.Array:
         for _ in range(12):

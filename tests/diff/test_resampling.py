@@ -62,7 +62,7 @@ class Resized(nn.Module):
         return nn.Dense(2, name="last")(jnp.tanh(x))
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other", "name"),
     [

@@ -51,6 +51,7 @@ def test_its_limit_truncates(suite: Any) -> None:
     assert flags == [(False, False), (False, True)]
 
 
+@pytest.mark.slow
 def test_it_draws(suite: Any, tmp_path: Path) -> None:
     env = suite.make("brix")
     states = jax.tree.map(lambda leaf: leaf[None], env.reset(jax.random.key(0)).state)

@@ -325,6 +325,7 @@ def test_it_may_be_first_used_while_a_program_is_traced() -> None:
     assert env.reset(jax.random.key(1)).obs.shape == (10, 10, 3)
 
 
+@pytest.mark.slow
 def test_after_an_end_comes_another_maze_and_the_true_successor_is_kept() -> None:
     vector = VectorEnvironment(jumanji.make("Maze-v0", num_rows=5, num_cols=5), 16)
     assert vector.resets == "pool"

@@ -190,6 +190,7 @@ def first_legal(obs: jax.Array, legal: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.argmax(legal).astype(jnp.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case("pgx:connect_four")])
 def test_a_step_holds_the_opponents_move(name: str) -> None:
     env = triglot.make_env(name, opponent=first_legal)

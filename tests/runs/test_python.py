@@ -74,6 +74,7 @@ def test_it_writes_what_the_command_writes(
     assert returns[0]["evaluation"] == returns[1]["evaluation"]
 
 
+@pytest.mark.slow
 def test_what_is_saved_afterwards_is_read_by_commands(
     result: triglot.TrainResult, tmp_path: Path
 ) -> None:

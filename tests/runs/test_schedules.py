@@ -53,6 +53,7 @@ def test_a_file_may_have_a_schedule(
     assert 'learning_rate = "linear(0.25, 0)"' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_schedules(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,6 +140,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("options", "early"), [(["--eval-every", "2"], True), ([], False)])
 def test_an_early_evaluation_compiles_beside_the_training(
     options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
@@ -264,6 +265,7 @@ def test_a_nan_is_traced_to_its_operation(
     assert "`--debug nans`" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_nan_is_reported(
     finished: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_are_those_of_pytorch(case: str) -> None:
     make, obs_spec, options = CASES[case]
@@ -169,7 +169,7 @@ INITIALIZERS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("name", INITIALIZERS)
 def test_each_key_draws_by_pytorchs_initializer(name: str) -> None:
     initializer, is_traced = INITIALIZERS[name]

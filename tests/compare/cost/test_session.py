@@ -39,6 +39,7 @@ def initialized(algorithm: str, num_seeds: int) -> CostSession:
     return CostSession(library, CompiledProgram(library.trainer), library.experiment.start())
 
 
+@pytest.mark.slow
 def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
     session = initialized("ppo", num_seeds=2)
     before, library = session.state, session.library

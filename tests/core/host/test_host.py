@@ -184,6 +184,7 @@ def test_values_that_are_not_finite_end_an_evaluation(ppo: Any, what: str) -> No
         triglot.evaluate(ppo, env, state, jax.random.key(1), num_episodes=2)
 
 
+@pytest.mark.slow
 def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
     env = make_env("gymnasium:triglot/Failing-v0", what="reward", when=5)
     agent = make_agent("ppo", env, config={**PPO, "rollout_length": 1, "num_minibatches": 1})

@@ -46,6 +46,7 @@ def trainer() -> Trainer:
     return make_trainer(make_agent())
 
 
+@pytest.mark.slow
 def test_seeds_differ_and_each_equals_its_run_alone(trainer: Trainer) -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     together, metrics = train_seeds(trainer, init_seeds(trainer, keys), 4)
@@ -105,6 +106,7 @@ def test_chunks_of_any_length_share_one_program(trainer: Trainer) -> None:
     assert programs() == compiled + 1
 
 
+@pytest.mark.slow
 def test_how_training_is_cut_into_chunks_changes_nothing(trainer: Trainer) -> None:
     keys = jax.random.split(jax.random.key(0), 1)
     whole, _ = train_seeds(trainer, init_seeds(trainer, keys), 4)

@@ -117,7 +117,7 @@ def step_of(backend: str, cell: str) -> str:
     return program(step, variables.params, obs, carry).replace("preferred_element_type=float32", "")
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize(
     ("backend", "cell"),
     [

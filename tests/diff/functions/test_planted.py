@@ -130,12 +130,14 @@ def test_adam(planted: str) -> None:
     check(updates, updates.INPUTS, updates.adam(), updates.adam(**options), name, line, evidence)
 
 
+@pytest.mark.slow
 def test_the_order_of_clip_and_scale() -> None:
     one, other = updates.adam(scale="before"), updates.adam(scale="after")
     line, evidence = "jnp.minimum", "after it is clipped"
     check(updates, updates.INPUTS, one, other, "operation_order", line, evidence)
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_schedule() -> None:
     one, other = updates.adam(schedule="steps"), updates.adam(schedule="updates")
     check(updates, updates.INPUTS, one, other, "schedule_unit", "count /", "`step`")

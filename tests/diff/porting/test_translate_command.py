@@ -204,6 +204,7 @@ def run(*words: str, network: str = "Linen") -> int:
     return cli.main(["translate", *words, *given])
 
 
+@pytest.mark.slow
 def test_another_function_is_named_and_located(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

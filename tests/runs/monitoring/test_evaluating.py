@@ -120,6 +120,7 @@ def test_it_stops_at_a_return_and_continues_with_other_options(
     assert lines(out) == lines(evaluated) and read_config(out)["stop_at"] is None
 
 
+@pytest.mark.slow
 def test_without_evaluations_it_stops_at_the_return_of_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

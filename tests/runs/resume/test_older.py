@@ -66,6 +66,7 @@ def test_an_older_run_is_evaluated(older: Path) -> None:
     assert cli.main(["evaluate", str(older), "--episodes", "2"]) == 0
 
 
+@pytest.mark.slow
 def test_another_missing_array_is_refused(older: Path) -> None:
     config = json.loads((older / "config.json").read_text())
     del config["config"]["target_update_period"]

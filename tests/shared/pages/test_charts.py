@@ -63,6 +63,7 @@ def test_the_same_result_gives_the_same_bytes() -> None:
         assert drawing.files(first, ("title",)) == drawing.files(second, ("title",))
 
 
+@pytest.mark.slow
 def test_no_two_plots_of_a_page_share_an_id() -> None:
     ids = re.findall(r' id="([^"]+)"', page(SEVERAL, page_charts(SEVERAL)))
     assert len(ids) == len(set(ids))
