@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 
 import pytest
 
+GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
+
 
 def axis_values(item: pytest.Item) -> set[tuple[str, Hashable]]:
     """Return a case's value of each parameter, the identity of a value that has no hash."""
@@ -27,10 +29,12 @@ def choose_covering(
       cases: the values of each case.
       one_in: at most one in `one_in` cases is chosen; None sets no limit.
     """
-    most = len(cases) if one_in is None else math.ceil(len(cases) / one_in)
-    left = sorted(
-        range(len(cases)), key=lambda index: index % (one_in or 1)
-    )  # spread out, if equal
+    if one_in is None:
+        # Scattered, so that two axes with the same values are not covered by pairs of equal ones.
+        most, order = len(cases), lambda index: index * GOLDEN_RATIO % 1
+    else:
+        most, order = math.ceil(len(cases) / one_in), lambda index: index % one_in
+    left = sorted(range(len(cases)), key=order)
     chosen: set[int] = set()
     missing = set().union(*cases)
     while missing and len(chosen) < most:

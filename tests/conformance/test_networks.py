@@ -96,7 +96,7 @@ def assert_equal(first: object, second: object) -> None:
     chex.assert_trees_all_equal(first, second)
 
 
-@pytest.mark.covering(20)
+@pytest.mark.covering()
 @every_case
 @every_backend
 @every_arithmetic
@@ -174,7 +174,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering(60)
+@pytest.mark.covering()
 @every_case
 @pytest.mark.parametrize("source", BACKENDS)
 @pytest.mark.parametrize("target", BACKENDS)
