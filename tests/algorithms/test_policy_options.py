@@ -132,7 +132,7 @@ def test_clipped_actions_are_in_units_of_the_environment() -> None:
     )
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "impala", "vmpo"])
 def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> None:
     env = make_env("probe:reach")

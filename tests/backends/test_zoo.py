@@ -190,7 +190,7 @@ def test_lecun_normal_draws_the_same_kernels_in_all_libraries() -> None:
     assert not np.array_equal(own["q"]["torso_0"]["kernel"], drawn[0]["cnn/torso/0/kernel"])
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_noisy_layer_is_that_of_the_paper(backend: str) -> None:
     spec = NetworkSpec(Box((3,)), MLP(()), (("v", q_head(2)),), noise=0.5)
@@ -222,7 +222,7 @@ def test_noise_has_the_signed_root_of_a_normal_number() -> None:
     assert float((drawn**2).mean()) == pytest.approx((2 / np.pi) ** 0.5, abs=0.01)  # E|e|
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
 def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:

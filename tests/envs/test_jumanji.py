@@ -393,6 +393,7 @@ def test_a_random_policy_solves_the_share_of_mazes_that_is_known(
     assert ended[-1].mean() == pytest.approx(share, abs=0.025)  # 3.5 standard errors
 
 
+@pytest.mark.slow
 def test_an_episode_is_drawn_without_a_display_or_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

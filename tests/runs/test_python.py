@@ -159,6 +159,7 @@ def test_components_without_a_name_are_given_again(
     assert longer.num_updates == 2
 
 
+@pytest.mark.slow
 def test_a_callback_ends_the_training(agent: Any, env: Any, tmp_path: Path) -> None:
     answers = iter([None, True, np.bool_(False)])
     train: Any = {"key": KEY, "total_steps": 300 * PER_UPDATE}

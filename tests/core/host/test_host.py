@@ -48,7 +48,7 @@ def lifted() -> Any:
     return make_env("gymnasium:triglot/Lifted-v0", max_episode_steps=LIMIT)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     "algorithm, backend, config",
     [

@@ -71,6 +71,7 @@ JAX_CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=pytest.mark.slow if one != "levels" else ()) for one in JAX_CASES],
