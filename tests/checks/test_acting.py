@@ -66,7 +66,7 @@ def compare(algorithm: str, library: str = "linen", **config: Any) -> Outcome:
     return compare_on_probe(agent, env, KEY, masked=True)
 
 
-@pytest.mark.slow
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, id=k.__name__, marks=() if k in QUICK else slow) for k in PLANTED]
 )
