@@ -80,6 +80,7 @@ def test_it_passes_the_check_of_environments(name: str) -> None:
     assert set(report.failed) <= AMISS.get(name, set()), str(report)
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     "name",
     [

@@ -223,6 +223,7 @@ class Unordered(Nim):
         return replace(super().for_both(), alternates=False)
 
 
+@pytest.mark.slow
 def test_muzero_plays_a_copy_where_turns_are_not_known() -> None:
     """It learns no model of who moves next."""
     env, fixed = Nim(), Nim(copy_period=None)
