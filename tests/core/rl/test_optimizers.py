@@ -114,7 +114,6 @@ def test_a_sweep_over_learning_rates_is_one_program() -> None:
     assert (first.variables.params["w"][1] != START["w"]).all()
 
 
-@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_every_named_optimizer_clips_and_descends(name: str) -> None:
     hyper = PPOHyperparams(learning_rate=0.01, max_grad_norm=1e-3)
