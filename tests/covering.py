@@ -1,17 +1,17 @@
 """Which cases of a table of tests stay in the quick tests: `@pytest.mark.covering`."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 
 import pytest
 
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 
 
-def axis_values(item: pytest.Item) -> set[tuple[str, Hashable]]:
+def axis_values(item: pytest.Item) -> set[Hashable]:
     """Return a case's value of each parameter, the identity of a value that has no hash."""
     callspec = getattr(item, "callspec", None)
-    values: set[tuple[str, Hashable]] = set()
+    values: set[Hashable] = set()
     for name, value in callspec.params.items() if callspec is not None else ():
         try:
             values.add((name, value))
@@ -20,9 +20,7 @@ def axis_values(item: pytest.Item) -> set[tuple[str, Hashable]]:
     return values
 
 
-def choose_covering(
-    cases: Sequence[set[tuple[str, Hashable]]], one_in: int | None = None
-) -> set[int]:
+def choose_covering(cases: Sequence[Set[Hashable]], one_in: int | None = None) -> set[int]:
     """Choose few cases that show each value of each axis: always the one with most new values.
 
     Args:
@@ -36,8 +34,8 @@ def choose_covering(
         most, order = math.ceil(len(cases) / one_in), lambda index: index % one_in
     left = sorted(range(len(cases)), key=order)
     chosen: set[int] = set()
-    missing = set().union(*cases)
-    while missing and len(chosen) < most:
+    missing: set[Hashable] = set().union(*cases)
+    while len(chosen) < most and (missing or not chosen):
         best = max(left, key=lambda index: len(cases[index] & missing))
         left.remove(best)
         chosen.add(best)

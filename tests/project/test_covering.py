@@ -26,6 +26,6 @@ def test_a_number_with_a_factor_of_an_axis_covers_the_axis() -> None:
 
 
 def test_a_number_limits_the_cases() -> None:
-    assert len(covering(TABLE, 8)) == 3
+    assert len(choose_covering(TABLE, 8)) == 3
     assert choose_covering(LIST, 3) == {0, 3, 6, 9}
     assert choose_covering(LIST) == set(range(10))
