@@ -12,7 +12,6 @@ garbage as rarely as the commands do, since traces make many objects that stay.
 import os
 import signal
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from tests import runtime_types
+from tests.covering import axis_values, choose_covering
 
 runtime_types.install()
 
@@ -69,15 +69,18 @@ def keep_programs() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `covering(n)`, mark all cases but each n-th one `slow`."""
-    numbers: Counter[tuple[Path, str]] = Counter()
+    """Of a test marked `covering`, mark the cases that do not cover its table `slow`."""
+    tables: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
-        marker = item.get_closest_marker("covering")
-        if marker is not None:
-            test = item.path, getattr(item, "originalname", item.name)
-            if numbers[test] % marker.args[0]:
-                item.add_marker(pytest.mark.slow)
-            numbers[test] += 1
+        if item.get_closest_marker("covering") and not item.get_closest_marker("slow"):
+            test = item.path, item.nodeid.partition("[")[0]
+            tables.setdefault(test, []).append(item)
+    for table in tables.values():
+        marker = table[0].get_closest_marker("covering")
+        assert marker is not None
+        quick = choose_covering([axis_values(item) for item in table], *marker.args)
+        for index in set(range(len(table))) - quick:
+            table[index].add_marker(pytest.mark.slow)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -150,7 +150,7 @@ def test_n_step_returns_are_those_of_the_replay() -> None:
     np.testing.assert_allclose(value, 0.5 * np.mean((np.array([0.0, 1.0]) - targets) ** 2), 1e-5)
 
 
-@pytest.mark.covering(7)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_all_learn_with_all_options(name: str) -> None:
     options: dict[str, Any] = {"prioritized": True, "n_step": 2}
@@ -199,7 +199,7 @@ def test_so_have_critics_of_discrete_actions(name: str) -> None:
     assert table.dropout == 0.0
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "crossq"])
 def test_losses_draw_masks_for_critics_targets_and_actor(name: str) -> None:
     """As in DroQ (algorithm 2). With a key of another draw, each loss has another value."""
@@ -274,6 +274,7 @@ def test_bad_options_are_refused(name: str, given: Any, words: str) -> None:
         make(name, **given)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize(
     "given", [{"max_grad_norm": -1.0}, {"priority_eps": 0.0}, {"importance_sampling_exponent": 2.0}]

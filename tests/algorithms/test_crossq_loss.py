@@ -99,6 +99,7 @@ def test_the_actor_reads_critics_by_their_running_statistics() -> None:
     np.testing.assert_allclose(metrics["entropy"], -np.mean(log_prob), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> None:
     config = CrossQConfig(critic_hidden_sizes=(6, 5))
     described = CrossQ.networks(Box((2,)), ACTIONS, config)
@@ -122,6 +123,7 @@ def test_a_critic_normalizes_its_inputs_and_what_the_activations_return() -> Non
         np.testing.assert_allclose(found["critic"]["q"][member], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_kernels_start_as_in_the_authors_code() -> None:
     """Flax's initializer of dense layers, which the authors leave as it is, in every layer."""
     config = CrossQConfig(hidden_sizes=(400, 300), critic_hidden_sizes=(400, 300))

@@ -211,7 +211,7 @@ def test_an_update_writes_to_the_replay_in_place() -> None:
     assert memory.temp_size_in_bytes < size / 2  # no copy, and no second buffer
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_seeds_really_differ(prioritized: bool) -> None:
     """A well-known DQN rebinds its key to one constant, which makes all its seeds alike."""
@@ -227,6 +227,7 @@ def test_seeds_really_differ(prioritized: bool) -> None:
         assert len({row.tobytes() for row in rows}) == 3
 
 
+@pytest.mark.slow
 def test_a_seed_does_not_depend_on_those_beside_it() -> None:
     trainer = on("obs-action-reward")
     keys = jax.random.split(jax.random.key(0), 3)
@@ -238,6 +239,7 @@ def test_a_seed_does_not_depend_on_those_beside_it() -> None:
         np.testing.assert_allclose(one[0], many[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_hyperparameters_may_be_swept_under_vmap() -> None:
     trainer = on("obs-action-reward", replace(SMALL, prioritized=True))
     rates = jnp.array([0.0, 1e-3])

@@ -221,6 +221,7 @@ def test_it_learns_what_numpy_learns_with_the_same_draws(plus: bool) -> None:
     np.testing.assert_allclose(found, by_numpy(trajectory, 3, plus, key), rtol=1e-4)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_every_library_learns_the_same_table(backend: str) -> None:
     trajectory = random_rollout(40)

@@ -19,7 +19,7 @@ def train(algorithm: str, num_epochs: int, epochs: float | None, **how: Any) -> 
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=96, **how)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_of_the_epochs_are_what_none_is(algorithm: str) -> None:
     part, whole = train(algorithm, 2, 2.0), train(algorithm, 2, None)
@@ -27,7 +27,7 @@ def test_all_of_the_epochs_are_what_none_is(algorithm: str) -> None:
         np.testing.assert_allclose(part.metrics[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_steps_that_are_left_out_change_nothing(algorithm: str) -> None:
     """With a tiny part one minibatch is learned from, whatever follows it; the decay is as long."""

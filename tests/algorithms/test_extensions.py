@@ -85,6 +85,7 @@ def uniform_states(low: Any, high: Any) -> np.ndarray:
 ANGLES = uniform_states([-np.pi], [np.pi])[:, 0]
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     ("states", "least"),
     [
@@ -179,7 +180,7 @@ EXTENDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize("name", EXTENDED)
 def test_every_algorithm_is_extended(name: str) -> None:
     algorithm = name.partition("+")[0]
@@ -265,6 +266,7 @@ def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str)
         assert one == mine, path
 
 
+@pytest.mark.slow
 def test_a_rate_of_0_leaves_the_agent_alone() -> None:
     trainer, state = contrasted(CARTPOLE, WIDE, contrast_learning_rate=0.0)
     after, _ = jax.jit(trainer.update)(state)
@@ -272,6 +274,7 @@ def test_a_rate_of_0_leaves_the_agent_alone() -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, *pair))
 
 
+@pytest.mark.slow
 def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
     # Pendulum's observations are normalized, by statistics that the first update has not yet.
     trainer, state = contrasted("gymnax:Pendulum-v1", WIDE)
@@ -303,7 +306,7 @@ class Seen(rl.AuxiliaryLoss):
         return now, {"now": now, "after": after}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "r2d2", "pqn"])
 def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
     config = {} if name == "r2d2" else {"cell": "gru"}
@@ -369,6 +372,7 @@ class Half(rl.Extension):
         return halved, state, {"reward": halved.reward.mean()}
 
 
+@pytest.mark.slow
 def test_a_custom_extension() -> None:
     env: Any = triglot.make_env(CARTPOLE)
     agent = triglot.make_agent(f"ppo+{__name__}:Half", env, backend="jax", config=SMALL)
@@ -418,7 +422,7 @@ def test_custom_networks_are_given_by_name() -> None:
         triglot.make_agent("ppo+rnd", env, networks=network)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo+contrast", "dqn+counts", "a2c+counts+rnd"])
 def test_an_extended_agent_passes_its_check(name: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)
@@ -437,6 +441,7 @@ def own_value_rnd(epochs: int) -> tuple[RND, RNDState]:
     return rnd, rnd.init(jax.random.key(0), 2, Hyper())
 
 
+@pytest.mark.slow
 def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
     """Environment 0 has two ends; environment 1 is started anew before its third step."""
     rnd, state = own_value_rnd(1)
@@ -487,7 +492,7 @@ def test_intrinsic_returns_go_on_across_episodes_by_numpy() -> None:
     assert later.value.num_gradient_steps == 1
 
 
-@pytest.mark.covering(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "vmpo", "ppo+counts"])
 def test_added_advantages_move_the_policy_and_no_target(algorithm: str) -> None:
     env: Any = triglot.make_env(CARTPOLE)

@@ -184,6 +184,7 @@ def by_numpy(trajectory: Trajectory, visits: str, average: bool) -> np.ndarray:
     return values
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("visits", ["first", "every"])
 def test_traces_are_the_returns_of_whole_episodes(visits: str, average: bool) -> None:

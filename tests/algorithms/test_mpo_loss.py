@@ -135,6 +135,7 @@ def test_each_loss_moves_its_own_part() -> None:
     assert names | {"actor_loss", "critic_loss", "dual_loss"} <= metrics.keys()
 
 
+@pytest.mark.slow
 def test_a_masked_action_is_never_drawn() -> None:
     agent = make(discrete=True, num_actions=50)
     mask = jnp.array([[False, True], [True, True]])

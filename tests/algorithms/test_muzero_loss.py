@@ -199,6 +199,7 @@ def scaled(latent: np.ndarray) -> np.ndarray:
     return (latent - latent.min()) / max(latent.max() - latent.min(), 1e-5)
 
 
+@pytest.mark.slow
 def test_random_sequences_with_ends_are_those_of_numpy() -> None:
     """Loop over the sequences and their steps: what follows an end, and of which kind, counts."""
     num_steps, batch, support = 4, 24, 2.0

@@ -112,6 +112,7 @@ def test_the_estimate_is_that_of_the_paper() -> None:
         np.testing.assert_allclose(eps[:5], -eps[5:], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_environment_runs_its_member_and_evaluation_the_mean() -> None:
     agent = make(hyper={"noise_std": 3.0})
     state = agent.init(jax.random.key(0), 4)
@@ -140,6 +141,7 @@ def test_the_noise_is_the_same_for_every_library() -> None:
     jax.tree.map(np.testing.assert_array_equal, *drawn)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_recurrent_and_continuous_members_act_within_bounds(cell: str) -> None:
     env = make_env("gymnax:Pendulum-v1")

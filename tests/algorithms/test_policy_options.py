@@ -132,6 +132,7 @@ def test_clipped_actions_are_in_units_of_the_environment() -> None:
     )
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "reinforce", "impala", "vmpo"])
 def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> None:
     env = make_env("probe:reach")
@@ -159,7 +160,7 @@ def rl_config(algorithm: str) -> Any:
     return find_algorithm(algorithm).Config
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH])
 def test_a_state_dependent_deviation_begins_at_the_initial_one(backend: str) -> None:
     config = A2C.Config(state_dependent_std=True, initial_std=0.25, hidden_sizes=(8,))
@@ -199,6 +200,7 @@ DISCRETE = (4, 128, 4, 4, "linear(0.00025, 0)", 0.01)
 CONTINUOUS = (1, 2048, 10, 32, "linear(0.0003, 0)", 0.0)
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     ("env", "config", "expected"),
     [

@@ -61,7 +61,7 @@ def test_what_is_not_discrete_is_refused() -> None:
         QLearning.networks(Discrete(2), Box((1,)))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("backend", ["table", "linen"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
@@ -130,6 +130,7 @@ def test_ties_are_broken_evenly_and_epsilon_explores() -> None:
     np.testing.assert_allclose(explored, [0.1, 0.1, 0.7, 0.1], atol=0.03)
 
 
+@pytest.mark.slow
 def test_seeds_together_learn_what_each_learns_alone() -> None:
     made = trainer(make())
     keys = jax.random.split(jax.random.key(0), 3)

@@ -105,6 +105,7 @@ def test_the_successor_is_valued_with_what_was_carried_there() -> None:
     np.testing.assert_array_equal(next_value[:, 0], [13.0, 17.0, 11.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) -> None:
     env = probes.make("truncating", max_steps=3)

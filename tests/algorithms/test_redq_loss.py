@@ -86,6 +86,7 @@ def test_the_actor_climbs_the_mean_of_all_critics() -> None:
     np.testing.assert_allclose(value, np.mean(TEMPERATURE * log_prob - q), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_targets_move_with_each_step_of_the_critics() -> None:
     """With critics that stay, four moves leave (1 - tau)^4 of the difference."""
     agent = make(critic_learning_rate=0.0, tau=0.1)

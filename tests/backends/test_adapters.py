@@ -83,6 +83,7 @@ def scanned(obs: dict[str, jax.Array]) -> jax.Array:
     return sign_through(total) + jax.nn.relu(total)
 
 
+@pytest.mark.covering(8)
 @every_backend
 @pytest.mark.parametrize("inner", [joined, scanned], ids=["dictionary", "scan and custom gradient"])
 def test_dictionaries_scans_and_custom_derivatives(inner: Callable, backend: str) -> None:
@@ -157,6 +158,7 @@ COUNTING = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("make", COUNTING.values(), ids=COUNTING)
 def test_counters_move_in_training_and_integers_are_no_parameters(make: Callable) -> None:
     network = make()

@@ -176,6 +176,7 @@ PADDING = st.one_of(
 SIZES = st.tuples(st.integers(0, 6), st.integers(1, 6))
 
 
+@pytest.mark.slow
 @examples(
     quick=6,
     slow=200,

@@ -88,6 +88,7 @@ def named(made: Network, variables: Variables) -> dict[str, Any]:
     return made.require_codec("").encode(variables.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CELLS)
 def test_each_becomes_each_other_and_comes_back(kind: str) -> None:
     found = networks(kind)
@@ -145,6 +146,7 @@ def test_other_names_are_paired_by_a_guess() -> None:
         )
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("library", ["linen", "keras", *TORCH])
 def test_a_gru_without_its_inner_bias_gets_only_one_that_is_0(library: str) -> None:
     source = networks("GRU")[library]
@@ -185,6 +187,7 @@ def test_a_module_called_recurrent_has_one_bias() -> None:
     np.testing.assert_allclose(applied(target)(moved), applied(source)(variables), atol=1e-6)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(("kind", "library"), WITH_TWO)
 def test_both_biases_get_their_gradient_in_canonical_arithmetic(kind: str, library: str) -> None:
     native, x = networks(kind)[library], jax.random.normal(jax.random.key(1), (5, N))
@@ -204,7 +207,7 @@ def test_both_biases_get_their_gradient_in_canonical_arithmetic(kind: str, libra
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.covering(10)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "library"), WITH_TWO)
 @pytest.mark.parametrize("is_named", [True, False])
 def test_diff_says_that_a_sum_of_two_learns_faster(kind: str, library: str, is_named: bool) -> None:

@@ -100,7 +100,7 @@ def run(network: Network, variables: Variables) -> Any:
     return jax.jit(lambda v: unroll(network, v, obs, first, carry)[:2])(variables)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", OWN)
 @pytest.mark.parametrize("source", OWN)
 def test_a_persons_lstm_goes_where_they_say(source: str, target: str) -> None:
@@ -127,7 +127,7 @@ def test_two_functions_by_the_name_of_gru_are_never_guessed_equal() -> None:
             translate(source.init(jax.random.key(0)), source, target)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox"])
 def test_the_zoos_cells_start_alike(backend: str, cell: str) -> None:
@@ -149,7 +149,7 @@ def test_the_zoos_cells_start_alike(backend: str, cell: str) -> None:
     assert not start.get("net/cell/recurrent/n/bias", np.zeros(())).any()
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox"])
 def test_an_ensemble_of_recurrent_networks(backend: str) -> None:
     spec = NetworkSpec(OBS, MLP((8,)), (("value", value_head()),), RecurrentCell("lstm", SIZE))

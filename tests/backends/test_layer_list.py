@@ -316,7 +316,7 @@ REFUSED: dict[str, tuple[Later, Later, str]] = {
 }
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(("source", "target", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_is_not_on_the_list_is_refused(source: Later, target: Later, words: str) -> None:
     one, other = source(), target()
@@ -394,6 +394,7 @@ def test_batch_normalization_has_statistics_which_are_refused(library: str) -> N
         translate(variables, source, target)
 
 
+@pytest.mark.slow
 def test_a_separable_convolution_is_two_depthwise_ones() -> None:
     shape = (5, 4, 3)
     source = one(

@@ -82,6 +82,7 @@ def test_a_fifth_library_is_listed_without_being_imported(install: Install) -> N
     assert not [name for name in sys.modules if name.startswith("triglot_toy")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["triglot_toy:LIBRARY", "triglot_toy:library"])
 def test_its_networks_pass_the_check(install: Install, value: str) -> None:
     install(value)
@@ -91,6 +92,7 @@ def test_its_networks_pass_the_check(install: Install, value: str) -> None:
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_a_users_module_of_it_passes_the_check_command(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +122,7 @@ def test_its_layers_are_translated(install: Install) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_to_it(install: Install, tmp_path: Path) -> None:
     install("triglot_toy:LIBRARY")
     command = "train ppo probe:two-step --hidden-sizes 8 --rollout-length 8 --total-steps 96"

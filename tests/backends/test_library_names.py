@@ -36,6 +36,7 @@ def documented() -> list[str]:
     return patterns
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(("algorithm", "env", "config"), CASES)
 @pytest.mark.parametrize("library", ["linen", "equinox", "haiku"])
 def test_built_in_networks_have_documented_names(

@@ -45,6 +45,7 @@ class Scanned(nn.Module):
         return layers()(nn.Dense(16)(x), True)[1]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dropout", [True, False])
 @pytest.mark.parametrize("noise", [True, False])
 def test_linens_scan_splits_the_streams_that_it_names(dropout: bool, noise: bool) -> None:
@@ -144,6 +145,7 @@ class Layers(nnx.Module):
         return run(self.layers, x)[1]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("is_built", [False, True])
 @pytest.mark.parametrize("split", [True, False])
 def test_nnx_streams_that_are_broadcast_stay_equal(split: bool, is_built: bool) -> None:
@@ -199,6 +201,7 @@ def test_keras_seed_generators_of_one_seed_draw_alike(seeds: tuple[Any, Any]) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(7, 7), (7, 8)])
 def test_pytorch_generators_of_one_seed_draw_alike(seeds: tuple[int, int]) -> None:
     skip_missing("torch")

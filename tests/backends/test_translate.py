@@ -51,6 +51,7 @@ def assert_same_function(source: Network, target: Network, variables: Any, moved
     chex.assert_trees_all_close(expected, found, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("source", "target"), [(HAIKU, EQUINOX), (EQUINOX, HAIKU)])
 def test_by_shape_and_order_with_a_warning_that_says_so(source: Network, target: Network) -> None:
     variables = source.init(jax.random.key(0))

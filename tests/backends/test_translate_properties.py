@@ -127,6 +127,7 @@ def test_there_and_back_is_the_same_bit_for_bit(plan: Plan) -> None:
     check_same_outputs(plan, source, target, (variables, moved))
 
 
+@pytest.mark.slow
 @examples(4, 60, plan=plans)
 def test_layers_of_other_names_are_guessed_right_or_refused(plan: Plan) -> None:
     source, target = (build(library, plan, named=False) for library in plan.pair)

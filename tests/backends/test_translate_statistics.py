@@ -159,7 +159,7 @@ def trained(name: str) -> tuple[Network, Variables]:
     return network, variables
 
 
-@pytest.mark.covering(30)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), list(itertools.permutations(NETWORKS, 2)))
 @pytest.mark.filterwarnings("ignore:.*parameters are paired by shape and order:Warning")
 @pytest.mark.library_promotion("Haiku's and Equinox's batch norm mix ranks")

@@ -137,7 +137,7 @@ def slow_if_images(cases: dict[str, Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str) -> None:
     torso, noise = LAYERS[case]
@@ -154,6 +154,7 @@ def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str)
 
 
 @pytest.mark.optimized
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
     torso, noise = LAYERS[case]
@@ -189,6 +190,7 @@ def test_lecun_normal_draws_the_same_kernels_in_all_libraries() -> None:
     assert not np.array_equal(own["q"]["torso_0"]["kernel"], drawn[0]["cnn/torso/0/kernel"])
 
 
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_noisy_layer_is_that_of_the_paper(backend: str) -> None:
     spec = NetworkSpec(Box((3,)), MLP(()), (("v", q_head(2)),), noise=0.5)
@@ -220,7 +222,7 @@ def test_noise_has_the_signed_root_of_a_normal_number() -> None:
     assert float((drawn**2).mean()) == pytest.approx((2 / np.pi) ** 0.5, abs=0.01)  # E|e|
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
 def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:
@@ -244,6 +246,7 @@ def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_batch_normalization_by_hand(backend: str) -> None:
     """In training by the batch, whose statistics move the running ones; otherwise by these."""
@@ -279,6 +282,7 @@ def test_batch_normalization_by_hand(backend: str) -> None:
     jax.tree.map(np.testing.assert_array_equal, same, state)
 
 
+@pytest.mark.slow
 def test_ensembles_and_frozen_networks_keep_statistics() -> None:
     spec = NetworkSpec(
         Box((3,)), normed(MLP((4,)), "batch"), (("v", value_head()),), ensemble_size=2
@@ -328,6 +332,7 @@ def test_impossible_layers_are_refused(spec: NetworkSpec, message: str) -> None:
         build("haiku", {"q": spec})
 
 
+@pytest.mark.slow
 def test_statistics_are_translated_only_where_both_networks_have_them() -> None:
     spec = NetworkSpec(Box((3,)), MLP((4,), normalization="batch"), HEADS)
     one = build("linen", {"q": spec})

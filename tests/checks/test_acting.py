@@ -66,6 +66,7 @@ def compare(algorithm: str, library: str = "linen", **config: Any) -> Outcome:
     return compare_on_probe(agent, env, KEY, masked=True)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, id=k.__name__, marks=() if k in QUICK else slow) for k in PLANTED]
 )
@@ -84,7 +85,7 @@ def test_the_same_agent_without_its_bug_passes(name: str) -> None:
     assert outcome.first is None, str(outcome.first)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "library"),
     [
@@ -154,6 +155,7 @@ def test_an_observed_loss_has_the_same_value_and_gradient() -> None:
     assert jax.tree.map(float, expected) == jax.tree.map(float, got)
 
 
+@pytest.mark.slow
 def test_masks_of_a_probe_allow_something_and_depend_on_the_observation() -> None:
     probe = Probe(OBS, MultiDiscrete((2, 3)), masked=True)
     starts = jax.vmap(probe.reset)(jax.random.split(KEY, 64))
@@ -186,6 +188,7 @@ def test_the_checker_of_agents_runs_it() -> None:
     assert any("compared: " in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_an_update_that_reads_nothing_is_accused() -> None:
     class Idle(DQN):
         def update(self, state: Any, trajectory: Any, key: Any) -> Any:

@@ -30,7 +30,7 @@ def assert_passes(agent: object, env: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize("broken", cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     result = only_failure(check_agent(broken.agent, broken.env), broken.check, *broken.also)
@@ -42,6 +42,7 @@ def test_every_check_has_a_broken_agent() -> None:
     assert found == {check.name for check in CHECKS.checks}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("env", [ENV, Masked()], ids=["plain", "masked"])
 def test_the_base_of_the_broken_agents_passes(env: Any) -> None:
     assert_passes(ActorCritic(), env)
@@ -129,6 +130,7 @@ class Replaying(ActorCritic):
         return {**after, "params": params, "replay": replay}, metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [
@@ -192,6 +194,7 @@ class DeclaredEvolutionStrategy(EvolutionStrategy):
     bootstraps: ClassVar[bool] = False
 
 
+@pytest.mark.slow
 def test_declared_exceptions_skip_their_checks() -> None:
     assert check_agent(EvolutionStrategy(), ENV).failed == ("exploration", "time limits")
     report = check_agent(DeclaredEvolutionStrategy(), ENV)
@@ -200,5 +203,6 @@ def test_declared_exceptions_skip_their_checks() -> None:
     assert "skipped  time limits: the agent declares bootstraps = False" in str(report)
 
 
+@pytest.mark.slow
 def test_stored_data_does_not_count_as_learned() -> None:
     assert check_agent(ForgetfulReplay(), ENV).failed == ("time limits",)

@@ -28,7 +28,7 @@ def cases(defects: list[tuple[str, Any]]) -> list[Any]:
     ]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     "env",
     [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],
@@ -50,7 +50,7 @@ def test_every_check_has_a_broken_environment() -> None:
     assert {check for check, _ in BROKEN} == {check.name for check in CHECKS.checks}
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(("given", "word"), MALFORMED.values(), ids=MALFORMED)
 def test_other_objects_get_a_sentence(given: Any, word: str) -> None:
     report = check_environment(given)
@@ -64,6 +64,7 @@ def test_other_objects_get_a_sentence(given: Any, word: str) -> None:
         assert "site-packages" not in line
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("env", "note"),
     [
@@ -115,5 +116,6 @@ def test_notes_say_what_networks_read() -> None:
     assert "int32 without scaling" in third and "seen: [4, 7]" in third
 
 
+@pytest.mark.slow
 def test_another_seed_passes() -> None:
     assert check_environment(Walk(), seed=3).passed

@@ -55,6 +55,7 @@ def test_correct_agents_pass(algorithm: Any) -> None:
     assert_compared(make_agent(algorithm, env), env)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("algorithm", "check"),
     [
@@ -290,6 +291,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "planted",
     [

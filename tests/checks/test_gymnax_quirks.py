@@ -26,7 +26,7 @@ QUIRKS = {
     "MetaMaze-misc": ("declared bounds",),
     "UmbrellaChain-bsuite": ("reward", "declared bounds"),
 }
-FAST = {"Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
+FAST = {"Catch-bsuite"}
 
 
 @dataclass(frozen=True)

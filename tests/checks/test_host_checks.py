@@ -251,7 +251,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_case, "NUM_RAW", 60)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_environment_passes(name: str) -> None:
     text, options = SOUND[name]
@@ -264,6 +264,7 @@ def test_a_sound_custom_environment_passes() -> None:
     assert report.passed, str(report)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("check", "fault"), FAULTS)
 @pytest.mark.filterwarnings("ignore:.*")  # Gymnasium's own checker
 def test_one_check_finds_the_fault_and_no_other(check: str, fault: str) -> None:

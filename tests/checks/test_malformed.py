@@ -14,7 +14,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize(
     "part", [part for _, part in MALFORMED], ids=[name for name, _ in MALFORMED]
 )

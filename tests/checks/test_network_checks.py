@@ -34,7 +34,7 @@ def assert_passes(given: object, obs_spec: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("broken", cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     only_failure(check_network(broken.network, OBS), broken.check)
@@ -48,11 +48,13 @@ def test_the_base_of_the_broken_networks_passes() -> None:
     assert_passes(network(), OBS)
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_passes_alone_and_combined() -> None:
     assert_passes(recurrent(), OBS)
     assert_passes(combine({"actor": recurrent(), "critic": network()}), OBS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     [
@@ -67,6 +69,7 @@ def test_the_zoos_networks_pass(backend: str) -> None:
 QUICK = [("nnx", "images"), ("equinox", "indices")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "spec"),
     [
@@ -149,6 +152,7 @@ class OptionalCarry(RecurrentNNX):
         return super().__call__(obs, jnp.zeros_like(obs) if carry is None else carry)
 
 
+@pytest.mark.slow
 def test_a_module_that_takes_a_carry_is_advised_to_pass_initial_carry() -> None:
     assert_passes(from_linen(Recurrent(), OBS, initial_carry=initial_carry), OBS)
     report = check_network(from_nnx(RecurrentNNX), OBS)

@@ -85,6 +85,7 @@ def test_several_inputs_have_dtypes() -> None:
     assert diff("embedded", "Embedded", "--inputs", "float32:4", "int32::0..9") == 0
 
 
+@pytest.mark.slow
 def test_a_network_of_the_zoo_is_compared_with_an_own_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_network_of_the_zoo_is_compared_with_an_own_one(
     assert "guessed by order of use" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_page_is_written(folder: Path) -> None:
     page = folder / "page.html"
     assert diff("haiku_net", "relu_net", "--obs-shape", "4", "--html", str(page)) == 1

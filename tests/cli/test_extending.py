@@ -92,7 +92,7 @@ def test_the_environment_passes_and_trains(page: Path) -> None:
     train(command, page / "out")
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(
     "page",
     [pytest.param(n, marks=pytest.mark.slow if i % 2 else ()) for i, n in enumerate(NETWORKS)],
@@ -189,6 +189,7 @@ def test_the_other_agents_pass(
     assert declared == command.startswith("monte_carlo")
 
 
+@pytest.mark.slow
 def test_the_replay_agent_learns(page: Path) -> None:
     config = {"batch_size": 32, "buffer_size": 512, "learning_starts": 128}
     _, _, metrics = trained("small_dqn:SmallDQN", 2048, config=config)
@@ -228,6 +229,7 @@ def test_another_optimizer_changes_the_training(page: Path) -> None:
     assert not np.array_equal(others[0], others[1])  # clipping and weight decay
 
 
+@pytest.mark.slow
 def test_the_sweep_trains_each_rate(page: Path) -> None:
     sweep = importlib.import_module("rate_sweep")
     assert sweep.returns.shape == (3, 2, 32)

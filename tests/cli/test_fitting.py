@@ -83,6 +83,7 @@ def env_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "command, env",
     [
@@ -112,6 +113,7 @@ def test_the_first_environment_that_fits_is_chosen(
         assert f"chose {env}, the first that fits. gymnax:CartPole-v1" in printed.err
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "command, says",
     [

@@ -93,6 +93,7 @@ def test_what_it_cannot_write_is_reported(
     assert sorted(path.name for path in Path().iterdir()) == ["file", "here"]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "kind, backend",
     [

@@ -59,7 +59,7 @@ def words_of(command: str) -> list[str]:
     return words
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("command, says", CASES, ids=[command for command, _ in CASES])
 def test_a_wrong_command_is_answered_in_one_line(
     command: str,

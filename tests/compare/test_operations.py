@@ -106,6 +106,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_difference_of_the_update_has_a_place(
     planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,6 +193,7 @@ def networks(obs_spec: Any, action_spec: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_cause_in_custom_networks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +214,7 @@ def test_the_cause_in_custom_networks_is_named(
     assert Path(__file__).name in pair["first_difference"]["operation"]["one"]["source"]
 
 
+@pytest.mark.slow
 def test_every_environment_and_rung_has_operations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

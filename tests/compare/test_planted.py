@@ -121,7 +121,7 @@ def nudged_weight(library: LibraryExperiment) -> LibraryExperiment:
     return Nudged(**{each.name: getattr(library, each.name) for each in fields(library)})
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
@@ -140,6 +140,7 @@ def test_a_planted_defect_is_named(
     assert names(sound[0], probe(folder, plant=plant)) == expected
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -163,6 +164,7 @@ def test_another_draw_of_the_weights_is_named(sound: tuple[Record, Path], folder
     assert names(sound[0], probe(folder, rung="initializers"), "initializers") == ["draw"]
 
 
+@pytest.mark.slow
 def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:
     """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
     layers = {"config": {"hidden_sizes": [32, 32]}, "num_seeds": 1}  # a norm of many entries
@@ -179,6 +181,7 @@ def test_the_side_of_a_product_is_rounding(sound: tuple[Record, Path], folder: P
     assert found and found <= {"summation_order", "leaf_order"}
 
 
+@pytest.mark.slow
 def test_a_difference_is_judged_with_its_place(sound: tuple[Record, Path], folder: Path) -> None:
     other = train(folder, plant=scaled_outputs)
     pair = Pair(

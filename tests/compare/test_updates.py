@@ -114,6 +114,7 @@ def networks(obs_spec: Any, action_spec: Any) -> dict[str, Any]:
     return {"haiku": replace(network, backend="haiku"), "linen": network}
 
 
+@pytest.mark.slow
 def test_random_draws_of_a_network_are_no_cause(tmp_path: Path) -> None:
     config = {name: value for name, value in SMALL_PPO.items() if name != "hidden_sizes"}
     path = (f"{__name__}:networks",)
@@ -159,6 +160,8 @@ def line_of(function: Callable, text: str) -> str:
 # The algorithm, its configuration, the environment, the cause and its part, and the second side's
 # line.
 PLANTED = {
+    "value": (OtherValue, TABLE, "triglot.envs.gridworld:GridWorld", "update", "update",
+              line_of(OtherValue._next_value, "0.9 * value")),
     "order of a sum": (OtherTotal, SMALL_PPO, "gymnax:CartPole-v1", "summation_order", "loss",
                        line_of(OtherTotal.loss, "cumsum")),
     "epsilon": (OtherEpsilon, SMALL_PPO, "gymnax:CartPole-v1", "update", "loss",
@@ -167,12 +170,10 @@ PLANTED = {
                line_of(OtherTarget._prepare, "0.99")),
     "error": (OtherError, DQN_CONFIG, "probe:two-step", "update", "loss",
               line_of(OtherError.loss, "0.5 * loss")),
-    "value": (OtherValue, TABLE, "triglot.envs.gridworld:GridWorld", "update", "update",
-              line_of(OtherValue._next_value, "0.9 * value")),
 }  # fmt: skip
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_difference_in_the_update_has_its_line(planted: str, tmp_path: Path) -> None:
     algorithm, config, env, name, part, line = PLANTED[planted]
@@ -190,6 +191,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("clean", CLEAN)
 def test_equal_updates_have_no_cause(clean: str, tmp_path: Path) -> None:
     algorithm, config, env, other = CLEAN[clean]
@@ -198,6 +200,7 @@ def test_equal_updates_have_no_cause(clean: str, tmp_path: Path) -> None:
     assert find(options, tmp_path, functions_only=other == "equinox") == (None, None)
 
 
+@pytest.mark.slow
 def test_another_function_is_found_beside_rounding(tmp_path: Path) -> None:
     """Equinox rounds the outputs differently, so that all that follows has other bits."""
     options = options_of(

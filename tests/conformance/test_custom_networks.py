@@ -85,7 +85,7 @@ def trained(make: Callable[[], Network]) -> tuple[PPO, TrainResult]:
     return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @every_case
 def test_it_trains_through_ppo(case: Case) -> None:
     agent, result = trained(case.make)
@@ -109,6 +109,7 @@ def test_it_trains_through_ppo(case: Case) -> None:
     assert any(moved) == case.has_statistics
 
 
+@pytest.mark.covering(4)
 @every_case
 def test_statistics_stand_still_in_evaluation(case: Case) -> None:
     network = case.make()
@@ -128,13 +129,14 @@ def test_statistics_stand_still_in_evaluation(case: Case) -> None:
         assert (outputs["value"] != again["value"]).any()  # dropout follows its key
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @every_case
 def test_it_passes_the_checker(case: Case) -> None:
     report = check_network(case.make(), OBS)
     assert report.passed, report
 
 
+@pytest.mark.slow
 def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
     _, result = trained(self_attention)
     variables = result.runner_state.agent.learner.variables
@@ -144,6 +146,7 @@ def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
     assert len(jax.tree.leaves(variables.params.attention)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_built", [False, True])
 def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None:
     module = own.Scaling(jax.random.key(3)) if is_built else own.Scaling
@@ -163,6 +166,7 @@ def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None
     np.testing.assert_allclose(outputs["logits"][0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @PROMOTES
 def test_batch_statistics_are_those_of_the_batch() -> None:
     """All four libraries normalise by the same batch, so the axis reaches Equinox's too."""
@@ -174,6 +178,7 @@ def test_batch_statistics_are_those_of_the_batch() -> None:
     assert not jnp.allclose(alone["value"], together["value"][:32])
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("library", ["nnx", "equinox"])
 def test_a_module_already_made_is_the_starting_point(library: str) -> None:
     if library == "nnx":
@@ -191,6 +196,7 @@ def test_a_module_already_made_is_the_starting_point(library: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_equinox_pair_of_module_and_state() -> None:
     pair = eqx.nn.make_with_state(own.NormalisedEquinox)(jax.random.key(0))
     network = from_equinox(pair)

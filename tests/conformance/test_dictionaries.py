@@ -50,6 +50,7 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
 QUICK = ("ppo", "dqn", "sac")
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else slow) for name in TASKS]
 )
@@ -85,6 +86,7 @@ def test_libraries_are_equal_bit_for_bit(
     assert result["identical"], result
 
 
+@pytest.mark.slow
 def test_the_environment_passes() -> None:
     report = triglot.check_environment(triglot.make_env(SIGHTS))
     assert report.passed, str(report)

@@ -46,6 +46,7 @@ def numpy_critic(named: Mapping[str, Any], masks: Mapping[str, Any]) -> np.ndarr
     return (x @ p["head/q/kernel"] + p["head/q/bias"])[:, 0]
 
 
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_library_computes_the_textbooks_function(backend: str) -> None:
     network = build(backend, {"critic": critic()}, arithmetic="canonical")
@@ -68,6 +69,7 @@ def test_a_library_computes_the_textbooks_function(backend: str) -> None:
         np.testing.assert_allclose(found["q"], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "linen"])
 def test_translated_weights_give_equal_values(backend: str) -> None:
     first = build("linen", {"critic": critic(ensemble_size=2)}, arithmetic="canonical")

@@ -74,7 +74,7 @@ def test_it_is_an_environment_that_hashes_by_value(
     assert hash(env.action_spec) == hash(again.action_spec)
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @all_environments
 def test_it_passes_the_check_of_environments(
     suite: ModuleType, name: str, options: dict[str, Any]

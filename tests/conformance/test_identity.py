@@ -79,6 +79,7 @@ def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, A
             1,
             10,
             id="cnn-continuous",
+            marks=pytest.mark.slow,
         ),
         pytest.param(FOUR, "gymnax:CartPole-v1", 1, 500, id="mlp-500", marks=pytest.mark.slow),
         pytest.param(FOUR, "gymnax:CartPole-v1", 4, 500, id="mlp-4-seeds", marks=pytest.mark.slow),

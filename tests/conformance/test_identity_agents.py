@@ -94,7 +94,7 @@ SLOW = [
 ]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize(
     ("backends", "task", "num_updates"),
     [*QUICK, *(pytest.param(*one.values, id=one.id, marks=(*one.marks, slow)) for one in SLOW)],

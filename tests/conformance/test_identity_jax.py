@@ -22,7 +22,7 @@ LSTM = {"cell": "lstm", "cell_size": 8}
             task("ppo", "gymnax:MemoryChain-bsuite", **LSTM), 10, id="ppo-lstm", marks=slow
         ),
         pytest.param(task("sac"), 20, id="sac", marks=slow),
-        pytest.param(task("pqn"), 20, id="pqn"),
+        pytest.param(task("pqn"), 20, id="pqn", marks=slow),
     ],
 )
 def test_trainings_are_equal_bit_for_bit(

@@ -15,7 +15,7 @@ pytest.importorskip("keras", reason="the extra keras is not installed")
 
 slow = pytest.mark.slow
 MEMORY = "gymnax:MemoryChain-bsuite"
-QUICK = ("ppo", "pqn")
+QUICK = ("ppo",)
 
 
 @pytest.mark.parametrize(

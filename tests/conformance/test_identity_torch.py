@@ -13,7 +13,7 @@ pytestmark = pytest.mark.optimized
 
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
-QUICK = ("ppo", "dqn")
+QUICK = ("ppo",)
 MEMORY = "gymnax:MemoryChain-bsuite"
 TASKS: dict[str, tuple[dict[str, Any], int]] = {
     **{name: (task(name), min(case.num_updates, 20)) for name, case in CASES.items()},

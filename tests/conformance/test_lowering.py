@@ -59,7 +59,7 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     return [export.export(jax.jit(f), platforms=PLATFORMS)(given) for f, given in programs]
 
 
-@pytest.mark.covering(10)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in JITTED],
@@ -80,7 +80,7 @@ LOWERED = [
 ]
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("variant", "backend"), LOWERED)
 @pytest.mark.library_promotion("gymnax mixes integers and floats")
 def test_a_variant_is_lowered(variant: Variant, backend: str) -> None:

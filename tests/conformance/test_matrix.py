@@ -69,7 +69,7 @@ def test_every_algorithm_has_a_case() -> None:
     assert list(CASES) == list(ALGORITHMS)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(20)
 @pytest.mark.parametrize(
     "case",
     [
@@ -98,7 +98,7 @@ TRACED = [
 ]
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize("case", TRACED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_it_is_traced(case: Training) -> None:
@@ -123,6 +123,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, env: str) ->
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     ("algorithm", "env"), [("ppo", CART), ("ppo", MAZE), ("dqn", HOST_CART), ("sac", BRAX)]
 )

@@ -56,6 +56,7 @@ def test_it_learns_each_part(algorithm: str) -> None:
     assert_solves(algorithm, TWO_DIALS, 400, POLICIES[algorithm][1])
 
 
+@pytest.mark.slow
 def test_it_learns_on_the_host() -> None:
     assert_solves("ppo", HOST_DIALS, 40, POLICIES["ppo"][1])
 

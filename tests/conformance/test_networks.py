@@ -96,7 +96,7 @@ def assert_equal(first: object, second: object) -> None:
     chex.assert_trees_all_equal(first, second)
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering()
 @every_case
 @every_backend
 @every_arithmetic
@@ -111,7 +111,7 @@ def test_outputs_have_the_heads_shapes(case: Case, backend: str, arithmetic: str
     assert jax.tree.structure(state) == jax.tree.structure(variables.state)
 
 
-@pytest.mark.covering(9)
+@pytest.mark.covering(40)
 @every_case
 @every_backend
 def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str) -> None:
@@ -127,7 +127,7 @@ def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str)
         assert all((leaf[0] != leaf[1]).any() for leaf in kernels)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(7)
 @every_case
 @every_backend
 def test_a_batch_is_its_members(case: Case, backend: str) -> None:
@@ -140,7 +140,7 @@ def test_a_batch_is_its_members(case: Case, backend: str) -> None:
         chex.assert_trees_all_close(alone, picked, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @every_case
 @every_backend
 @every_arithmetic
@@ -153,6 +153,7 @@ def test_apply_leaves_its_arguments_alone(case: Case, backend: str, arithmetic: 
     assert_equal(before, jax.tree.map(np.array, variables))
 
 
+@pytest.mark.covering(4)
 @every_backend
 def test_bytes_are_scaled_to_1(backend: str) -> None:
     case = CASES[2]
@@ -162,6 +163,7 @@ def test_bytes_are_scaled_to_1(backend: str) -> None:
     assert_equal(network.apply(variables, in_bytes), network.apply(variables, as_floats))
 
 
+@pytest.mark.covering(4)
 @every_case
 @every_backend
 def test_jit_traces_once(case: Case, backend: str) -> None:
@@ -172,7 +174,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering()
 @every_case
 @pytest.mark.parametrize("source", BACKENDS)
 @pytest.mark.parametrize("target", BACKENDS)
@@ -185,7 +187,7 @@ def test_translation_loses_nothing(case: Case, source: str, target: str) -> None
     chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(7)
 @every_case
 @every_backend
 def test_arithmetics_compute_one_function(case: Case, backend: str) -> None:
@@ -232,7 +234,7 @@ def test_gradients_are_equal_bit_for_bit_in_canonical_arithmetic(case: Case) -> 
         assert_equal(first, other)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @every_case
 def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
     first, *others = losses_and_gradients(case, "native")
@@ -240,7 +242,7 @@ def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
         chex.assert_trees_all_close(first, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(9)
+@pytest.mark.slow
 @each_dictionary
 @every_backend
 def test_dictionaries_are_read(case: Case, backend: str) -> None:
@@ -299,6 +301,7 @@ def test_orthogonal_scales_of_the_heads(backend: str) -> None:
     assert not any(array.any() for name, array in named.items() if name.endswith("bias"))
 
 
+@pytest.mark.covering(4)
 @every_backend
 def test_ensembles_hold_different_members(backend: str) -> None:
     network = ensemble(make(backend, CASES[0]), 2)
@@ -358,7 +361,7 @@ BYTES = {
 }
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(30)
 @every_backend
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_read_within_their_declared_bounds(name: str, backend: str) -> None:

@@ -71,7 +71,7 @@ def weights(cell: str) -> tuple[Network, Variables]:
 EQUAL = [(c, b) for c in ("lstm", "gru") for b in BACKENDS if (c, b) != ("gru", "haiku")]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize(
     "arithmetic", ["native", pytest.param("leaf_order", marks=pytest.mark.slow), "canonical"]
 )
@@ -88,7 +88,7 @@ def test_one_function_from_one_set_of_weights(cell: str, backend: str, arithmeti
     chex.assert_trees_all_close(back.params, given.params, rtol=0, atol=2e-7)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "backend"), EQUAL)
 def test_gradients_agree(cell: str, backend: str) -> None:
     linen, given = weights(cell)
@@ -101,7 +101,7 @@ def test_gradients_agree(cell: str, backend: str) -> None:
         chex.assert_trees_all_equal(found, expected)
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(18)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_start_inside_a_rollout_is_a_fresh_start(cell: str, backend: str) -> None:
@@ -128,6 +128,7 @@ def test_a_start_inside_a_rollout_is_a_fresh_start(cell: str, backend: str) -> N
     chex.assert_trees_all_close(head, stacked, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("other", ["linen", "nnx", "equinox"])
 def test_haikus_gru_is_another_function_and_refused_in_words(other: str) -> None:
     networks = [build(backend, spec("gru")) for backend in ("haiku", other)]
@@ -161,6 +162,7 @@ def test_an_actor_with_memory_beside_a_critic_without() -> None:
 TRAINED = [("lstm", "haiku"), ("gru", "equinox")]  # the others only in the slow tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "backend"),
     [

@@ -159,6 +159,7 @@ def test_a_package_and_its_submodule_are_loaded_one_by_one(tmp_path: Path) -> No
     assert part.answer == 42
 
 
+@pytest.mark.slow
 def test_a_training_starts_without_plots_and_statistics() -> None:
     program = """
 import json, sys

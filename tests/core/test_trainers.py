@@ -19,6 +19,7 @@ assert host_environments
 CONFIG = {"num_envs": 2, "rollout_length": 8}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("name", "kind", "stages"),
     [

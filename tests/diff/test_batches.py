@@ -45,6 +45,7 @@ class Net(nnx.Module):
         return self.norm(self.layer(x))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("unbiased", [True, False])
 def test_a_network_that_needs_two_examples_in_training(unbiased: bool) -> None:
     report = diff_networks(Net, lambda rngs: Net(rngs, unbiased=unbiased), INPUTS)

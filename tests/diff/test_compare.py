@@ -98,7 +98,7 @@ def causes(report: Report) -> list[str]:
     return [cause.name for cause in report.causes if cause.name != "initializer"]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     "case", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PLANTED]
 )
@@ -171,6 +171,7 @@ def other(obs):
 """
 
 
+@pytest.mark.slow
 def test_a_file_beside_the_packages_folders_is_the_users() -> None:
     """A reader of README writes networks in the checkout."""
     made: dict[str, Any] = {}
@@ -200,6 +201,7 @@ def test_networks_without_a_common_parameter_are_refused() -> None:
         diff_networks(nets.haiku_mlp, nets.haiku_scales, nets.INPUTS)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("other", ["linen", "nnx"])
 def test_a_stated_mapping_is_followed(other: str) -> None:
     given, names = {

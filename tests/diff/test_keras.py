@@ -34,6 +34,7 @@ def tanh_gelu(x: Any) -> Any:
     return keras.activations.gelu(x, approximate=True)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("activation", "epsilon", "causes"),
     [

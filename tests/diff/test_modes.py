@@ -34,7 +34,7 @@ def table() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize(("cause", "layer"), table())
 def test_only_the_planted_cause_is_named(cause: str, layer: str) -> None:
     planted, behind = UPSTREAM[cause], DOWNSTREAM[layer]
@@ -60,7 +60,7 @@ def pairs() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(8)
+@pytest.mark.slow
 @pytest.mark.parametrize(("cause", "second"), pairs())
 def test_two_causes_are_both_named(cause: str, second: str) -> None:
     planted, behind = UPSTREAM[cause], UPSTREAM[second]

@@ -94,7 +94,7 @@ def different() -> Report:
     return compared("linen", "equinox", 1e-2)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("other", ["equinox", "plain"])
 @pytest.mark.parametrize("one", ["linen", "equinox", "plain"])
 def test_equal_networks_have_equal_modules_only(one: str, other: str) -> None:
@@ -134,6 +134,7 @@ def test_counterparts_point_at_each_other(different: Report) -> None:
                 assert theirs[part.counterpart].counterpart == index
 
 
+@pytest.mark.slow
 def test_modules_of_large_networks_are_left_out_unless_asked_for() -> None:
     assert diff_networks(nets.haiku_mlp, nets.equinox_mlp, nets.INPUTS, level="quick").parts == (
         (),
@@ -157,6 +158,7 @@ def test_a_notebook_shows_the_same_without_the_frame(different: Report) -> None:
     assert "<html" not in text and "<body" not in text
 
 
+@pytest.mark.slow
 def test_many_equal_modules_are_folded() -> None:
     def deep(x: jax.Array) -> jax.Array:
         for _ in range(12):

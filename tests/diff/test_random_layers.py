@@ -45,6 +45,7 @@ def table() -> list[Any]:
     ]
 
 
+@pytest.mark.covering(14)
 @pytest.mark.parametrize(("one", "other"), table())
 def test_layers_of_one_kind_are_equal_and_no_others(
     one: tuple[str, str], other: tuple[str, str]
@@ -133,6 +134,7 @@ OTHERS: dict[str, tuple[Any, Any, set[str] | None]] = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_function_of_random_draws_is_equivalent(name: str) -> None:
     one, other = SAME[name]
@@ -140,6 +142,7 @@ def test_the_same_function_of_random_draws_is_equivalent(name: str) -> None:
     assert report.verdict in (IDENTICAL, EQUIVALENT), report.notes
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_function_of_random_draws_is_different(name: str) -> None:
     one, other, expected = OTHERS[name]
@@ -167,6 +170,7 @@ class Stacked(nn.Module):
         return nn.scan(step, split_rngs=split, length=3, **axes)()(x, train)[0]
 
 
+@pytest.mark.slow
 def test_one_mask_in_all_layers_is_not_one_for_each() -> None:
     report = compared(Stacked(), Stacked(split=False))
     assert (report.verdict, causes(report)) == (DIFFERENT, {"key_reuse"})
@@ -196,6 +200,7 @@ def test_one_key_for_two_dropouts_is_named() -> None:
     assert "test_random_layers.py" in cause.where
 
 
+@pytest.mark.slow
 def test_running_statistics_of_a_random_network_are_compared() -> None:
     class Net(nn.Module):
         momentum: float

@@ -62,7 +62,7 @@ class Resized(nn.Module):
         return nn.Dense(2, name="last")(jnp.tanh(x))
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other", "name"),
     [
@@ -80,6 +80,7 @@ def test_the_form_is_named(one: Any, other: Any, name: str) -> None:
     assert {cause.name for cause in report.causes} - {"precision"} == {name}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -136,6 +136,7 @@ class Stopped(nn.Module):
         return y.astype(jnp.float32)
 
 
+@pytest.mark.slow
 def test_gradients_in_bfloat16() -> None:
     report = diff_networks(Stopped(), Stopped(stops=True), TOKENS)
     assert report.verdict == "different"
@@ -152,6 +153,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(("one", "other", "name", "words"), PLANTED.values(), ids=PLANTED)
 def test_rounding_that_matters_is_a_difference(one: Any, other: Any, name: str, words: str) -> None:
     report = diff_networks(one, other, TOKENS if name == "dtype" else Box((16,)))
@@ -175,7 +177,7 @@ CLEAN = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize(("one", "other", "inputs"), CLEAN.values(), ids=CLEAN)
 def test_ordinary_rounding_is_no_difference(one: Any, other: Any, inputs: Box) -> None:
     report = diff_networks(one, other, inputs)
@@ -183,6 +185,7 @@ def test_ordinary_rounding_is_no_difference(one: Any, other: Any, inputs: Box) -
     assert not {cause.name for cause in report.causes} - {"initializer"}
 
 
+@pytest.mark.slow
 def test_the_user_says_what_matters() -> None:
     near, fast, inputs = Norm(offset=30.0), Norm(fast=True, offset=30.0), Box((16,))
     usual = diff_networks(near, fast, inputs)

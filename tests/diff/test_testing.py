@@ -17,6 +17,7 @@ def test_another_function_fails_with_the_report() -> None:
         assert_same_function(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
 
 
+@pytest.mark.slow
 def test_a_bound_on_rounding_is_kept() -> None:
     one, other = nets.haiku_leaky(0.01), nets.haiku_leaky(0.01 + 1e-9)
     with pytest.raises(TriglotError, match="max_ulps must be at least 0, got -1"):

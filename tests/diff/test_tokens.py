@@ -14,6 +14,7 @@ KEY = jax.random.key(0)
 PADDING = 7
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("spec", "size", "values"),
     [
@@ -50,6 +51,7 @@ class Tokens(nn.Module):
 INPUTS = Box((6,), "int32", 0, 199)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("port", "name"),
     [(Tokens(skips=False), "padding_positions"), (Tokens(special=3.0), "constant")],

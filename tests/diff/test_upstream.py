@@ -80,6 +80,7 @@ LAYERS = ("BatchNorm", "LayerNorm", "attention", "recurrent cell", "dropout", "e
 QUICK = {("padding", "BatchNorm"), ("missing_scale", "BatchNorm"), ("stop_gradient", "attention")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "layer"),
     [

@@ -52,6 +52,7 @@ def types(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype), leaf.weak_type), tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -77,6 +78,7 @@ def test_it_keeps_to_its_specs(name: str) -> None:
     assert (high == 1.0).all()
 
 
+@pytest.mark.slow
 def test_it_runs_batched_in_a_scan(pendulum: Adapted) -> None:
     vector = VectorEnvironment(pendulum, 3)
 
@@ -148,6 +150,7 @@ def test_a_step_leaves_the_state_it_was_given_alone(pendulum: Adapted, start: An
     assert kept(start.state) == before
 
 
+@pytest.mark.slow
 def test_it_may_be_first_used_while_a_program_is_traced() -> None:
     env = brax.make("inverted_pendulum")
     adapting._adapter.cache_clear()

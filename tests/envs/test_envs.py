@@ -15,6 +15,7 @@ from triglot.envs import adapting, gridworld, gymnax, probes
 PROMOTES = pytest.mark.library_promotion("gymnax's own `step` mixes dtypes")
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Catch-bsuite", "DeepSea-bsuite"])
 @PROMOTES
 def test_gymnax_agrees_with_gymnax_from_the_same_state_and_key(env_id: str) -> None:

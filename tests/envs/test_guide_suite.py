@@ -40,6 +40,7 @@ def test_a_frame_skip_is_the_number_of_channels(suite: Any) -> None:
     assert step.obs.shape == env.obs_spec.shape == (64, 32, 2)
 
 
+@pytest.mark.slow
 def test_its_limit_truncates(suite: Any) -> None:
     env = suite.make("worm", max_num_steps_per_episodes=2)
     step = env.reset(jax.random.key(0))
@@ -50,6 +51,7 @@ def test_its_limit_truncates(suite: Any) -> None:
     assert flags == [(False, False), (False, True)]
 
 
+@pytest.mark.slow
 def test_it_draws(suite: Any, tmp_path: Path) -> None:
     env = suite.make("brix")
     states = jax.tree.map(lambda leaf: leaf[None], env.reset(jax.random.key(0)).state)

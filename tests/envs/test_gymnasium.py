@@ -101,6 +101,7 @@ def test_tuples_become_dictionaries_without_texts() -> None:
     np.testing.assert_array_equal(first.actions[-1], [2.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_blackjack_trains(algorithm: str) -> None:
     env = triglot.make_env("gymnasium:Blackjack-v1")

@@ -75,6 +75,7 @@ def every() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("env_id", "observation"), every())
 def test_it_passes_the_check_of_environments(env_id: str, observation: str) -> None:
     report = check_environment(jumanji.make(env_id, observation=observation))
@@ -178,6 +179,7 @@ def test_a_task_that_ends_at_the_limit_is_terminated() -> None:
     np.testing.assert_array_equal(steps.truncated, ~steps.terminated)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("env_id", "num_steps"),
     [
@@ -283,6 +285,7 @@ def test_separate_parts_have_a_mask_each_and_mean_the_same() -> None:
     np.testing.assert_array_equal(after.obs["grid"], same.obs["grid"])
 
 
+@pytest.mark.slow
 def test_several_agents_have_one_part_each_where_the_combinations_are_too_many() -> None:
     assert jumanji.make("Connector-v3").action_spec == specs.MultiDiscrete((5,) * 10)
     assert jumanji.make("MMST-v0").action_spec == specs.MultiDiscrete((36, 36, 36))
@@ -322,6 +325,7 @@ def test_it_may_be_first_used_while_a_program_is_traced() -> None:
     assert env.reset(jax.random.key(1)).obs.shape == (10, 10, 3)
 
 
+@pytest.mark.slow
 def test_after_an_end_comes_another_maze_and_the_true_successor_is_kept() -> None:
     vector = VectorEnvironment(jumanji.make("Maze-v0", num_rows=5, num_cols=5), 16)
     assert vector.resets == "pool"
@@ -350,6 +354,7 @@ def test_after_an_end_comes_another_maze_and_the_true_successor_is_kept() -> Non
     assert int(last.pool.dealt) == transitions.done.sum()
 
 
+@pytest.mark.slow
 def test_mazes_are_as_frequent_as_jumanjis() -> None:
     keys = jax.random.split(jax.random.key(0), 2**13)
     ours = jax.jit(jax.vmap(lambda key: generator.divide(key, 4, 3)))(keys)
@@ -388,6 +393,7 @@ def test_a_random_policy_solves_the_share_of_mazes_that_is_known(
     assert ended[-1].mean() == pytest.approx(share, abs=0.025)  # 3.5 standard errors
 
 
+@pytest.mark.slow
 def test_an_episode_is_drawn_without_a_display_or_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -399,6 +405,7 @@ def test_an_episode_is_drawn_without_a_display_or_a_warning(
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_notebook_keeps_its_way_to_show_figures() -> None:
     program = """
 import builtins
@@ -416,6 +423,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         jumanji.make("Maze-v0")
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     ("env_id", "options", "message"),
     [

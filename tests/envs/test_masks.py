@@ -248,7 +248,7 @@ def trained(algorithm: str, env: Any, **more: Any) -> Any:
     return triglot.train(agent, env, key=jax.random.key(0), total_steps=36, **more)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "form"),
     [("ppo", "info"), ("ppo", "observation"), ("dqn", "method"), ("sac", "obs"), ("r2d2", "parts")],
@@ -266,6 +266,7 @@ def test_it_fails_without_masks() -> None:
         trained("ppo", env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [False, True])
 def test_several_integers_have_one_mask_after_the_other(nested: bool) -> None:
     env: Any = triglot.make_env("gymnasium:triglot/TwoDials-v0", nested=nested)
@@ -307,6 +308,7 @@ def test_the_agent_learns_from_the_masks(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(trajectory.next_action_mask[0, :, 0], ONLY[[1, 2, 3] * 2])
 
 
+@pytest.mark.slow
 def test_evaluation_films_and_exported_policies_take_the_mask() -> None:
     env: Any = triglot.make_env("gymnasium:triglot/Forced-v0")
     agent = triglot.make_agent("ppo", env, backend="jax", config=small("ppo"))

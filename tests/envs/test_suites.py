@@ -67,7 +67,7 @@ def test_the_page_lists_what_fails_by_name() -> None:
     assert not {name for name, failed in shown.items() if not failed <= AMISS.get(name, set())}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every())
 def test_it_passes_the_check_of_environments(name: str) -> None:
     try:
@@ -80,6 +80,7 @@ def test_it_passes_the_check_of_environments(name: str) -> None:
     assert set(report.failed) <= AMISS.get(name, set()), str(report)
 
 
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     "name",
     [
@@ -190,6 +191,7 @@ def first_legal(obs: jax.Array, legal: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.argmax(legal).astype(jnp.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case("pgx:connect_four")])
 def test_a_step_holds_the_opponents_move(name: str) -> None:
     env = triglot.make_env(name, opponent=first_legal)
@@ -337,6 +339,7 @@ def test_a_mistake_is_one_sentence(name: str, words: str) -> None:
     assert str(caught.value).count("\n") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case("craftax:Craftax-Classic-Symbolic-v1")])
 def test_worlds_made_in_a_batch_are_those_made_alone(name: str) -> None:
     """XLA computes other noise from the ninth world of a batch on."""

@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("form", FORMATS)
 def test_each_format_writes_its_files(
     form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -36,7 +36,7 @@ def check_own_cell(library: str, module: Any) -> int:
     return module.cell.hidden_size
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("backend", ["linen", "keras", *TORCH])
 @pytest.mark.parametrize("library", ["keras", "torch"])
 def test_a_gru_is_the_librarys_own(library: str, backend: str, tmp_path: Path) -> None:

@@ -413,6 +413,7 @@ def test_hard_links_are_not_written_through(run: Path, outside: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["num_updates"] == 16
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json", "progress.json", "config.json"])
 def test_a_folder_in_place_of_a_file(name: str, run: Path) -> None:
     (run / name).unlink()

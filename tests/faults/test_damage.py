@@ -88,6 +88,7 @@ def test_damaged_metrics_are_left_out(name: str, run: Path) -> None:
     assert main(["curves", str(run), "--out", str(run / "curves.png")]) == (0 if kept else 2)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", ["half a line in the middle", "doubled", "no lines"])
 def test_damaged_metrics_do_not_stop_a_resume(
     name: str, finished: Path, run: Path, capsys: pytest.CaptureFixture[str]

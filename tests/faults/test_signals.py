@@ -19,7 +19,7 @@ from triglot.shared.machine.interrupt import SIGNALS, Interrupt, Signalled, rais
 pytestmark = pytest.mark.packaging
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_saves_and_names_itself_in_the_exit_code(
     number: signal.Signals,
@@ -102,6 +102,7 @@ STARTED = (
 )
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("seconds", MOMENTS)
 def test_ctrl_c_during_the_imports_is_quiet(seconds: float, tmp_path: Path) -> None:
     command = [sys.executable, "-c", STARTED, "train", "ppo", "gymnax:CartPole-v1"]

@@ -127,6 +127,7 @@ def imports(folder: Path) -> int:
     return len((folder / "imported").read_text())
 
 
+@pytest.mark.slow
 def test_who_began_a_run_needs_no_option_until_it_is_moved_or_changed(
     own: Path, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_the_loss_weights_the_actions() -> None:
     np.testing.assert_allclose(total, -3.0 * log_prob / 2 + critic, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_name", ["gymnax:CartPole-v1", "gymnax:Pendulum-v1"])
 def test_it_trains(env_name: str) -> None:
     agent, env = make(env_name)

@@ -81,6 +81,7 @@ def test_the_settings_of_a_gpu_scale_with_the_environments(small: bool) -> None:
             assert row.config["learning_starts"] <= row.config["buffer_size"]
 
 
+@pytest.mark.slow
 def test_without_time_every_row_is_dropped_and_said(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     command = [sys.executable, "-m", "benchmarks.gpu", "--max-seconds", "1", "--out", str(out)]

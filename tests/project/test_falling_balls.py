@@ -60,6 +60,7 @@ def test_numpy_jax_and_compiled_jax_agree() -> None:
             np.testing.assert_allclose(theirs, mine, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_game_passes_its_check() -> None:
     report = check_environment(GAME)
     assert report.passed, str(report)

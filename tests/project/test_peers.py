@@ -37,6 +37,7 @@ def test_a_peer_that_is_not_installed_is_left_out_in_one_line(
     assert [line.partition(" is left out")[0] for line in lines] == list(ROWS[row].peers)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.suites[0] != "envpool"])
 def test_triglot_takes_the_settings_of_each_row(name: str) -> None:
     row = ROWS[name]

@@ -60,6 +60,7 @@ COVERED = "docs/guide/swap.md-0"  # nearly the README's first program
 QUICK = [pytest.param(n, marks=pytest.mark.slow if n == COVERED else ()) for n in PROGRAMS]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.library_promotion("a documented program may promote, as it does for a user")
 def test_the_programs_of_pages_run(

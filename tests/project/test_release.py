@@ -21,7 +21,8 @@ from triglot.cli import main as cli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
-WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+WORKFLOWS = ROOT / ".github" / "workflows"
+WORKFLOW = yaml.safe_load((WORKFLOWS / "ci.yml").read_text())
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
 RUN = "\n".join(step.get("run", "") for step in STEPS)
@@ -69,20 +70,32 @@ def test_the_workflow_tests_the_declared_versions_of_python() -> None:
     assert WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"] == declared
 
 
-@pytest.mark.parametrize("file", ["CONTRIBUTING.md", ".github/workflows/ci.yml"])
+@pytest.mark.parametrize(
+    "file", ["CONTRIBUTING.md", ".github/workflows/ci.yml", ".github/workflows/weekly.yml"]
+)
 def test_make_has_the_targets(file: str) -> None:
     targets = set(re.findall(r"\bmake ([a-z][\w-]*)", (ROOT / file).read_text()))
     matrix = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["target"]
-    targets |= set(matrix) if file.endswith(".yml") else set()
+    targets |= set(matrix) if file.endswith("ci.yml") else set()
     assert targets and all(re.search(rf"^{name}:", MAKEFILE, re.MULTILINE) for name in targets)
 
 
-def test_the_workflows_trainings_parse() -> None:
-    lines = [line for line in RUN.splitlines() if line.startswith("triglot train")]
-    assert lines
+def test_the_weekly_workflow_runs_the_slow_tests_of_all_folders() -> None:
+    (job,) = yaml.safe_load((WORKFLOWS / "weekly.yml").read_text())["jobs"].values()
+    folders = " ".join(job["strategy"]["matrix"]["folders"]).split()
+    tests = {path.relative_to(ROOT / "tests").parts[0] for path in ROOT.glob("tests/**/test_*.py")}
+    assert sorted(folders) == sorted(tests)
+    assert re.search(r"^test-slow:.*\n(\t.*\n)+?.*\$\(FOLDERS\)", MAKEFILE, re.MULTILINE)
+
+
+@pytest.mark.packaging
+def test_the_workflows_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
+    lines = [line for line in RUN.splitlines() if line.startswith("triglot ")]
+    assert {shlex.split(line)[1] for line in lines} >= {"train", "evaluate", "resume"}
     for line in lines:
-        options = cli._parse_with_algorithm(shlex.split(line)[1:])
-        assert options.out == Path("run")
+        assert cli.main(shlex.split(line)[1:]) == 0, line
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)

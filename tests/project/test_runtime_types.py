@@ -96,6 +96,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_correct_arguments_pass(name: str) -> None:
     function, args, kwargs = RIGHT[name]

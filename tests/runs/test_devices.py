@@ -84,6 +84,7 @@ def test_a_run_resumed_on_as_many_devices_is_the_undisturbed_run(runs: Path) -> 
         np.testing.assert_array_equal(found[path], array, err_msg=path)
 
 
+@pytest.mark.slow
 def test_eight_devices_begin_one_continues_and_eight_finish(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +136,7 @@ def test_commands_divide_seeds_among_the_devices_of_a_cpu(runs: Path) -> None:
     assert facts["devices"] == 8 and facts["cores_per_job"] == "all"
 
 
+@pytest.mark.slow
 def test_a_divided_sweep_is_that_of_one_device(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

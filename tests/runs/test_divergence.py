@@ -70,6 +70,7 @@ def run(env: str, out: Path, more: str = "") -> int:
     return main(words.split())
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("way", "what"), [("obs", "observations"), ("reward", "rewards")])
 def test_an_environment_that_gives_nan_is_named(
     way: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -86,6 +87,7 @@ def test_an_environment_that_gives_nan_is_named(
     assert Checkpoints(out / "checkpoints").numbers()[-1] < 3
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_by_itself_blames_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +153,7 @@ def test_the_first_bad_update_is_not_an_empty_one(
     assert found is not None and says in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ["failing_env:obs", "failing_env:reward"])
 def test_python_stops_with_the_same_cause_and_keeps_what_was_learned(env: str) -> None:
     made = make_env(env)
@@ -167,6 +170,7 @@ def test_python_stops_with_the_same_cause_and_keeps_what_was_learned(env: str) -
     assert np.isnan(result.metrics["loss"][0, 2:]).all()
 
 
+@pytest.mark.slow
 def test_python_may_go_on_with_a_seed_that_diverged() -> None:
     env = make_env("probe:two-step")
     config = {"num_envs": 2, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": (8,)}
@@ -179,6 +183,7 @@ def test_python_may_go_on_with_a_seed_that_diverged() -> None:
     assert np.isfinite(loss[0]).all() and np.isnan(loss[1, -1])
 
 
+@pytest.mark.slow
 def test_a_replay_is_not_copied_and_what_is_kept_acts() -> None:
     env = make_env("probe:two-step")
     config = {"num_envs": 2, "hidden_sizes": (4,), "learning_starts": 8, "batch_size": 4}
@@ -192,6 +197,7 @@ def test_a_replay_is_not_copied_and_what_is_kept_acts() -> None:
     assert np.isfinite(episodes.returns).all()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_finite_nonsense_is_reported(
     algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -244,6 +244,7 @@ def test_what_the_system_said_is_found_in_a_long_message() -> None:
     assert checkpoint._cause(RuntimeError("odd")) == "RuntimeError: odd"
 
 
+@pytest.mark.slow
 def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = "train ppo probe:two-step --total-steps 64 --rollout-length 8 --hidden-sizes 8"

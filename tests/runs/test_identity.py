@@ -39,6 +39,7 @@ def flip(array: np.ndarray, index: int, bit: int) -> np.ndarray:
     return words.view(np.float32)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("bit", range(32))
 @pytest.mark.parametrize("index", [0, 1, 999])
 def test_a_fingerprint_sees_one_flipped_bit(index: int, bit: int) -> None:
@@ -46,6 +47,7 @@ def test_a_fingerprint_sees_one_flipped_bit(index: int, bit: int) -> None:
     assert fingerprint(jnp.asarray(array)) != fingerprint(jnp.asarray(flip(array, index, bit)))
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("values", [(1.0, 2.0), (0.5, -0.5), (0.0, -0.0), (1e-38, 3e38)])
 @pytest.mark.parametrize("distance", [1, 2, 64, 2**15, 2**16])
 def test_a_fingerprint_sees_entries_that_change_places(

@@ -48,6 +48,7 @@ def check_gap(found: dict[str, Any], episodes: int) -> None:
     assert unseen["episodes_per_seed"] == found["episodes_per_seed"] == episodes
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_both_returns(run: Path) -> None:
     check_gap(read(run / "summary.json")["evaluation"], 64)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -48,7 +48,7 @@ def returns_of(policy: Policy, env: Any, key: jax.Array) -> np.ndarray:
     return returns
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"shared", "gru"}))
 def test_its_returns_are_those_of_evaluate(kind: str) -> None:
     run, key = small_run(kind), jax.random.key(5)

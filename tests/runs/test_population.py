@@ -51,6 +51,7 @@ def test_a_run_keeps_lineage_and_hyperparameters(finished: Path) -> None:
     assert found["hyper"].keys() == {"learning_rate", "entropy_coef"}
 
 
+@pytest.mark.slow
 def test_the_best_member_is_the_policy(finished: Path) -> None:
     best = chosen_seed_index(finished, None, 4)
     policy, chosen = triglot.load_policy(finished), triglot.load_policy(finished, best)

@@ -99,6 +99,7 @@ class Calls:
         return states + count, {"loss": np.zeros((1, int(count)))}
 
 
+@pytest.mark.covering(7)
 @pytest.mark.parametrize(
     "num_updates, learns_after, done, traced",
     [

@@ -74,6 +74,7 @@ def test_it_writes_what_the_command_writes(
     assert returns[0]["evaluation"] == returns[1]["evaluation"]
 
 
+@pytest.mark.slow
 def test_what_is_saved_afterwards_is_read_by_commands(
     result: triglot.TrainResult, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_it_continues_from_a_folder_as_from_memory(
     assert cli.main(["resume", str(out)]) == 0  # the metrics before it are not missed
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_changed_changes_the_training(
     result: triglot.TrainResult, env: Any
 ) -> None:
@@ -112,6 +114,7 @@ def test_an_agent_that_is_changed_changes_the_training(
     np.testing.assert_allclose(longer.metrics["learning_rate"], 1e-3, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_hyperparameters_of_each_seed_and_any_key_are_kept(
     agent: Any, env: Any, tmp_path: Path
 ) -> None:
@@ -135,6 +138,7 @@ def test_hyperparameters_of_each_seed_and_any_key_are_kept(
     np.testing.assert_array_equal(triglot.load_run(tmp_path / "swept").hyper.learning_rate, rates)
 
 
+@pytest.mark.slow
 def test_components_without_a_name_are_given_again(
     env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +159,7 @@ def test_components_without_a_name_are_given_again(
     assert longer.num_updates == 2
 
 
+@pytest.mark.slow
 def test_a_callback_ends_the_training(agent: Any, env: Any, tmp_path: Path) -> None:
     answers = iter([None, True, np.bool_(False)])
     train: Any = {"key": KEY, "total_steps": 300 * PER_UPDATE}
@@ -166,6 +171,7 @@ def test_a_callback_ends_the_training(agent: Any, env: Any, tmp_path: Path) -> N
     assert json.loads((out / "summary.json").read_text())["interrupted"] is True
 
 
+@pytest.mark.slow
 def test_a_divergence_has_the_result_before_it(agent: Any, env: Any, tmp_path: Path) -> None:
     with pytest.raises(triglot.Diverged, match=r"loss|grad_norm|parameter") as caught:
         triglot.train(
@@ -276,6 +282,7 @@ class Weak:
         )
 
 
+@pytest.mark.slow
 def test_weakly_typed_rewards_are_cast() -> None:
     env = triglot.make_env(Weak)
     agent = triglot.make_agent("ppo", env, config=SMALL)

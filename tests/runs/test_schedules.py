@@ -53,6 +53,7 @@ def test_a_file_may_have_a_schedule(
     assert 'learning_rate = "linear(0.25, 0)"' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_schedules(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,7 +90,7 @@ def test_bad_schedules_are_refused_in_a_sentence(
     assert_refused(run(out, *words.split()), WRONG[words], out, capsys)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dqn", "pqn"])
 @pytest.mark.parametrize("epsilon", ["0.1", "linear(1, 0.1, 32)"])
 def test_a_run_with_an_epsilon_is_continued_and_read(

@@ -49,6 +49,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 def test_each_update_has_its_line(finished: Path) -> None:
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == list(range(1, 8))
@@ -112,6 +113,7 @@ def as_numbers(state: Any) -> Any:
     return jax.tree.map(shown, state)
 
 
+@pytest.mark.slow
 def test_every_return_in_training_is_of_the_same_episodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +140,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("options", "early"), [(["--eval-every", "2"], True), ([], False)])
 def test_an_early_evaluation_compiles_beside_the_training(
     options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
@@ -242,6 +245,7 @@ def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "is not a triglot run directory" in capsys.readouterr().err
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("mode", ["nans", "no-jit", "acting"])
 def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_path: Path) -> None:
     """No episode ends in the one rollout, so that its average return is of nothing."""
@@ -261,6 +265,7 @@ def test_a_nan_is_traced_to_its_operation(
     assert "`--debug nans`" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_nan_is_reported(
     finished: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

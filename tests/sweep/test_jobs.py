@@ -100,6 +100,7 @@ def test_the_number_of_jobs_changes_no_bit(
     assert not list(tmp_path.glob("local/jobs/.*"))
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_continues_where_each_batch_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], long: dict[str, np.ndarray]
 ) -> None:

@@ -218,6 +218,7 @@ KILLS = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("place", KILLS)
 def test_a_killed_sweep_continues_bit_for_bit(
     place: str, halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

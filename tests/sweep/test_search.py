@@ -246,6 +246,7 @@ KILLS = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("place", KILLS)
 def test_a_killed_search_proposes_the_same_settings(
     place: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,6 +294,7 @@ def test_damaged_proposals_are_one_sentence(whole: Path) -> None:
         path.write_text(before)
 
 
+@pytest.mark.slow
 def test_new_shapes_in_a_later_round_are_new_programs(tmp_path: Path) -> None:
     given = {**TPE, "over": ("num_envs=2,4,8", RANGES[0]), "num_settings": 4, "search_batch": 2}
     out = tmp_path / "out"

@@ -86,7 +86,7 @@ FORMS: dict[str, Callable[[], Network]] = {
 }
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_computes_what_it_says(form: str) -> None:
     network = FORMS[form]()

@@ -87,6 +87,7 @@ def test_a_built_model_computes_what_keras_does_and_keeps_its_weights(form: Any)
     chex.assert_trees_all_equal(network.init(KEY), network.init(jax.random.key(1)))
 
 
+@pytest.mark.covering(3)
 @every_form
 def test_a_function_is_initialized_from_the_key_inside_jit_and_vmap(form: Any) -> None:
     network = from_keras(form, OBS)
@@ -235,7 +236,7 @@ class Recurrent(keras.Layer):
         return self.head(features), carry
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "SimpleRNNCell"])
 def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     count = 2 if kind == "LSTMCell" else 1
@@ -252,6 +253,7 @@ def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     chex.assert_trees_all_equal_shapes(last, carry)
 
 
+@pytest.mark.slow
 def test_a_functional_model_may_be_recurrent() -> None:
     def model() -> Any:
         obs, hidden = keras.Input((4,)), keras.Input((6,))
@@ -273,6 +275,7 @@ def test_a_clone_has_new_weights() -> None:
     assert not jnp.allclose(*kernels)
 
 
+@pytest.mark.slow
 def test_a_model_trains_with_dropout_and_batch_normalization() -> None:
     class Heads(Regularized):
         def __init__(self) -> None:

@@ -22,6 +22,7 @@ def run(program: str, home: Path, **settings: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.slow
 def test_an_import_writes_no_file_and_changes_no_setting(tmp_path: Path) -> None:
     program = """
 import json, os, jax
@@ -39,6 +40,7 @@ print(json.dumps([keras.config.backend(), changed, added]))
     assert not (tmp_path / ".keras").exists()
 
 
+@pytest.mark.slow
 def test_a_users_settings_are_read_except_the_backend(tmp_path: Path) -> None:
     settings = {"floatx": "float64", "backend": "torch", "image_data_format": "channels_first"}
     folder = tmp_path / ".keras"
@@ -59,7 +61,7 @@ print({str(a.dtype) for a in jax.tree.leaves(network.init(jax.random.key(0)))})
     assert done.stdout.split("\n")[:2] == ["float64 jax", "{'float32'}"], done.stderr
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "torch", "numpy", "openvino"])
 def test_another_backend_is_one_sentence(backend: str, tmp_path: Path) -> None:
     command = ["triglot", "train", "ppo", "probe:two-step", "--backend", "keras"]
@@ -72,6 +74,7 @@ def test_another_backend_is_one_sentence(backend: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_file_that_imports_keras_is_imported_on_jax(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import keras\n\nBACKEND = keras.config.backend()\n")
     program = f"""

@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_are_those_of_pytorch(case: str) -> None:
     make, obs_spec, options = CASES[case]
@@ -169,6 +169,7 @@ INITIALIZERS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("name", INITIALIZERS)
 def test_each_key_draws_by_pytorchs_initializer(name: str) -> None:
     initializer, is_traced = INITIALIZERS[name]
@@ -212,6 +213,7 @@ class Step(nn.Module):
         return self.out(carry[0] if isinstance(carry, tuple) else carry), carry
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
 def test_cells_are_unrolled_as_pytorch_does(kind: type) -> None:
     module, is_pair = Step(kind), kind is nn.LSTMCell
@@ -448,6 +450,7 @@ class Masked(nn.Module):
         return self.encoder(x, mask=mask)
 
 
+@pytest.mark.slow
 def test_an_encoder_with_a_mask() -> None:
     network = from_torch(Masked, Box((5, 4)))  # which compares outputs with PyTorch's
     x = jax.random.normal(KEY, (2, 5, 4))

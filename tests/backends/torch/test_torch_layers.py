@@ -163,7 +163,7 @@ def of_torch(layer: Layer) -> Network:
     return from_torch(One, layer.case.obs_spec)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize("name", LISTED)
 def test_a_layer_is_translated_from_and_to_all_libraries(name: str) -> None:
     layer = LISTED[name]

@@ -137,6 +137,7 @@ def test_the_others_finish_when_a_library_fails(turn: int, monkeypatch: pytest.M
         measure(OPTIONS, ("haiku",), 2)
 
 
+@pytest.mark.slow
 def test_a_real_process_measures_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
     result = measure(OPTIONS, ("table",), 1, announce=print)
     names = [stage["name"] for stage in result["stages"]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from triglot.compare.cost.session import MIN_SECONDS, CostSession
 from triglot.compare.options import CompareOptions
@@ -38,6 +39,7 @@ def initialized(algorithm: str, num_seeds: int) -> CostSession:
     return CostSession(library, CompiledProgram(library.trainer), library.experiment.start())
 
 
+@pytest.mark.slow
 def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
     session = initialized("ppo", num_seeds=2)
     before, library = session.state, session.library
@@ -58,6 +60,7 @@ def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
     assert any((initial[name] != array).any() for name, array in expected.items())
 
 
+@pytest.mark.slow
 def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     session = initialized("dqn", num_seeds=1)
     parts = session.prepare()

@@ -129,6 +129,7 @@ def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SAVING_SHARE", np.inf)
 
 
+@pytest.mark.slow
 def test_a_kill_costs_what_came_after_the_last_checkpoint(
     whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
     assert not list(interrupted.rglob(".unfinished-*"))
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_if_no_checkpoint_can_be_written(
     whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ def small(algorithm: str, env: Any, **options: Any) -> Any:
     return triglot.make_agent(algorithm, env, backend="linen", config=config)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [n for n in NAMES if n != "ppo"])
 def test_a_network_that_ignores_its_carry_learns_as_the_plain_one(algorithm: str) -> None:
     env = probes.make("truncating", max_steps=3)

@@ -48,7 +48,7 @@ def lifted() -> Any:
     return make_env("gymnasium:triglot/Lifted-v0", max_episode_steps=LIMIT)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     "algorithm, backend, config",
     [
@@ -184,6 +184,7 @@ def test_values_that_are_not_finite_end_an_evaluation(ppo: Any, what: str) -> No
         triglot.evaluate(ppo, env, state, jax.random.key(1), num_episodes=2)
 
 
+@pytest.mark.slow
 def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
     env = make_env("gymnasium:triglot/Failing-v0", what="reward", when=5)
     agent = make_agent("ppo", env, config={**PPO, "rollout_length": 1, "num_minibatches": 1})
@@ -259,6 +260,7 @@ def words(env: str, out: Path, cache: Path) -> list[str]:
     return ["train", "ppo", env, "--total-steps", "80", "--eval-episodes", "3", *small, *rest]
 
 
+@pytest.mark.slow
 def test_the_command_trains_and_goes_on(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,6 +276,7 @@ def test_the_command_trains_and_goes_on(
     assert "begin new episodes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_saves_before_a_failure(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_two_halves_are_the_whole() -> None:
     assert not any(leaf.is_deleted() for leaf in leaves), "the first result can still be used"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [{}, {"learning_rate": "linear(2.5e-4, 0)"}])
 def test_a_rate_that_has_fallen_goes_on_from_where_it_would_be(rate: dict[str, Any]) -> None:
     own = agent(**rate)

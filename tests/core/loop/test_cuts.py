@@ -71,6 +71,7 @@ JAX_CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=pytest.mark.slow if one != "levels" else ()) for one in JAX_CASES],
@@ -92,6 +93,7 @@ def newest(replay: ReplayState) -> Any:
     return jax.tree.map(lambda leaf: leaf[: int(replay.position)], replay.steps)
 
 
+@pytest.mark.slow
 def test_a_copied_member_s_replay_goes_on_with_its_environments() -> None:
     agent = agent_in(WANDER)
     population = Population(size=2, exploit_every=3, perturb=["learning_rate"], fraction=0.5)
@@ -112,6 +114,7 @@ def test_a_copied_member_s_replay_goes_on_with_its_environments() -> None:
         assert not truncations(state.agent.replay).any()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("where", ["compiled", "host"])
 def test_restarts_truncate_the_episodes_that_they_cut(where: str) -> None:
     env: Any = WANDER
@@ -126,6 +129,7 @@ def test_restarts_truncate_the_episodes_that_they_cut(where: str) -> None:
     np.testing.assert_array_equal(found, np.broadcast_to(last[:, None], found.shape))
 
 
+@pytest.mark.slow
 def test_runs_on_the_host(tmp_path: Path) -> None:
     """Resume on the host, also on another library, cuts episodes; `--init-from` has none."""
     words = ["gymnasium:triglot/Counter-v0", "--no-preset", "--eval-episodes", "0"]

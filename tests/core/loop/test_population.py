@@ -151,6 +151,7 @@ def trained(population: Population, hyper: Any = None, **how: Any) -> TrainResul
     )
 
 
+@pytest.mark.slow
 def test_a_population_trains_and_repeats_itself() -> None:
     first, second = trained(FOUR), trained(FOUR)
     jax.tree.map(np.testing.assert_array_equal, first.metrics, second.metrics)

@@ -126,6 +126,7 @@ def test_a_copy_is_renewed_every_period() -> None:
     np.testing.assert_array_equal(copies[3], copies[2])
 
 
+@pytest.mark.slow
 def test_the_copy_plays_in_training_and_the_given_opponent_in_evaluations() -> None:
     env = Echo(copy_period=1)
     trainer = trainer_of(env, num_envs=2, rollout_length=64, num_epochs=1, num_minibatches=1)
@@ -175,6 +176,7 @@ def test_other_algorithms_play_themselves(algorithm: str) -> None:
     assert jax.tree.structure(after) == jax.tree.structure(shapes)
 
 
+@pytest.mark.slow
 def test_a_planner_moves_for_both_players_and_learns_to_win() -> None:
     config = {"num_simulations": 8, "gumbel": True, "learning_starts": 32, "batch_size": 32}
     trainer: Any = trainer_of(Nim(), "alphazero", num_envs=8, rollout_length=8, **config)
@@ -221,6 +223,7 @@ class Unordered(Nim):
         return replace(super().for_both(), alternates=False)
 
 
+@pytest.mark.slow
 def test_muzero_plays_a_copy_where_turns_are_not_known() -> None:
     """It learns no model of who moves next."""
     env, fixed = Nim(), Nim(copy_period=None)

@@ -46,6 +46,7 @@ def trainer() -> Trainer:
     return make_trainer(make_agent())
 
 
+@pytest.mark.slow
 def test_seeds_differ_and_each_equals_its_run_alone(trainer: Trainer) -> None:
     keys = jax.random.split(jax.random.key(0), 3)
     together, metrics = train_seeds(trainer, init_seeds(trainer, keys), 4)
@@ -65,6 +66,7 @@ def test_seeds_differ_and_each_equals_its_run_alone(trainer: Trainer) -> None:
     assert metrics["loss"].shape == (3, 4)
 
 
+@pytest.mark.slow
 def test_a_sweep_over_learning_rates_is_one_compilation(trainer: Trainer) -> None:
     rates = jnp.array([1e-4, 1e-3, 1e-2])
     key = jax.random.key(0)
@@ -104,6 +106,7 @@ def test_chunks_of_any_length_share_one_program(trainer: Trainer) -> None:
     assert programs() == compiled + 1
 
 
+@pytest.mark.slow
 def test_how_training_is_cut_into_chunks_changes_nothing(trainer: Trainer) -> None:
     keys = jax.random.split(jax.random.key(0), 1)
     whole, _ = train_seeds(trainer, init_seeds(trainer, keys), 4)
@@ -116,6 +119,7 @@ def test_how_training_is_cut_into_chunks_changes_nothing(trainer: Trainer) -> No
     assert (jax.random.key_data(whole.key) == jax.random.key_data(parts.key)).all()
 
 
+@pytest.mark.slow
 def test_a_run_repeats_and_another_key_gives_another() -> None:
     agent = make_agent()
     first, second, other = (
@@ -126,6 +130,7 @@ def test_a_run_repeats_and_another_key_gives_another() -> None:
     assert (first.metrics["loss"] != other.metrics["loss"]).all()
 
 
+@pytest.mark.slow
 def test_a_total_is_rounded_up_to_whole_rollouts() -> None:
     agent, seen = make_agent(), []
     result = train(
@@ -174,6 +179,7 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most_drawn", "impl"),
     [(0, "threefry2x32"), (2**26, "threefry2x32"), (2**26, "unsafe_rbg")],
@@ -201,6 +207,7 @@ def test_short_updates_are_the_same_however_their_numbers_are_drawn(
     np.testing.assert_array_equal(in_one.env.obs, state.env.obs)
 
 
+@pytest.mark.slow
 def test_a_monitor_adds_its_metrics_after_each_update() -> None:
     def monitor(state) -> dict[str, jax.Array]:
         return {"steps_seen": state.learner.num_gradient_steps}
@@ -232,6 +239,7 @@ def test_evaluation_plays_whole_episodes_and_stops_at_max_steps() -> None:
     assert not cut.finished.any()
 
 
+@pytest.mark.slow
 def test_evaluation_works_under_vmap_over_seeds() -> None:
     agent = make_agent()
     keys = jax.random.split(jax.random.key(0), 3)
@@ -241,6 +249,7 @@ def test_evaluation_works_under_vmap_over_seeds() -> None:
     np.testing.assert_array_equal(episodes.returns, episodes.lengths.astype(np.float32))
 
 
+@pytest.mark.slow
 def test_each_seed_may_have_its_own_hyperparameters(trainer: Trainer) -> None:
     agent, key = trainer.agent, jax.random.key(3)
     hyper = PPOHyperparams(learning_rate=jnp.array([1e-2, 0.0]))

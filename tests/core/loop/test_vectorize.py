@@ -184,6 +184,7 @@ def test_a_pools_state_comes_with_its_observation() -> None:
     np.testing.assert_array_equal(states.state[0], states.obs[..., 0])
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("num_envs", [1, 3, 16])
 def test_each_start_is_the_reset_of_a_key_of_its_own(num_envs: int) -> None:
     vector = VectorEnvironment(Counter(), num_envs, resets="pool", pool_size=5)
@@ -206,6 +207,7 @@ def test_refresh_leaves_the_episodes_as_they_are() -> None:
         assert getattr(refreshed, name) is getattr(last, name)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("resets", ["fresh", "pool"])
 def test_a_restart_begins_a_new_episode_everywhere(resets: Any) -> None:
     vector = VectorEnvironment(Counter(length=9), 4, resets=resets)
@@ -248,6 +250,7 @@ def test_refresh_does_nothing_without_a_pool() -> None:
     assert vector.refresh(state, jax.random.key(1)) is state
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("resets", ["fresh", "pool"])
 def test_seeds_under_vmap_differ_and_equal_each_run_alone(resets: Any) -> None:
     vector = VectorEnvironment(Counter(), 3, resets=resets, pool_size=5 if resets == "pool" else 0)

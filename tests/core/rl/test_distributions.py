@@ -59,6 +59,7 @@ DTYPES = [jnp.float32, jnp.float16, jnp.bfloat16]
 MASK = jnp.array([True, False, True, False])
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("masked_logit", [None, -1e9, "lowest", -jnp.inf])
 def test_masked_actions_count_for_nothing_in_every_precision(

@@ -52,6 +52,7 @@ def train(learner: Learner, hyper: Any, num_steps: int) -> Any:
     return learner.scan(step, learner.init(jax.random.key(0), hyper), batches)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("max_grad_norm", [None, 0.5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_one_vector_of_all_parameters_changes_rounding_only(name: str, max_grad_norm: Any) -> None:

@@ -20,7 +20,7 @@ def flags(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> tup
 
 
 @examples(
-    quick=25,
+    quick=10,
     slow=500,
     seed=st.integers(0, 2**32 - 1),
     num_steps=st.integers(1, 12),
@@ -71,7 +71,7 @@ def test_gae_is_the_sum_of_the_paper(
 
 
 @examples(
-    quick=25,
+    quick=10,
     slow=500,
     seed=st.integers(0, 2**32 - 1),
     num_steps=st.integers(1, 12),
@@ -149,7 +149,7 @@ def oracle_n_step(
 
 
 @examples(
-    quick=25,
+    quick=10,
     slow=500,
     seed=st.integers(0, 2**32 - 1),
     n_step=st.integers(1, 6),
@@ -175,7 +175,7 @@ def test_n_step_returns_are_the_sum_of_the_book(
 
 
 @examples(
-    quick=12,
+    quick=5,
     slow=150,
     seed=st.integers(0, 2**32 - 1),
     num_envs=st.integers(1, 3),

@@ -42,6 +42,7 @@ def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
     return state
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize(
     ("n_step", "num_rollouts", "length", "starts"),
@@ -237,6 +238,7 @@ def test_reweighting_a_uniform_replay_changes_nothing() -> None:
     assert made.update_priorities(state, jnp.array([0]), jnp.array([1.0])) is state
 
 
+@pytest.mark.slow
 def test_seeds_are_batched_by_vmap() -> None:
     made = Replay(**SPECS, capacity=8, num_envs=2, n_step=2, prioritized=True)
 

@@ -183,6 +183,7 @@ def test_an_online_agent_follows_a_schedule_from_step_to_step() -> None:
     assert state.agent.hyper.epsilon == 1.0 - 3 / 8  # at its fourth step
 
 
+@pytest.mark.slow
 def test_a_host_environment_follows_a_schedule_too() -> None:
     hyper = {"entropy_coef": "linear(0.25, 0)"}
     result = trained("ppo", hyper, SMALL, env="gymnasium:CartPole-v1")

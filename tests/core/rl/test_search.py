@@ -67,6 +67,7 @@ class Ladder:
         )
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("gumbel", [False, True])
 def test_a_search_finds_a_reward_three_steps_ahead(gumbel: bool) -> None:
     config = SearchConfig(num_simulations=24, gumbel=gumbel)
@@ -149,7 +150,7 @@ def root_prior() -> Iterator[Any]:
         yield prior
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("num_legal", [1, 2, 3, 9])
 @pytest.mark.parametrize("forbidden", [-6.0, 0.0, 6.0])
 @pytest.mark.parametrize("alpha", [0.03, 0.3, 1.5])
@@ -180,6 +181,7 @@ def test_the_root_s_noise_is_dirichlet_s_over_the_allowed_actions(
     np.testing.assert_array_less(abs(noise.mean(axis=0) - expected.mean(axis=0)), 5 * error)
 
 
+@pytest.mark.slow
 def test_the_masked_prior_has_no_noise_without_exploration(root_prior: Any) -> None:
     mask, logits = np.array([[True, False, True]]), np.log([[1.0, 99.0, 3.0]]).astype(np.float32)
     prior = root_prior(logits, mask, jax.random.key(0), jnp.float32(0.3), explore=False)
@@ -192,6 +194,7 @@ def drawn(logits: Any, temperature: Any, key: jax.Array, config: Any, moves: Any
     return flat_search(logits, None, key, config=config, hyper=hyper, explore=True, moves=moves)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("temperature", [0.25, 1.0, 50.0])
 def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None:
     """At a high temperature too, nothing is drawn that was not visited."""

@@ -97,7 +97,7 @@ CASES = [
 ]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize(("length", "period", "rollout_length", "num_rollouts"), CASES)
 def test_sequences_are_slices_of_the_steps_that_are_kept(
@@ -182,6 +182,7 @@ def test_whole_numbers_are_stored_in_bytes_and_sampled_as_declared() -> None:
     np.testing.assert_array_equal(read.next_obs, floats.next_obs[1:3], strict=True)
 
 
+@pytest.mark.slow
 def test_samples_by_priority_follow_it() -> None:
     """New sequences get the largest weight so far; those that were overwritten are gone."""
     made = SequenceReplay(

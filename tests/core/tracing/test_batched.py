@@ -63,6 +63,7 @@ def loss(scan: Any, step: Step) -> Callable[..., tuple[jax.Array, Any]]:
     return jax.value_and_grad(run, argnums=(0, 1), has_aux=True)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("step", CASES, ids=lambda step: step.__name__)
 def test_values_and_gradients_equal_those_of_a_plain_scan(step: Step) -> None:
     weights, carry, rows = given()

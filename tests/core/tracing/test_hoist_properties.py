@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from tests.properties import examples
@@ -131,6 +132,7 @@ def close(one: Any, other: Any) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @examples(
     quick=6,
     slow=100,

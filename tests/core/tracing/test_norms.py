@@ -42,6 +42,7 @@ def names(function: Callable[..., jax.Array]) -> list[str]:
     return [e.primitive.name for e in jax.make_jaxpr(function)(SCALE, X).jaxpr.eqns]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("function", [scale_first, scale_last])
 def test_values_and_gradients_stay(function: Callable[..., jax.Array]) -> None:
     def results(f: Callable[..., jax.Array]) -> Any:

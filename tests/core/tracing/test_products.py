@@ -72,6 +72,7 @@ def program(function: Any, *args: Any) -> str:
     return re.sub(r"\s+|np.int64\((\d+)\)", r"\1 ", text)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("step", [apart, inputs_joined, gates_joined, kernels_turned])
 def test_values_and_gradients_stay_and_the_program_is_one(step: Step) -> None:
     def results(f: Step) -> Any:
@@ -116,7 +117,7 @@ def step_of(backend: str, cell: str) -> str:
     return program(step, variables.params, obs, carry).replace("preferred_element_type=float32", "")
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize(
     ("backend", "cell"),
     [

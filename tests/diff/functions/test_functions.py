@@ -31,6 +31,7 @@ def test_a_record_gets_all_inputs() -> None:
     assert any(each.quantity.name == "gradients" for each in report.measurements)
 
 
+@pytest.mark.slow
 def test_names_choose_the_inputs_and_numbers_are_not_traced() -> None:
     def scaled(target: jax.Array, value: jax.Array, scale: float) -> jax.Array:
         assert isinstance(scale, float)
@@ -74,6 +75,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         diff_networks(squared, squared)
 
 
+@pytest.mark.slow
 def test_a_loss_among_networks_is_one_number_per_batch() -> None:
     def init(key: jax.Array) -> Any:
         return {"w": jax.random.normal(key, (4, 2))}
@@ -114,6 +116,7 @@ def critic(
     return (0.5 * (q - (reward + discount * value)[None]) ** 2).mean(-1).sum()
 
 
+@pytest.mark.slow
 def test_shipped_losses_are_references() -> None:
     assert_same_function("algorithm:dqn", dqn, level="standard")
     assert_same_function("algorithm:sac", critic, level="standard")
@@ -126,6 +129,7 @@ def test_shipped_losses_are_references() -> None:
         )
 
 
+@pytest.mark.covering(11)
 @pytest.mark.parametrize(
     "name", ["ppo", "a2c", "reinforce", "c51", "qr_dqn", "rainbow", "dqn,double=true",
              "sac.actor", "sac.temperature", "redq", "ppo,clip_value=false"],
@@ -148,6 +152,7 @@ def test_references_that_do_not_exist_are_refused(name: str) -> None:
         load_reference(f"algorithm:{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="torchax is not installed: triglot[torch]")
 def test_losses_of_pytorch() -> None:
     from tests.diff.functions import in_torch

@@ -60,13 +60,14 @@ PPO = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(16)
 @pytest.mark.parametrize("planted", PPO)
 def test_ppo(planted: str) -> None:
     options, name, line, evidence = PPO[planted]
     check(ppo, ppo.INPUTS, ppo.make(), ppo.make(**options), name, line, evidence)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_stopped() -> None:
     report = diff_networks(ppo.make(), ppo.make(stop="ratio"), ppo.INPUTS)
     assert report.verdict == DIFFERENT
@@ -74,17 +75,17 @@ def test_a_gradient_that_is_stopped() -> None:
 
 
 GAE = {
+    "reward_shift": ("time_shift", "delta = r", "`reward`"),
     "done": ("bootstrap_flag", "after * kept", "`terminated`"),
     "no_cut": ("bootstrap_flag", "after * kept", "`terminated`"),
-    "no_done": ("bootstrap_flag", "trace * going", "`truncated`"),
     "value_shift": ("time_shift", "after * kept", "`value`"),
+    "no_done": ("bootstrap_flag", "trace * going", "`truncated`"),
     "done_shift": ("time_shift", "is_done", "truncated"),
-    "reward_shift": ("time_shift", "delta = r", "`reward`"),
     "no_value": ("loss_term", "advantage + value", "`value`"),
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("planted", GAE)
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
@@ -108,6 +109,7 @@ Q_LOSSES = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", Q_LOSSES)
 def test_q_learning(planted: str) -> None:
     name, evidence = Q_LOSSES[planted]
@@ -122,6 +124,7 @@ def test_a_flag_that_joins_two_is_no_clip() -> None:
     assert {cause.name for cause in report.causes} == {"constant", "bootstrap_flag"}, report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["discount", "trace"])
 def test_numbers_of_gae(option: str) -> None:
     numbers: dict[str, Any] = {option: 0.9}
@@ -136,6 +139,7 @@ N_STEP = {
 }
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("planted", N_STEP)
 def test_n_step(planted: str) -> None:
     name, line, evidence = N_STEP[planted]
@@ -157,19 +161,21 @@ ADAM = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize("planted", ADAM)
 def test_adam(planted: str) -> None:
     options, name, line, evidence = ADAM[planted]
     check(updates, updates.INPUTS, updates.adam(), updates.adam(**options), name, line, evidence)
 
 
+@pytest.mark.slow
 def test_the_order_of_clip_and_scale() -> None:
     one, other = updates.adam(scale="before"), updates.adam(scale="after")
     line, evidence = "jnp.minimum", "after it is clipped"
     check(updates, updates.INPUTS, one, other, "operation_order", line, evidence)
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_schedule() -> None:
     one, other = updates.adam(schedule="steps"), updates.adam(schedule="updates")
     check(updates, updates.INPUTS, one, other, "schedule_unit", "count /", "`step`")
@@ -183,6 +189,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_same_function_is_not_accused(name: str) -> None:
     one, other, inputs = CLEAN[name]

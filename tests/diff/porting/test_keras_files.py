@@ -90,7 +90,7 @@ def run(weights: Path, network: str, out: Path, *words: str) -> int:
     return cli.main(["translate", str(weights), *given, *words])
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_load_weights_reads_what_is_written(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -67,7 +67,7 @@ def translated(weights: Path, model: str, to: str, *options: str) -> int:
     return cli.main(["translate", str(weights), "--network", network, *inputs, *options])
 
 
-@pytest.mark.covering(15)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_becomes_the_other_library_s(
@@ -100,7 +100,7 @@ def test_a_model_becomes_the_other_library_s(
     assert all(np.array_equal(files[0][name], files[1][name]) for name in files[0])
 
 
-@pytest.mark.covering(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("model", MODELS)
 def test_without_the_network_that_was_saved(
@@ -204,6 +204,7 @@ def run(*words: str, network: str = "Linen") -> int:
     return cli.main(["translate", *words, *given])
 
 
+@pytest.mark.slow
 def test_another_function_is_named_and_located(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,7 +87,7 @@ FILES = {
 }
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [

@@ -43,6 +43,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_evaluations_change_no_number_of_the_training(evaluated: Path, tmp_path: Path) -> None:
     plain = train(tmp_path / "plain")
     expected, found = lines(plain), lines(evaluated)
@@ -100,6 +101,7 @@ def test_the_best_is_kept_until_a_better_one(tmp_path: Path) -> None:
     assert best_checkpoints(tmp_path).numbers() == [9]
 
 
+@pytest.mark.slow
 def test_it_stops_at_a_return_and_continues_with_other_options(
     evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +120,7 @@ def test_it_stops_at_a_return_and_continues_with_other_options(
     assert lines(out) == lines(evaluated) and read_config(out)["stop_at"] is None
 
 
+@pytest.mark.slow
 def test_without_evaluations_it_stops_at_the_return_of_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +129,7 @@ def test_without_evaluations_it_stops_at_the_return_of_training(
     assert read(out / "summary.json")["num_updates"] == 1
 
 
+@pytest.mark.slow
 def test_python_environments_are_evaluated(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium")
     out = tmp_path / "host"

@@ -17,6 +17,7 @@ def test_every_greatest_action_has_an_arrow() -> None:
     assert marked == [[0, 1, 1, 0], [1, 1, 1, 1]]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("algorithm", "env", "config", "drawn"),
     [

@@ -49,6 +49,7 @@ class TwoInputs(nn.Module):
         return {"logits": nn.Dense(2)(features), "value": nn.Dense(1)(features)[:, 0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_custom_network_reads_dictionary_observations(by_name: bool) -> None:
     env = Camera()

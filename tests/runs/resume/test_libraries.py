@@ -113,7 +113,7 @@ def test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run(
     assert read_config(moved)["backend"] == target
 
 
-@pytest.mark.covering(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_native_run_keeps_its_weights_on_another_library(
     source: str,

@@ -30,7 +30,7 @@ def first_moments(opt_state: Any) -> list[Any]:
     return [leaf.mu for leaf in leaves if hasattr(leaf, "mu")]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(24)
 @pytest.mark.parametrize("arithmetic", ["native", "leaf_order"])
 @pytest.mark.parametrize("target", ["nnx", "equinox"])
 @pytest.mark.parametrize("kind", ["continuous", "images", "lstm", "dueling", "twins"])

@@ -81,7 +81,7 @@ def as_version_0_2(folder: Path, old: dict[str, Any]) -> None:
     checkpoint.save(path, vars(replace(state, agent=agent, schedules={})), of)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_continued_bit_for_bit(name: str, tmp_path: Path) -> None:
     words, old = RUNS[name]

@@ -61,10 +61,12 @@ def test_an_older_run_goes_on_bit_for_bit(older: Path, tmp_path: Path) -> None:
     assert triglot.load_run(older).agent_states.hyper.target_update_period.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.slow
 def test_an_older_run_is_evaluated(older: Path) -> None:
     assert cli.main(["evaluate", str(older), "--episodes", "2"]) == 0
 
 
+@pytest.mark.slow
 def test_another_missing_array_is_refused(older: Path) -> None:
     config = json.loads((older / "config.json").read_text())
     del config["config"]["target_update_period"]

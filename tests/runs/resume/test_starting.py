@@ -51,6 +51,7 @@ def weights(folder: Path, seed_index: int) -> dict[str, np.ndarray]:
     return named_weights(triglot.load_run(folder), seed_index)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "num_seeds, index, expected",
     [(2, None, [0, 1]), (3, 1, [1, 1, 1])],
@@ -107,6 +108,7 @@ def test_targets_and_statistics_follow(normalized: Path, tmp_path: Path) -> None
             np.testing.assert_array_equal(two.learner.variables.params[part][name], array)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_at_once_continues_from_the_same_weights(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_run_stopped_at_once_continues_from_the_same_weights(
     assert (stopped / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "more, says",
     [

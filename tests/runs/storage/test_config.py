@@ -128,6 +128,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_loading_a_run_imports_no_command_line(run: Path) -> None:
     program = f"""
 import sys, triglot

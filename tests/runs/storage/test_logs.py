@@ -141,6 +141,7 @@ def test_tensorboard_gets_hyperparameters_and_videos(tmp_path: Path) -> None:
     assert (videos[16].width, videos[16].height) == (49, 49)
 
 
+@pytest.mark.slow
 def test_without_a_picture_the_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +216,7 @@ def test_wrong_arguments_of_wandb_are_refused(
         logs.check(names, words)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("num_seeds", [1, 3])
 def test_each_update_is_heard_once_and_in_order(num_seeds: int) -> None:
     env = triglot.make_env("probe:two-step")

@@ -23,7 +23,7 @@ def experiment_of(
     return triglot.Experiment(agent, env, key=key, total_steps=1000, num_seeds=num_seeds)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm, env, options",
     [

@@ -44,6 +44,7 @@ def texts_in(svg: str) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("result", [DIFFERENT, EQUAL, SEVERAL], ids=["different", "equal", "envs"])
 def test_every_plot_is_drawn_in_the_colours_of_the_page(result: dict[str, Any]) -> None:
     known = {theme.variable(colour) for colour in (*theme.DARK, *theme.PALETTE)}
@@ -62,6 +63,7 @@ def test_the_same_result_gives_the_same_bytes() -> None:
         assert drawing.files(first, ("title",)) == drawing.files(second, ("title",))
 
 
+@pytest.mark.slow
 def test_no_two_plots_of_a_page_share_an_id() -> None:
     ids = re.findall(r' id="([^"]+)"', page(SEVERAL, page_charts(SEVERAL)))
     assert len(ids) == len(set(ids))
@@ -155,6 +157,7 @@ def test_only_measures_that_differ_can_be_chosen() -> None:
     assert list(curves.measures(result)) == ["params_abs", "outputs_abs"]
 
 
+@pytest.mark.slow
 def test_schedules_are_drawn_over_the_training() -> None:
     result = sample(num_updates=20)
     steps = result["steps_per_update"]
@@ -209,6 +212,7 @@ def test_any_name_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
             assert part in vector, name  # a long name is broken into lines
 
 
+@pytest.mark.slow
 def test_a_long_name_leaves_room_for_its_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triglot.backends.libraries.title", lambda name: name + 60 * "x")
     for chart in charts(DIFFERENT).values():
@@ -257,6 +261,7 @@ def test_a_row_is_as_high_as_its_label() -> None:
     assert rows_step(["Haiku, Flax Linen and Flax NNX"], 42) == 3 * 16 + 6
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", ["curves", "divergence", "profiles", "ladder", "cost"])
 def test_the_legend_of_a_file_has_each_series_once_in_all_its_colours(name: str) -> None:
     chart = charts(DIFFERENT)[name]

@@ -192,6 +192,7 @@ def test_all_higher_costs_of_a_library_are_one_finding() -> None:
     assert finding in text and text.count("<code>slower</code>") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises((CannotWrite, TriglotError), match="out"):

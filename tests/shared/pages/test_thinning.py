@@ -16,6 +16,7 @@ def strict(text: str) -> dict[str, Any]:
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -55,6 +55,7 @@ class _Full(io.StringIO):
         raise OSError(28, "No space left on device")
 
 
+@pytest.mark.slow
 def test_a_training_outlives_its_progress_bar(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_help_in_color_has_the_lines_of_help_without(
     assert COLOR.sub("", colored) == plain
 
 
+@pytest.mark.slow
 def test_a_training_fits_a_terminal_of_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

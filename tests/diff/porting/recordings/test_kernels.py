@@ -179,7 +179,7 @@ def check_formula(recording: Recording) -> None:
     np.testing.assert_allclose(y, recording.arrays[call.outputs[0]], atol=1e-5)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize(("build", "kernel"), RECORDED.values(), ids=RECORDED)
 def test_a_recorded_kernel_is_read_as_that_of_its_class(
     build: Callable[[Kernel], tuple[Any, np.ndarray]], kernel: Kernel, tmp_path: Path
@@ -201,7 +201,7 @@ def moved(arrays: Mapping[str, np.ndarray], library: str, target: Network, x: An
     return move(variables, source, target, paired.targets)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize("kernel", TORCH.values(), ids=TORCH)
 def test_a_kernel_in_a_file_is_read_as_that_of_the_target(kernel: Kernel) -> None:
     model, x = torch_model(kernel)

@@ -115,7 +115,7 @@ PLANTED: dict[str, tuple[str, str, Any, tuple[str, ...], list[tuple[str, str]]]]
 }  # fmt: skip
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize(("library", "model", "port", "bugs", "causes"), PLANTED.values(),
                          ids=PLANTED)  # fmt: skip
 def test_planted_bugs_are_found(

@@ -48,7 +48,7 @@ def value_of(options: Any, name: str) -> Any:
     return getattr(found, name)
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(30)
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_can_be_trained(one: Preset) -> None:
     skip_missing_suite(one.env)
@@ -167,6 +167,7 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     assert getattr(tabular, "backend", None) != "table"
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("changed", ["", " without learning_rate"])
 def test_what_is_printed_names_its_preset(changed: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = "ppo brax:ant" + (" --learning-rate linear(1e-3,0)" if changed else "")
