@@ -167,3 +167,17 @@ def ends_of_scan(params: Any) -> tuple[int, int]:
     parts = params["ft_in"].unpack()  # from JAX 0.11 on
     constants, carry, _ = (len(list(part)) for part in parts)
     return constants, constants + carry
+
+
+def scan_lengths(jaxpr: jex.Jaxpr) -> list[int]:
+    """Return for each input of a program the length of the scan that reads its rows, else 0."""
+    lengths: dict[Any, int] = {}
+    for equation in jaxpr.eqns:
+        read: Iterable[tuple[Any, int]] = ()
+        if equation.primitive.name == "scan":
+            _, first = ends_of_scan(equation.params)
+            read = ((atom, equation.params["length"]) for atom in equation.invars[first:])
+        elif (called := called_program(equation)) is not None:
+            read = zip(equation.invars, scan_lengths(called.jaxpr), strict=True)
+        lengths.update((atom, n) for atom, n in read if n and not isinstance(atom, jex.Literal))
+    return [lengths.get(var, 0) for var in jaxpr.invars]
