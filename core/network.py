@@ -78,8 +78,8 @@ class Leaf:
         arrays of different layers only if a mapping names them. Empty if any layer may use it.
       unknown: why the array's layout is unknown; `translate` then requires a mapping that names the
         array, unless both networks have this `layer`. Empty if the layout is known.
-      stack: sizes of the leading axes along which the array holds several layers' arrays, one for
-        each name or group of names; empty for one layer's array.
+      whole: description of the whole array, if `names` are those of the layers that it stacks along
+        its leading axes; None for one layer's array.
     """
 
     names: tuple[str, ...]
@@ -88,7 +88,7 @@ class Leaf:
     note: str = ""
     layer: str = ""
     unknown: str = ""
-    stack: tuple[int, ...] = ()
+    whole: "Leaf | None" = None
 
     @property
     def name(self) -> str:

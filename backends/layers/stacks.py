@@ -133,7 +133,8 @@ def stacked(leaf: Leaf, shape: tuple[int, ...], stack: Stack) -> Leaf:
         return array.reshape(*shape[:num_before], *stack.lengths, *shape[num_before + 1 :])
 
     names = tuple(_indexed(name, place, index) for index in indices for name in leaf.names)
-    return replace(leaf, names=names, encode=encode, decode=decode, stack=stack.lengths)
+    whole = replace(leaf, layer="", note="")
+    return replace(leaf, names=names, encode=encode, decode=decode, whole=whole)
 
 
 def _indexed(name: str, place: str, index: str) -> str:

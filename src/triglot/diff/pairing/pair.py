@@ -16,7 +16,7 @@ from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses, align_uses
 
 MAX_MATRICES = 8  # that are tried transposed
-MAX_SHOWN = 6  # parameters in the evidence of a cause
+MAX_SHOWN = 6  # layers in the evidence of a cause
 INDEX = re.compile(r"\d+")
 
 
@@ -206,15 +206,21 @@ def find_reordered(
         return pairing, []
     names = tuple(pair.one for pair in moved), tuple(pair.other for pair in moved)
     applied = [
-        listed(sorted(side, key=rank.__getitem__), MAX_SHOWN)
+        listed(dict.fromkeys(map(_layer, sorted(side, key=rank.__getitem__))), MAX_SHOWN)
         for side, rank in zip(names, ranks, strict=True)
     ]
     evidence = (
-        f"{labels[0]} uses {applied[0]} in this order, {labels[1]} {applied[1]}; with its layers "
-        "paired in the order of their use, the outputs agree"
+        f"{labels[0]} applies {applied[0]} in this order, {labels[1]} {applied[1]}; paired in the "
+        "order of their use, the outputs agree"
     )
     where = f"{names[0][0]} ({labels[0]}); {names[1][0]} ({labels[1]})"
     return reordered, [Cause("layer_order", where, evidence, (names[0][:1], names[1][:1]))]
+
+
+def _layer(name: str) -> str:
+    """Return a parameter's name up to its first index."""
+    index = re.search(r"/\d+(?=/)", name)
+    return name[: index.end()] if index else name
 
 
 def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause:
