@@ -26,7 +26,7 @@ def pair_of(one: str, other: str, direction: str) -> tuple[Any, Any]:
     return pair if direction == "to stacked" else pair[::-1]
 
 
-@pytest.mark.covering(11)
+@pytest.mark.covering(17)
 @pytest.mark.parametrize(("one", "other", "direction"), PAIRS)
 def test_slices_are_paired_and_nothing_is_accused(one: str, other: str, direction: str) -> None:
     report = triglot.diff_networks(*pair_of(one, other, direction), SPEC)
@@ -46,27 +46,22 @@ def _index(name: str) -> str:
     return re.sub(r"^.*?layers?/(?:remat/)?(?:stack/no/per/layer/)?(?:0/(?=\d))?", "", name)[0]
 
 
-@pytest.mark.covering(7)
-@pytest.mark.parametrize(("one", "other", "direction"), PAIRS)
+# The layouts of plain functions are unknown, so that only equal names are paired.
+TRANSLATED = [pair for pair in PAIRS if pair[:2] == ("jax", "jax") or "jax" not in pair[:2]]
+
+
+@pytest.mark.covering(9)
+@pytest.mark.parametrize(("one", "other", "direction"), TRANSLATED)
 def test_weights_are_translated(one: str, other: str, direction: str) -> None:
     source, target = (load_network(each, SPEC) for each in pair_of(one, other, direction))
     variables = source.init(jax.random.key(0))
-    pairs = _mapping(source, target)
-    moved = translate(variables, source, target, pairs)
+    moved = translate(variables, source, target)
     x = jax.random.normal(jax.random.key(1), (5, stacked.SIZE))
     np.testing.assert_allclose(
         target.apply(moved, x)[0], source.apply(variables, x)[0], rtol=1e-5, atol=1e-5
     )
-    back = translate(moved, target, source, _mapping(target, source))
+    back = translate(moved, target, source)
     jax.tree.map(np.testing.assert_array_equal, back.params, variables.params)
-
-
-def _mapping(source: Any, target: Any) -> dict[str, str] | None:
-    """State the pairs of plain functions, whose layouts are unknown."""
-    if "jax" not in (source.backend, target.backend):
-        return None
-    report = triglot.diff_networks(source, target, SPEC, level="quick")
-    return {pair.one: pair.other for pair in report.pairing.pairs}
 
 
 PLANTED = {
@@ -74,7 +69,6 @@ PLANTED = {
     "epsilon": (stacked.LinenScanned(epsilon=1e-3), "norm_epsilon", "nn.LayerNorm("),
     "one layer less": (stacked.LinenScanned(depth=2), "layer_count", "self.norm(x)"),
     "reversed": (stacked.LinenScanned(reverse=True), "layer_order", "scanned("),
-    "flipped": (stacked.plain_stacked("flipped"), "layer_order", "array[::-1]"),
 }
 
 
@@ -92,6 +86,16 @@ def test_a_mistake_in_a_stack_is_named_with_its_line(planted: str, one: str) -> 
         code = file.read().splitlines()
     numbers = re.findall(r"stacked\.py:(\d+)", report.causes[0].where)
     assert any(line in code[int(number) - 1] for number in numbers), report
+
+
+def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
+    other = stacked.plain_stacked("flipped")
+    report = triglot.diff_networks(SEPARATE["jax"], other, SPEC, level="quick")
+    assert report.verdict == DIFFERENT
+    (cause,) = report.causes
+    assert cause.name == "layer_order"
+    assert "layers/0, layers/1, layers/2 in this order" in cause.evidence
+    assert "layers/2, layers/1, layers/0" in cause.evidence
 
 
 def test_a_missing_residual_is_located_in_the_body() -> None:
@@ -121,7 +125,7 @@ def test_an_ensemble_is_compared_with_arrays_that_hold_all_members() -> None:
         return {"w": jax.random.normal(key, (4, stacked.SIZE, 7)), "b": jnp.zeros((4, 7))}
 
     def apply(params: Any, x: Any) -> Any:
-        return (jnp.einsum("bi,mio->bmo", x, params["w"]) + params["b"]).sum(1)
+        return (jnp.einsum("bi,mio->bmo", x, params["w"]) + params["b"][None]).sum(1)
 
     report = triglot.diff_networks(Members(), (init, apply), SPEC, level="quick")
     assert report.verdict in ("identical", "equivalent") and not report.causes, report
