@@ -110,9 +110,7 @@ def describe(
     return Leaf(names, layer=f"{library.name} {_title(owner)}", unknown=unknown)
 
 
-def num_extra_axes(
-    library: Library, words: Words, owners: Owners, shape: tuple[int, ...]
-) -> int:
+def num_extra_axes(library: Library, words: Words, owners: Owners, shape: tuple[int, ...]) -> int:
     """Count the leading axes that a listed layer's array has more than the list says.
 
     Args:
@@ -129,9 +127,7 @@ def num_extra_axes(
     return 0
 
 
-def _listed(
-    library: Library, words: Words, owners: Owners, shape: tuple[int, ...]
-) -> Leaf | None:
+def _listed(library: Library, words: Words, owners: Owners, shape: tuple[int, ...]) -> Leaf | None:
     """Describe a parameter of a listed layer; None if no listed layer owns it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Stacked layers whose counterpart is an array with the same axes, such as the kernels of experts."""
+"""Stacked layers whose counterpart is one array with all axes, such as the kernels of experts."""
 
 import itertools
 from collections import Counter

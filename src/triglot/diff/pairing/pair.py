@@ -188,9 +188,7 @@ def find_reordered(
         groups.setdefault((*patterns, pairing.one[pair.one].shape), []).append(pair)
     if all(len(group) == 1 for group in groups.values()):
         return pairing, []
-    ranks = [
-        {name: rank for rank, name in reversed([*enumerate(use.order)])} for use in uses()
-    ]
+    ranks = [{name: rank for rank, name in reversed([*enumerate(use.order)])} for use in uses()]
     counterparts: dict[str, str] = {}
     for group in groups.values():
         used = [pair for pair in group if pair.one in ranks[0] and pair.other in ranks[1]]
