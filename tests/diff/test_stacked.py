@@ -111,14 +111,9 @@ def test_an_ensemble_is_compared_with_arrays_that_hold_all_members() -> None:
     class Members(nn.Module):
         @nn.compact
         def __call__(self, x: Any) -> Any:
-            dense = nn.vmap(
-                nn.Dense,
-                variable_axes={"params": 0},
-                split_rngs={"params": True},
-                in_axes=None,
-                out_axes=1,
-                axis_size=4,
-            )
+            shared: Any = {"in_axes": None, "out_axes": 1, "axis_size": 4}
+            axes, keys = {"params": 0}, {"params": True}
+            dense = nn.vmap(nn.Dense, variable_axes=axes, split_rngs=keys, **shared)
             return dense(7)(x).sum(1)
 
     def init(key: Any) -> Any:

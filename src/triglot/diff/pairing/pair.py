@@ -184,8 +184,8 @@ def find_reordered(
     """
     groups: dict[tuple[str, str, tuple[int, ...]], list[Pair]] = {}
     for pair in pairing.pairs:
-        patterns = (INDEX.sub("*", name) for name in (pair.one, pair.other))
-        groups.setdefault((*patterns, pairing.one[pair.one].shape), []).append(pair)
+        kind = INDEX.sub("*", pair.one), INDEX.sub("*", pair.other), pairing.one[pair.one].shape
+        groups.setdefault(kind, []).append(pair)
     if all(len(group) == 1 for group in groups.values()):
         return pairing, []
     ranks = [{name: rank for rank, name in reversed([*enumerate(use.order)])} for use in uses()]
