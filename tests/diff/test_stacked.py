@@ -94,8 +94,8 @@ def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
     assert report.verdict == DIFFERENT
     (cause,) = report.causes
     assert cause.name == "layer_order"
-    assert "layers/0, layers/1, layers/2 in this order" in cause.evidence
-    assert "layers/2, layers/1, layers/0" in cause.evidence
+    assert "layers/0, layers/2 in this order" in cause.evidence
+    assert "layers/2, layers/0" in cause.evidence
 
 
 def test_a_missing_residual_is_located_in_the_body() -> None:
