@@ -15,7 +15,8 @@ from ..core.network import Codec, Network, Statistic, Variables
 from ..core.networks.combinators import hold
 from ..core.types import PyTree, abstract_key
 from . import calling
-from .layers.describe import CallLog, Words, describe
+from .layers.describe import CallLog, Words
+from .layers.stacks import Array, describe_all
 from .libraries import find
 from .naming import words_of
 
@@ -35,6 +36,7 @@ def lift(
     place: Callable[[Any], Words | None],
     statistic: Callable[[Words], Statistic | None],
     words: Callable[[Any], Words] = words_of,
+    names_inside: Callable[[Any], bool] = lambda _: False,
 ) -> Network:
     """Build the network of a module that is called on a batch `[B, ...]`.
 
@@ -54,6 +56,7 @@ def lift(
       place: the path of the layer in such a context; None for a call to leave out.
       statistic: describes an array of the state by its path.
       words: the path of a parameter, from its pytree path.
+      names_inside: whether the places of modules that a module calls are relative to its own.
 
     Returns:
       The network; integer parameters are kept in its state.
@@ -79,7 +82,8 @@ def lift(
     def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if (path := place(context)) is None:
             return method(*args, **kwargs)
-        with calls.calling(path, context.module):
+        inside = names_inside(context.module)
+        with calls.calling(path, context.module, names_inside=inside):
             return method(*args, **kwargs)
 
     failed = f"{module} failed on {calling.describe_inputs(obs_spec)}"
@@ -89,12 +93,13 @@ def lift(
     params, state = (
         jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)
     )
-    library, leaves, buffers = find(backend), [], set()
-    for path, array in params:
-        owners = calls.owners(words(path))
-        leaves.append(describe(library, words(path), owners, array.shape))
-        if not jnp.issubdtype(array.dtype, jnp.inexact):
-            buffers.add(leaves[-1].name)
+    arrays = [Array(words(path), calls.owners(words(path)), array.shape) for path, array in params]
+    leaves = describe_all(find(backend), arrays)
+    buffers = {
+        leaf.name
+        for leaf, (_, array) in zip(leaves, params, strict=True)
+        if not jnp.issubdtype(array.dtype, jnp.inexact)
+    }
     how: Any = {"codec": Codec.named(abstract.params, leaves)}
     how["statistics"] = tuple(statistic(words_of(path)) for path, _ in state)
     network = calling.lifted(name, backend, init_network, apply_network, initial_carry, **how)

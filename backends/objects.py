@@ -12,7 +12,8 @@ import jax
 from ..core.network import Codec
 from ..core.types import Params
 from .calling import parameters
-from .layers.describe import describe, walk
+from .layers.describe import walk
+from .layers.stacks import Array, describe_all
 from .libraries import find
 from .naming import words_of
 
@@ -68,8 +69,8 @@ def codec_of(
       is_parameter: whether a node of `params` is an array in the library's own wrapper.
     """
     library = find(backend)
-    leaves = [
-        describe(library, words_of(path), walk(module, path, is_layer), leaf.shape)
+    arrays = [
+        Array(words_of(path), walk(module, path, is_layer), leaf.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params, is_leaf=is_parameter)
     ]
-    return Codec.named(params, leaves)
+    return Codec.named(params, describe_all(library, arrays))

@@ -13,6 +13,7 @@ from ..core.types import abstract_key, type_differences
 from .pairing.biases import sum_biases, without_extra_biases, zero_biases
 from .pairing.guessing import as_mapping, guess
 from .pairing.mapping import Mapped, Target, follow_mapping, is_split
+from .pairing.stacks import align_stacks
 from .pairing.statistics import check_state, translate_state
 
 
@@ -73,6 +74,7 @@ def translate(
             f"the variables are not those of the source, {source.backend} {source.name!r}: {name} "
             f"is {given}, expected {needed}."
         )
+    source, target = align_stacks(source, target)
     pairs, is_guess = pair_parameters(variables, source, target, mapping)
     if is_guess:
         found = as_mapping({name: pair.name for name, pair in pairs.items()})

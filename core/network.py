@@ -78,6 +78,8 @@ class Leaf:
         arrays of different layers only if a mapping names them. Empty if any layer may use it.
       unknown: why the array's layout is unknown; `translate` then requires a mapping that names the
         array, unless both networks have this `layer`. Empty if the layout is known.
+      whole: description of the whole array, if `names` are those of the layers that it stacks along
+        its leading axes; None for one layer's array.
     """
 
     names: tuple[str, ...]
@@ -86,6 +88,7 @@ class Leaf:
     note: str = ""
     layer: str = ""
     unknown: str = ""
+    whole: "Leaf | None" = None
 
     @property
     def name(self) -> str:

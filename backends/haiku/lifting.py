@@ -86,6 +86,8 @@ def from_haiku(
         place=place,
         statistic=_statistic,
         words=lambda path: (*path[0].key.split("/"), path[-1].key),
+        # What `hk.lift` transforms, such as the body of `hk.layer_stack`, is named on its own.
+        names_inside=lambda module: type(module).__name__ == "LiftingModule",
     )
 
 

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Variables
 from ...core.networks.combinators import hold
+from ...core.tracing.jaxprs import scan_lengths
 from ...core.types import PyTree, abstract_key
 from .. import calling
+from ..layers.stacks import Stack, find_scanned, stacked
 from ..naming import words_of
 from ..objects import constants_of
 from .signatures import KEY, SHAPE, Signature
@@ -91,15 +93,23 @@ def lift(
         raise TriglotError(
             f"{starts.shown} returned no arrays; expected a pytree of arrays, such as a dictionary."
         )
-    leaves = [leaf_of(words_of(path) or ("params",), array.shape) for path, array in paths]
-    codec = Codec.named(example.params, leaves)
-    network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
+    words = [words_of(path) or ("params",) for path, _ in paths]
+    arrays = [array for _, array in paths]
+    stacks: list[Stack | None] = [None] * len(arrays)
     if obs_spec is not None:
         arguments: Any = calling.example_arguments(obs_spec, initial_carry)
         given = arguments[0] if len(arguments) == 1 else arguments
         with user_error_context(f"{calls.shown} failed on {calling.describe_inputs(obs_spec)}"):
-            jax.eval_shape(network.apply, example, given)
-    arrays = [array for _, array in paths]
+            program = jax.make_jaxpr(apply_network)(example, given).jaxpr
+        stacks = find_scanned(words, [array.shape for array in arrays], scan_lengths(program))
+    leaves = [
+        leaf_of(path, array.shape)
+        if stack is None
+        else stacked(leaf_of(path, array.shape[1:]), array.shape, stack)
+        for path, array, stack in zip(words, arrays, stacks, strict=True)
+    ]
+    codec = Codec.named(example.params, leaves)
+    network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
     buffers = {
         leaf.name
         for leaf, array in zip(leaves, arrays, strict=True)

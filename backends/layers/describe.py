@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...core.network import Leaf
 from ..libraries import Library
 from ..naming import canonical_name, normalize_separators, words_of
-from .rules import Layer, Normalized, UnknownLayout, Words, several_axes
+from .rules import Layer, Normalized, TooManyAxes, UnknownLayout, Words, several_axes
 from .weight_norm import kernel_rule, scale_rule, with_norm
 
 Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
@@ -27,10 +27,19 @@ class CallLog:
     def __init__(self) -> None:
         self._running: list[tuple[Words, Any]] = []
         self._owners: dict[Words, Owners] = {}
+        self._scope: Words = ()
 
     @contextmanager
-    def calling(self, place: Words, module: Any) -> Iterator[None]:
-        """Log the call of a module while it runs."""
+    def calling(self, place: Words, module: Any, *, names_inside: bool = False) -> Iterator[None]:
+        """Log the call of a module while it runs.
+
+        Args:
+          place: path of the module.
+          module: the module.
+          names_inside: whether the places of modules that it calls are relative to its own.
+        """
+        place = (*self._scope, *place)
+        outer, self._scope = self._scope, place if names_inside else self._scope
         self._running.append((place, module))
         # The longest chain of callers: a layer called both alone and in a wrapper is wrapped.
         if len(self._running) > len(self._owners.get(place, ())):
@@ -39,6 +48,7 @@ class CallLog:
             yield
         finally:
             self._running.pop()
+            self._scope = outer
 
     def owners(self, words: Words) -> Owners:
         """List the modules in whose calls a parameter is used; empty outside of modules."""
@@ -84,29 +94,11 @@ def describe(
       its layout is unknown, unless it is a vector of a layer that the user wrote.
     """
     unknown = ""
-    wrapped: Normalized | None = None
-    for place, module in owners:
-        found = _find(library, type(module))
-        if found is None:
-            continue
-        name, layer = found
-        if layer.refused:
-            unknown = f"it belongs to {library.name}'s {name}: {layer.refused}"
-            break
-        try:
-            if layer.wraps is not None:
-                wrapped = layer.wraps(place, module)
-                place, leaf = wrapped.place, _scale_leaf(library, wrapped, words, shape)
-            else:
-                leaf = _leaf(layer, place, module, words, shape, wrapped)
-                if wrapped is not None and type(module) is type(wrapped.layer):
-                    place = wrapped.place
-        except UnknownLayout as problem:
-            unknown = f"it belongs to {library.name}'s {name}, but {problem}"
-            break
-        if leaf is not None:
-            prefix = normalize_separators("/".join(place))
-            return replace(leaf, names=tuple(f"{prefix}/{each}".strip("/") for each in leaf.names))
+    try:
+        if (leaf := _listed(library, words, owners, shape)) is not None:
+            return leaf
+    except UnknownLayout as problem:
+        unknown = str(problem)
     owner = type(owners[-1][1]) if owners else None
     names = (canonical_name(words, library.storage.leaf_names),)
     if not unknown and owner is not None and library.defines_itself(owner):
@@ -116,6 +108,54 @@ def describe(
     if not unknown:
         return Leaf(names)
     return Leaf(names, layer=f"{library.name} {_title(owner)}", unknown=unknown)
+
+
+def num_extra_axes(library: Library, words: Words, owners: Owners, shape: tuple[int, ...]) -> int:
+    """Count the leading axes that a listed layer's array has more than the list says.
+
+    Args:
+      library, words, owners, shape: as those of `describe`.
+    """
+    for count in range(len(shape)):
+        try:
+            leaf = _listed(library, words, owners, shape[count:])
+        except TooManyAxes:
+            continue
+        except UnknownLayout:
+            return 0
+        return 0 if leaf is None else count
+    return 0
+
+
+def _listed(library: Library, words: Words, owners: Owners, shape: tuple[int, ...]) -> Leaf | None:
+    """Describe a parameter of a listed layer; None if no listed layer owns it.
+
+    Raises:
+      UnknownLayout: if the layer is listed, but not with this shape or configuration.
+    """
+    wrapped: Normalized | None = None
+    for place, module in owners:
+        found = _find(library, type(module))
+        if found is None:
+            continue
+        name, layer = found
+        if layer.refused:
+            raise UnknownLayout(f"it belongs to {library.name}'s {name}: {layer.refused}")
+        try:
+            if layer.wraps is not None:
+                wrapped = layer.wraps(place, module)
+                place, leaf = wrapped.place, _scale_leaf(library, wrapped, words, shape)
+            else:
+                leaf = _leaf(layer, place, module, words, shape, wrapped)
+                if wrapped is not None and type(module) is type(wrapped.layer):
+                    place = wrapped.place
+        except UnknownLayout as problem:
+            message = f"it belongs to {library.name}'s {name}, but {problem}"
+            raise type(problem)(message) from None
+        if leaf is not None:
+            prefix = normalize_separators("/".join(place))
+            return replace(leaf, names=tuple(f"{prefix}/{each}".strip("/") for each in leaf.names))
+    return None
 
 
 def _leaf(

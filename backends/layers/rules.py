@@ -26,6 +26,10 @@ class UnknownLayout(Exception):
     """The layer is listed, but not with this shape or configuration; its message says why."""
 
 
+class TooManyAxes(UnknownLayout):
+    """The array has more axes than the layer gives it, as if layers were stacked."""
+
+
 class Normalized(NamedTuple):
     """A layer whose kernel a wrapper normalizes.
 
@@ -109,7 +113,9 @@ def require_rank(shape: tuple[int, ...], rank: int) -> None:
       UnknownLayout: if it is another one.
     """
     if len(shape) != rank:
-        raise UnknownLayout(
+        # A scalar with axes is a scalar for each channel.
+        kind = TooManyAxes if len(shape) > rank > 0 else UnknownLayout
+        raise kind(
             f"it is stored with {len(shape)} axes instead of {rank}, as layers are that a "
             "transformation stacks"
         )

@@ -167,3 +167,32 @@ def ends_of_scan(params: Any) -> tuple[int, int]:
     parts = params["ft_in"].unpack()  # from JAX 0.11 on
     constants, carry, _ = (len(list(part)) for part in parts)
     return constants, constants + carry
+
+
+def scan_lengths(jaxpr: jex.Jaxpr) -> list[int]:
+    """Return for each input of a program the length of the scan that reads its rows, else 0.
+
+    Rows in reverse order count, and so do single rows that are read outside of a scan.
+    """
+    lengths: dict[Any, int] = {}
+    for equation in reversed(jaxpr.eqns):
+        read: Iterable[tuple[Any, int]] = ()
+        if equation.primitive.name == "scan":
+            _, first = ends_of_scan(equation.params)
+            read = ((atom, equation.params["length"]) for atom in equation.invars[first:])
+        elif (called := called_program(equation)) is not None:
+            read = zip(equation.invars, scan_lengths(called.jaxpr), strict=True)
+        elif equation.primitive.name in ("rev", "convert_element_type"):
+            read = [(equation.invars[0], lengths.get(equation.outvars[0], 0))]
+        elif _is_row(equation):
+            read = [(equation.invars[0], aval_of(equation.invars[0]).shape[0])]
+        lengths.update((atom, n) for atom, n in read if n and not isinstance(atom, jex.Literal))
+    return [lengths.get(var, 0) for var in jaxpr.invars]
+
+
+def _is_row(equation: jex.JaxprEqn) -> bool:
+    """Return whether an equation reads one row of an array with several axes."""
+    if equation.primitive.name != "slice":
+        return False
+    shape, row = aval_of(equation.invars[0]).shape, aval_of(equation.outvars[0]).shape
+    return len(shape) > 1 and shape[0] > 1 and row == (1, *shape[1:])

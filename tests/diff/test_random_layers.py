@@ -245,3 +245,33 @@ def test_a_correlation_is_found() -> None:
     other[:, 1] = 0.4 * other[:, 0] + np.sqrt(1 - 0.4**2) * other[:, 1]
     p_value, num_tests = compare_samples(one, other)
     assert p_value < LEVEL / num_tests
+
+
+def drop_path(numbers: str, scaled: bool = True) -> Any:
+    def draw(x: Any, key: Any) -> Any:
+        shape = (len(x) if numbers == "per sample" else 1, 1, 1)
+        kept = jax.random.bernoulli(key, 0.75, shape).astype(x.dtype)
+        return x + jnp.tanh(x) * (kept / 0.75 if scaled else kept)
+
+    return of_function(draw)
+
+
+@pytest.mark.parametrize(
+    ("other", "evidence"),
+    [
+        (drop_path("per batch"), "one number per batch"),
+        (drop_path("per sample", scaled=False), "not scaled"),
+    ],
+    ids=["per batch", "unscaled"],
+)
+def test_stochastic_depth_is_named(other: Any, evidence: str) -> None:
+    report = compared(drop_path("per sample"), other)
+    assert report.verdict == DIFFERENT
+    assert [cause.name for cause in report.causes] == ["stochastic_depth"], report
+    assert evidence in report.causes[0].evidence
+    assert "test_random_layers.py:" in report.causes[0].where
+
+
+def test_equal_stochastic_depth_is_not_accused() -> None:
+    report = compared(drop_path("per sample"), drop_path("per sample"))
+    assert report.verdict in (IDENTICAL, EQUIVALENT) and not report.causes, report

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 FAMILIES = (
     "agents",
     "residual",
+    "stacks",
     "gated",
     "images",
     "patches",

@@ -12,6 +12,7 @@ import numpy as np
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
 from ..backends.pairing.mapping import Target
+from ..backends.pairing.stacks import align_stacks
 from ..backends.pairing.statistics import translate_state
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
@@ -65,7 +66,7 @@ def load_networks(
                 over_batches(network, arguments.names, arguments) for network in (first, second)
             )
             return Networks((first, second), arguments, options)
-    return Networks((first, second), inputs, options)
+    return Networks(align_stacks(first, second), inputs, options)
 
 
 def _num_outputs(network: Network, arguments: Arguments) -> int:

@@ -13,7 +13,7 @@ from .measures.numbers import EVALUATION, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subjects
 from .modules import Section, compare_modules
 from .networks import EqualWeights
-from .pairing.pair import find_transposed
+from .pairing.pair import find_reordered, find_transposed
 from .pairing.parameters import Pairing
 from .programs import Explanation, explain, first_large_difference, outputs_agree, record_both
 from .types import Cause, Difference, noted
@@ -103,9 +103,10 @@ class Operations:
     Attributes:
       weights: both networks at the pairing that is given.
       setup: modes and keys.
-      pairing: pairing of the parameters, with the matrices that were found to be transposed.
+      pairing: pairing of the parameters, with the matrices that were found to be transposed, or
+        the layers in the order of their use.
       differing_modes: modes in which results differ by more than rounding.
-      transposed: causes for the transposed matrices.
+      transposed: causes for the transposed matrices, or for layers in another order.
       first_unrepaired: first difference of networks whose parameters lack counterparts, before
         missing biases and scales are set to 0 and 1.
       sections: modules of both networks; empty if they were not compared.
@@ -147,7 +148,9 @@ def search_operations(weights: EqualWeights, setup: Setup, *, modules: bool) -> 
                 each.free()
         suspects = frozenset[str]().union(*(each.parameters for each in known))
         agree = partial(_outputs_agree, weights, setup)
-        pairing, causes = find_transposed(pairing, agree, labels, suspects)
+        pairing, causes = find_reordered(pairing, weights.networks.uses, agree, labels)
+        if not causes:
+            pairing, causes = find_transposed(pairing, agree, labels, suspects)
         transposed = findings.with_places(causes, weights.networks.uses)
     elif explanations.size > MAX_KEPT:
         explanations.by_mode.clear()  # these values are rarely needed again

@@ -205,7 +205,7 @@ def _first_difference(results: Results, rule: Rule) -> Difference | None:
 def _dropout(results: Results) -> list[Cause]:
     """Return the causes by which two programs apply dropout differently."""
     causes = () if results.located is None else results.located.causes
-    return [cause for cause in causes if cause.name == "dropout"]
+    return [cause for cause in causes if cause.name in ("dropout", "stochastic_depth")]
 
 
 def _causes(results: Results, rule: Rule) -> Iterator[Cause]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.diff.functions import ppo, targets, updates
+from tests.diff.functions import ppo, returns, targets, updates
 from triglot import diff_networks
 from triglot.diff.report import DIFFERENT, Report
 
@@ -147,6 +147,45 @@ def test_n_step(planted: str) -> None:
     check(targets, targets.N_STEP, one, other, name, line, evidence)
 
 
+RETURNS = {
+    "target network": (
+        returns.Q_LEARNING, returns.q_learning(), returns.q_learning("online"),
+        "target_network", "return jnp.tanh", "'target'",
+    ),
+    "clip of rho": (
+        returns.V_TRACE, returns.v_trace(), returns.v_trace("rho"),
+        "clip_range", "# clipped rho", "1.5",
+    ),
+    "no clip of the trace": (
+        returns.V_TRACE, returns.v_trace(), returns.v_trace("trace"),
+        "clipping", "# clipped trace", "the minimum",
+    ),
+    "lambda": (
+        returns.LAMBDA, returns.lambda_returns(), returns.lambda_returns(trace=0.9),
+        "constant", "# the mixture", "0.95",
+    ),
+    "value of the wrong step": (
+        returns.LAMBDA, returns.lambda_returns(), returns.lambda_returns("shift"),
+        "time_shift", "after = jnp.concatenate", "one step later",
+    ),
+    "width of atoms": (
+        returns.PROJECTION, returns.projection(), returns.projection("width"),
+        "constant", "# in atoms", "2.75",
+    ),
+    "no clip to the support": (
+        returns.PROJECTION, returns.projection(), returns.projection("no clip"),
+        "clipping", "", "clips within numbers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.covering(3)
+@pytest.mark.parametrize("planted", RETURNS)
+def test_returns_and_target_networks(planted: str) -> None:
+    inputs, one, other, name, line, evidence = RETURNS[planted]
+    check(returns, inputs, one, other, name, line, evidence)
+
+
 ADAM = {
     "epsilon": ({"eps": 1e-5}, "optimizer_epsilon", "+ eps", "1e-05"),
     "decay of means": ({"b1": 0.8}, "optimizer_decay", "b1", "0.9 in"),
@@ -185,6 +224,18 @@ CLEAN = {
     "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
     "gae": (targets.gae(), targets.gae_in_a_loop, targets.INPUTS),
     "adam": (updates.adam(clip="no"), updates.with_optax(), updates.INPUTS),
+    "target network": (
+        returns.q_learning(),
+        returns.q_learning_by_one_hot(),
+        returns.Q_LEARNING,
+    ),
+    "v-trace": (returns.v_trace(), returns.v_trace_in_a_loop, returns.V_TRACE),
+    "lambda-returns": (
+        returns.lambda_returns(),
+        returns.lambda_returns_of_errors,
+        returns.LAMBDA,
+    ),
+    "projection": (returns.projection(), returns.projection_by_index, returns.PROJECTION),
     "clipped adam": (updates.adam(clip="element"), updates.with_optax(0.5), updates.INPUTS),
 }
 

@@ -237,8 +237,8 @@ class Randomness(NamedTuple):
       same: whether no difference is found.
       identical: whether the same keys give the same bits.
       note: the result in words, for the report.
-      causes: `dropout`, if only one network is random; `key_reuse` or `noise_shape`, if one draws
-        once where the other draws several times.
+      causes: `dropout`, if only one network is random; `key_reuse`, `noise_shape` or
+        `stochastic_depth`, if one draws once where the other draws several times.
       same_state: whether no difference is found after updates of the state, either.
     """
 
@@ -400,6 +400,8 @@ def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     name, what = "noise_shape", f"one number where {other} draws several"
     if found.same_key:
         name, what = "key_reuse", "several times from one key"
+    elif found.drops_paths:
+        name, what = "stochastic_depth", f"one number per batch where {other} draws one per sample"
     evidence = (
         f"{label} draws {what}: {found.counts[0]:,} independent numbers in {sides[0].label}, "
         f"{found.counts[1]:,} in {sides[1].label}; with the draws of {label} in {other}, the "

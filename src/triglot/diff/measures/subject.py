@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.extend import core as jex
+from jax.interpreters import partial_eval
 
 from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
-from ...core.tracing.jaxprs import leaves_read, needed
 from ...core.types import PyTree
 from .. import host
 from ..types import Side, codec_of
@@ -85,7 +85,7 @@ class Subject(Side):
         if wide:
             arguments = jax.eval_shape(lambda tree: jax.tree.map(_widened, tree), arguments)
         jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(*arguments, key).jaxpr
-        return jaxpr.replace(eqns=needed(jaxpr.eqns, jaxpr.outvars))
+        return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)[0]
 
     def same_program(self, key: jax.Array) -> bool:
         """Return whether training and evaluation trace to the same program."""
@@ -95,8 +95,10 @@ class Subject(Side):
 
     def is_random(self, key: jax.Array) -> bool:
         """Return whether outputs or state depend on the key in training."""
-        arguments = key, self.variables, self.example
-        return bool(leaves_read(lambda k, v, i: self.apply(v, i, k, True), *arguments))
+        arguments = self.variables, self.example, key
+        jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, True))(*arguments).jaxpr
+        _, used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))  # in loops too
+        return used[-1]
 
     @cached_property
     def forward(self) -> Callable[..., tuple[Arrays, PyTree]]:

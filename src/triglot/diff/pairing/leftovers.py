@@ -171,6 +171,11 @@ def leftover_causes(
         left = tuple(each for each in unpaired if each.name not in explained)
         if any(cause.name == "gru_variant" for cause in causes):
             left = tuple(each for each in left if not is_inner_bias(each.name))
+        if (missing := _missing_layers(left, side)) is not None:
+            place, layers = missing
+            gone = [each for each in left if _layer_at(each.name, place) in layers]
+            left = tuple(each for each in left if each not in gone)
+            causes.append(_layer_count(place, layers, gone, index, (owner, lacking), side))
         seconds = second_biases({name: each.leaf for name, each in side.items()})
         if doubled := [each for each in left if each.name in seconds]:
             left = tuple(each for each in left if each not in doubled)
@@ -212,6 +217,67 @@ def leftover_causes(
                 )
             )
     return causes
+
+
+def _layer_at(name: str, place: str) -> str:
+    """Return the index of a layer after a place; empty if there is none."""
+    inside = name.removeprefix(f"{place}/") if place else name
+    index = inside.partition("/")[0]
+    return index if inside != name and index.isdigit() else ""
+
+
+def _missing_layers(
+    left: Sequence[Parameter], side: Mapping[str, Parameter]
+) -> tuple[str, list[str]] | None:
+    """Find whole layers of a row of equal ones that have no counterpart.
+
+    Args:
+      left: the parameters of a network without a counterpart.
+      side: all its parameters.
+
+    Returns:
+      The place of the row, and the indices of these layers in it; None if there are none.
+    """
+    names = {each.name for each in left}
+    for name in names:
+        words = name.split("/")
+        for depth, word in enumerate(words):
+            if not depth or not word.isdigit():
+                continue
+            place = "/".join(words[:depth])
+            layers: dict[str, dict[str, tuple[int, ...]]] = {}
+            for other, parameter in side.items():
+                if index := _layer_at(other, place):
+                    inside = other.removeprefix(f"{place}/{index}")
+                    layers.setdefault(index, {})[inside] = parameter.shape
+            gone = [
+                index
+                for index, inside in layers.items()
+                if all(f"{place}/{index}{each}" in names for each in inside)
+            ]
+            kept = [index for index in layers if index not in gone]
+            if kept and word in gone and all(layers[index] == layers[kept[0]] for index in gone):
+                return place, gone
+    return None
+
+
+def _layer_count(
+    place: str,
+    layers: Sequence[str],
+    gone: Sequence[Parameter],
+    index: int,
+    parties: tuple[Side, Side],
+    side: Mapping[str, Parameter],
+) -> Cause:
+    owner, lacking = parties
+    count = len({_layer_at(name, place) for name in side} - {""})
+    return Cause(
+        "layer_count",
+        f"{', '.join(f'{place}/{layer}' for layer in layers)} ({owner.label})",
+        f"{owner.label} has {count} equal layers in {place}; {lacking.label} has "
+        f"{count - len(layers)}",
+        _by_side(index, [each.name for each in gone]),
+    )
 
 
 def _resized(pairing: Pairing, explained: Collection[str]) -> list[tuple[Parameter, Parameter]]:

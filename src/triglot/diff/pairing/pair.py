@@ -1,6 +1,7 @@
 """Pair the parameters of two networks, as far as possible, and find those that are transposed."""
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses, align_uses
 
 MAX_MATRICES = 8  # that are tried transposed
+MAX_SHOWN = 6  # layers in the evidence of a cause
+INDEX = re.compile(r"\d+")
 
 
 def pair_parameters(
@@ -160,6 +163,62 @@ def find_transposed(
         if agrees(turned):
             return turned, [layout_cause(pairing, turned.pairs[index], labels) for index in chosen]
     return pairing, []
+
+
+def find_reordered(
+    pairing: Pairing,
+    uses: Callable[[], tuple[Uses, Uses]],
+    agrees: Callable[[Pairing], bool],
+    labels: tuple[str, str],
+) -> tuple[Pairing, list[Cause]]:
+    """Pair equal layers by the order in which both networks apply them.
+
+    Args:
+      pairing: a pairing at which the outputs do not agree.
+      uses: a function that reads the uses of parameters.
+      agrees: whether the outputs agree at a pairing.
+      labels: the labels of both networks.
+
+    Returns:
+      The pairing at which they agree, with a cause; the given one if there is none.
+    """
+    groups: dict[tuple[str, str, tuple[int, ...]], list[Pair]] = {}
+    for pair in pairing.pairs:
+        kind = INDEX.sub("*", pair.one), INDEX.sub("*", pair.other), pairing.one[pair.one].shape
+        groups.setdefault(kind, []).append(pair)
+    if all(len(group) == 1 for group in groups.values()):
+        return pairing, []
+    ranks = [{name: rank for rank, name in reversed([*enumerate(use.order)])} for use in uses()]
+    counterparts: dict[str, str] = {}
+    for group in groups.values():
+        used = [pair for pair in group if pair.one in ranks[0] and pair.other in ranks[1]]
+        ones = sorted((pair.one for pair in used), key=ranks[0].__getitem__)
+        others = sorted((pair.other for pair in used), key=ranks[1].__getitem__)
+        counterparts |= dict(zip(ones, others, strict=True))
+    pairs = tuple(
+        replace(pair, other=counterparts.get(pair.one, pair.other)) for pair in pairing.pairs
+    )
+    moved = [old for old, new in zip(pairing.pairs, pairs, strict=True) if old != new]
+    reordered = replace(pairing, pairs=pairs)
+    if not moved or not agrees(reordered):
+        return pairing, []
+    names = tuple(pair.one for pair in moved), tuple(pair.other for pair in moved)
+    applied = [
+        listed(dict.fromkeys(map(_layer, sorted(side, key=rank.__getitem__))), MAX_SHOWN)
+        for side, rank in zip(names, ranks, strict=True)
+    ]
+    evidence = (
+        f"{labels[0]} applies {applied[0]} in this order, {labels[1]} {applied[1]}; paired in the "
+        "order of their use, the outputs agree"
+    )
+    where = f"{names[0][0]} ({labels[0]}); {names[1][0]} ({labels[1]})"
+    return reordered, [Cause("layer_order", where, evidence, (names[0][:1], names[1][:1]))]
+
+
+def _layer(name: str) -> str:
+    """Return a parameter's name up to its first index."""
+    index = re.search(r"/\d+(?=/)", name)
+    return name[: index.end()] if index else name
 
 
 def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause:

@@ -7,7 +7,7 @@ import jax
 from jax.extend import core as jex
 
 from ...core.network import Network, Variables
-from ...core.tracing.jaxprs import leaves_read
+from ...core.tracing.jaxprs import ends_of_scan, leaves_read
 from ...core.types import PyTree
 from ..programs import places
 from ..programs.tape import LAYOUT
@@ -15,7 +15,7 @@ from ..types import Operation, codec_of
 from .parameters import CELLS, Parameter, place_of
 
 # Operations that only arrange the elements of an array, or of several.
-ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split"}
+ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split", "stack"}
 
 
 class Uses(NamedTuple):
@@ -97,15 +97,43 @@ def _uses(
         if equation.primitive.name in ARRANGING and all(
             names or atom is None for names, atom in zip(read, atoms, strict=True)
         ):
-            known.update(dict.fromkeys(equation.outvars, together))
+            turned = equation.params.get("dimensions") == (0,) and equation.primitive.name == "rev"
+            known.update(dict.fromkeys(equation.outvars, together[::-1] if turned else together))
         elif inner := _inner(equation):
-            inside = dict(zip(inner.invars, read[len(read) - len(inner.invars) :], strict=True))
-            yield from _uses(inner, inside, (*callers, equation))
+            inside: dict[Any, tuple[str, ...]] = {}
+            for operands in _iterations(equation, read[len(read) - len(inner.invars) :]):
+                inside = dict(zip(inner.invars, operands, strict=True))
+                yield from _uses(inner, inside, (*callers, equation))
             for var, result in zip(equation.outvars, inner.outvars, strict=False):
                 if not isinstance(result, jex.Literal) and result in inside:
                     known[var] = inside[result]
         else:
             yield from ((name, Reader(equation, callers)) for name in together)
+
+
+def _iterations(
+    equation: jex.JaxprEqn, read: Sequence[tuple[str, ...]]
+) -> Iterator[Sequence[tuple[str, ...]]]:
+    """Yield the parameters in each operand of a called program, once for each layer of a stack.
+
+    A loop that reads no parameter row by row is read once.
+    """
+    if equation.primitive.name != "scan":
+        yield read
+        return
+    _, first = ends_of_scan(equation.params)
+    length = equation.params["length"]
+    if not any(len(names) >= length > 1 for names in read[first:]):
+        yield read
+        return
+    for index in reversed(range(length)) if equation.params["reverse"] else range(length):
+        rows = [
+            names[index * (size := len(names) // length) : (index + 1) * size]
+            if len(names) >= length
+            else names
+            for names in read[first:]
+        ]
+        yield [*read[:first], *rows]
 
 
 def _inner(equation: jex.JaxprEqn) -> jex.Jaxpr | None:

@@ -15,6 +15,7 @@ from ...backends import libraries
 from ...backends.calling import Inputs
 from ...backends.pairing.guessing import mapping_of
 from ...backends.pairing.mapping import Target
+from ...backends.pairing.stacks import align_stacks
 from ...backends.translate import move
 from ...core.errors import TriglotError, user_error_context, writing
 from ...core.network import Network, Variables, num_params
@@ -72,6 +73,7 @@ def port(
         target = _network(options.network, inputs, action_spec, options.to, "--to")
         model = _model_to_save(options, target, inputs)
         source, variables = _source(options, arrays, target, inputs, action_spec)
+        source, target = align_stacks(source, target)
     with phase("pairing the parameters"):
         order = None if options.source else _order(source, arrays, options.weights)
         example = _inputs_of(target, target.init(jax.random.key(0)), inputs, options.seed, 1)

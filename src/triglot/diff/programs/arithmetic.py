@@ -248,10 +248,10 @@ def compare_precisions(
     same_number = len(stated[0]) == len(stated[1])
     if counts[0] == counts[1] or (counts[0].keys() == counts[1].keys() and not same_number):
         return None
-    name = max(
-        sorted({*counts[0], *counts[1]} - {DEFAULT}),
-        key=lambda each: abs(counts[0][each] - counts[1][each]),
-    )
+    names = sorted({*counts[0], *counts[1]} - {DEFAULT})
+    if not names:  # one program has products without a precision, and the other has none
+        return None
+    name = max(names, key=lambda each: abs(counts[0][each] - counts[1][each]))
     rounds = any(name.startswith(ROUNDED) for count in counts for name in count)
     what = "products and roundings" if rounds else "products"
     shown = "; ".join(

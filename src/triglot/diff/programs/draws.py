@@ -101,12 +101,15 @@ class Reuse:
       counts: how many independent numbers each program draws.
       draws: a draw of each program where they differ, in words.
       same_key: whether it draws several times from one key.
+      drops_paths: whether both draw one number for each example or for the batch alone, as
+        stochastic depth does.
     """
 
     side: int
     counts: tuple[int, int]
     draws: tuple[str, str]
     same_key: bool
+    drops_paths: bool = False
 
 
 def draws_of(tape: Tape, evaluated: Tape, slots: Sequence[int]) -> Draws | None:
@@ -223,7 +226,8 @@ def compare_draws(one: Draws, other: Draws) -> Replay | Reuse | None:
         index = reused or 0
         first, second = fewer.described(index), more.described(min(index, len(more.values) - 1))
         draws = (second, first) if side else (first, second)
-        return Reuse(side, (one.count, other.count), draws, reused is not None)
+        paths = all(each.tape.drops_paths for each in (one, other))
+        return Reuse(side, (one.count, other.count), draws, reused is not None, paths)
     return None
 
 

@@ -170,7 +170,7 @@ class _Recorder:
         order = range(length)[::-1] if params["reverse"] else range(length)
         rows: dict[int, list[Value]] = {}
         for i in order[:count]:
-            row = [self.call(lambda xs, i=i: xs[i], value) for value in scanned]
+            row = [self.row(value, i) for value in scanned]
             results = self.inline(params["jaxpr"], [*constants, *carry, *row], equation)
             carry, rows[i] = results[: len(carry)], results[len(carry) :]
         if not length:
@@ -183,6 +183,16 @@ class _Recorder:
 
         columns = zip(*(rows[i] for i in recorded), strict=True)
         return [*carry, *(self.call(stacked, *column) for column in columns)]
+
+    def row(self, value: Value, index: int) -> Value:
+        """Return a row of an array; of stacked parameters it is the parameter itself."""
+        producer = self.tape.producers.get(value.index)
+        if producer is not None and self.tape.depends[value.index] == PARAMS:
+            step = self.tape.steps[producer]
+            if step.name == "stack" and step.equation.params["axis"] == 0:
+                operand = step.operands[index]
+                return Value(operand, self.tape.arrays[operand])
+        return self.call(lambda xs: xs[index], value)
 
     def iterate(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
         """Record the iterations of a while loop; what is left of a long one is one equation."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import context_of
@@ -115,6 +116,22 @@ class Tape:
         results = [*self.outputs, *self.new_state]
         steps = (self.steps[index] for index in self.needed(results))
         return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
+
+    @property
+    def draw_sizes(self) -> list[int]:
+        """How many numbers each random draw has."""
+        draws = (step.results[0] for step in self.steps if step.name == "random_bits")
+        return [int(np.size(self.arrays[value])) for value in draws]
+
+    @property
+    def drops_paths(self) -> bool:
+        """Whether each random draw has one number for each example, or one for the batch.
+
+        This is stochastic depth: Huang et al. 2016, https://arxiv.org/abs/1603.09382.
+        """
+        shapes = (np.shape(self.arrays[i]) for i in self.leaves if self.depends[i] == INPUTS)
+        sizes, draws = {shape[0] for shape in shapes if len(shape) > 1}, self.draw_sizes
+        return len(sizes) == 1 and bool(draws) and {*draws} <= {1, *sizes}
 
     def is_unused(self, value: int) -> bool:
         """Return whether a value is computed, and no output or new state depends on it."""

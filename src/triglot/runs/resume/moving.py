@@ -1,13 +1,14 @@
 """Translate a training state between network libraries: weights, targets and moments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ...backends.translate import translate
+from ...backends.pairing.stacks import align_stacks
+from ...backends.translate import pair_parameters, translate
 from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
@@ -22,6 +23,7 @@ class _Form:
     Attributes:
       structure, shapes: of the first library's parameters.
       source, target: the codecs.
+      names: the target's parameters by the canonical names of the source.
       state: the structure of the second library's state besides parameters, which has the arrays
         of the first one's.
     """
@@ -30,6 +32,7 @@ class _Form:
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec
+    names: Mapping[str, str]
     state: PyTree
 
     def fits(self, node: PyTree) -> bool:
@@ -38,7 +41,8 @@ class _Form:
         return tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(node)) == self.shapes
 
     def params(self, node: PyTree) -> PyTree:
-        return self.target.decode(self.source.encode(node))
+        encoded = self.source.encode(node)
+        return self.target.decode({self.names.get(name, name): encoded[name] for name in encoded})
 
     def moments(self, node: PyTree) -> PyTree:
         # Only the linear part: a layout may add a constant to a parameter, but not to its moments.
@@ -66,6 +70,7 @@ def translate_agent_state(state: AnyAgentState, source: Agent, target: Agent) ->
     """
     first, second = source.network, target.network
     check_translatable(first, second)
+    first, second = align_stacks(first, second)
     forms = [_form(first, second)]
     forms += [_form(part, second.parts[name]) for name, part in first.parts.items()]
     usable = [form for form in forms if not jax.tree_util.treedef_is_leaf(form.structure)]
@@ -95,7 +100,9 @@ def _form(first: Network, second: Network) -> _Form:
     shapes = tuple(leaf.shape for leaf in jax.tree.leaves(variables.params))
     assert first.codec is not None and second.codec is not None  # `translate` has checked it
     structure = jax.tree.structure(variables.params)
-    return _Form(structure, shapes, first.codec, second.codec, state)
+    pairs, _ = pair_parameters(variables, first, second)
+    names = {name: pair.name for name, pair in pairs.items()}
+    return _Form(structure, shapes, first.codec, second.codec, names, state)
 
 
 def _walk(tree: PyTree, forms: list[_Form], convert: Callable[[_Form, PyTree], PyTree]) -> PyTree:

@@ -258,15 +258,18 @@ def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     for shares in _interpretations(kept):
         if np.isclose(factor, shares[1] / shares[0], rtol=1e-4):
+            tapes = [part.tape for part in divergence.parts]
+            without = ["not scaled" if tape.draw_sizes else "not active" for tape in tapes]
             shown = [
-                f"rate {1 - share:.4g} in {label}" if share < 1 else f"not active in {label}"
-                for share, label in zip(shares, labels, strict=True)
+                f"rate {1 - share:.4g} in {label}" if share < 1 else f"{word} in {label}"
+                for share, word, label in zip(shares, without, labels, strict=True)
             ]
             evidence = (
                 f"{shown[0]}, {shown[1]}: kept elements differ by {factor:.4g}; with the "
                 "first one's in both, the results are equal"
             )
-            return Finding("dropout", evidence, divergence)
+            is_depth = all(tape.drops_paths for tape in tapes)
+            return Finding("stochastic_depth" if is_depth else "dropout", evidence, divergence)
     return None
 
 

@@ -73,6 +73,14 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     confirmed = "with the first one's in both, the results are equal"
     if all(len(each) == 1 and None not in each for each in decays):
         shown = [f"{each.pop():.6g}" for each in decays]
+        step = divergence.parts[0].tape.steps[pairs[0][0].step]
+        if any(caller.primitive.name == "scan" for caller in step.callers):
+            # Such as lambda-returns, which mix each step's value with the returns that follow.
+            evidence = (
+                f"a loop mixes what it carries with a weight of {shown[0]} in {labels[0]}, of "
+                f"{shown[1]} in {labels[1]}; {confirmed}"
+            )
+            return Finding("constant", evidence, divergence)
         evidence = (
             f"a running average decays by {shown[0]} in {labels[0]}, by {shown[1]} in "
             f"{labels[1]}; {confirmed}"
