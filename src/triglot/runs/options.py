@@ -2,15 +2,27 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from .registry.arg import Arg, Count, Devices, Name, RunFolder
 from .registry.options import MachineOptions, SharedOptions
 
-Logs: TypeAlias = Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")]
-Wandb: TypeAlias = Annotated[
-    tuple[str, ...], Arg("NAME=VALUE ...", "project=triglot resume=allow, or $WANDB_...")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Options of the commands that send metrics to loggers.
+
+    Attributes:
+      log: loggers that also get the metrics: tensorboard, wandb (Weights & Biases), or both. They
+        get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
+        resume (allow, never, must or auto).
+    """
+
+    log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
+    wandb: Annotated[
+        tuple[str, ...], Arg("NAME=VALUE ...", "project=triglot resume=allow, or $WANDB_...")
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,28 +42,22 @@ class RunsOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(LogOptions):
     """Options of `triglot watch`.
 
     Attributes:
       run: a folder written by `triglot train`, which another program may be training.
       metric: a name in metrics.jsonl, of which the curve is shown.
       seconds: seconds between two looks at the files.
-      log: send the metrics of the run to these loggers too, until it ends: tensorboard, wandb
-        (Weights & Biases), or both.
-      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
-        resume (allow, never, must or auto).
     """
 
     run: RunFolder
     metric: Name = "episode_return"
     seconds: Annotated[float, Arg("SECONDS")] = 2.0
-    log: Logs = ()
-    wandb: Wandb = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(SharedOptions, MachineOptions):
+class TrainOptions(SharedOptions, MachineOptions, LogOptions):
     """Options of `triglot train`.
 
     Attributes:
@@ -73,10 +79,6 @@ class TrainOptions(SharedOptions, MachineOptions):
       keep_every: keep a checkpoint at multiples of N environment steps per seed, which `triglot
         rate` lets play.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
-      log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
-        They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
-      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
-        resume (allow, never, must or auto).
       init_from: a run whose weights the training starts from, of any library.
       init_names: take only the parameters with these canonical names, with * for any text.
       init_seed_index: which of that run's seeds starts all seeds, counted from 0.
@@ -107,8 +109,6 @@ class TrainOptions(SharedOptions, MachineOptions):
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     keep_every: Annotated[int | None, Arg("N", "the last two")] = None
     metrics_every: Annotated[int, Arg("K")] = 1
-    log: Logs = ()
-    wandb: Wandb = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit|acting ...", "none")] = ()
     init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
     init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()

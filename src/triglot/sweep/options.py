@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 from ..runs.jobs.options import JobOptions
+from ..runs.options import LogOptions
 from ..runs.registry.arg import Arg, Count, Name
 from ..runs.registry.options import LengthOptions, MachineOptions, SharedOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(LengthOptions, JobOptions):
+class SweepOptions(LengthOptions, JobOptions, LogOptions):
     """Options of a sweep, which `triglot.sweep.sweep` and `triglot sweep` share.
 
     Attributes:
@@ -35,6 +36,10 @@ class SweepOptions(LengthOptions, JobOptions):
         canonical, all libraries agree bit for bit.
       out: a folder for the results; an interrupted sweep there is continued.
       checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
+      log: loggers that get the learning curve and the greedy returns of each setting when the
+        sweep ends, one run for each setting: tensorboard, wandb (Weights & Biases), or both.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group (by
+        default the sweep's folder), resume (allow, never, must or auto).
     """
 
     num_seeds: Count = 5
