@@ -34,6 +34,12 @@ LEFT_OUT = {
         "triglot sweep ppo gymnax:CartPole-v1 --over clip_epsilon=0.2 --num-seeds 100 --batch 10 "
         "--executor ray",
     ),
+    "needs an account of Weights & Biases": (
+        "triglot train ppo gymnax:CartPole-v1 --log wandb",
+        "triglot watch runs/watched --log wandb",
+        "triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,1e-3 --out runs/rates "
+        "--log wandb",
+    ),
     "needs Docker": ("docker build", "mkdir -p runs", "docker run"),
     "takes more than half an hour on two cores": (
         "triglot train ppo jumanji:Maze-v0",

@@ -21,6 +21,7 @@ COMPARED = "docs/start.md"  # one comparison of two libraries, each of which sta
 # Beginnings of words in commands that are left out, by the reason.
 LEFT_OUT = {
     "compiles for a minute; tests/project/test_readme.py prepares it": ("brax:", "jumanji:"),
+    "needs an account of Weights & Biases": ("wandb",),
     "starts processes, as the tests of jobs do": ("--jobs", "--executor"),
     "this process has one device": ("--devices", "--distributed"),
     "checks the environments of a suite for minutes": ("gymnax$",),
