@@ -68,7 +68,6 @@ BEFORE = {
         "triglot train ppo gymnax:CartPole-v1 --num-seeds 5 --out runs/x",
         "triglot train ppo gymnax:CartPole-v1 --num-seeds 5 --backend equinox --out runs/y",
     ],
-    "docs/guide/swap.md": ["triglot train ppo gymnax:CartPole-v1 --out runs/x"],
 }
 # Exit codes other than 0, by the beginning of the command.
 EXIT_CODES = dict.fromkeys(  # they are different
