@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
-from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
+from tests.project.test_commands import EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
 from triglot.core.options import option_fields
 from triglot.runs.registry.algorithms import find_algorithm
@@ -68,8 +68,7 @@ def is_run(page: str, words: list[str]) -> bool:
 
 def of_page(page: Path) -> list[list[str]]:
     name = name_of(page)
-    before = [line.split()[1:] for line in BEFORE.get(name, [])]
-    return [words for words in [*before, *commands(page)] if is_run(name, words)]
+    return [words for words in commands(page) if is_run(name, words)]
 
 
 RUN_OF = {name_of(page): of_page(page) for page in PAGES if not name_of(page).startswith(LOGS)}
