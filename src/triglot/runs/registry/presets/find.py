@@ -19,7 +19,7 @@ class Sample:
 
     Attributes:
       num_seeds: in all.
-      programs: compiled programs over which the seeds were divided; results are equal bit for bit
+      programs: compiled programs over which the seeds were divided; results are bitwise identical
         at equal batching only.
       mean: over seeds, of the mean return over episodes after training.
       interval: of the mean over seeds, at 95 % (Student's t).
