@@ -320,7 +320,7 @@ def test_the_ladder_says_what_each_rung_explains() -> None:
     explained = {name: entry["explained"] for name, entry in named.items() if entry["run"]}
     assert explained["initializers"]["share"] == pytest.approx(0.75)
     assert (
-        "The default initializers: 75 % of the area's difference before."
+        "75 % of the previous rung's difference of areas comes from the default initializers."
         in (explained["initializers"]["sentence"])
     )
     assert explained["weights"]["share"] == 1.0
