@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
@@ -117,6 +118,7 @@ def test_the_commands_of_a_page_run_in_order(
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
     of_pages = [path.stem for path in tmp_path.glob("*.py")]
+    gymnasium.registry.pop("Line-v0", None)  # of line_env.py, which is imported for each page
     for name in [name for name in sys.modules if name.startswith("my_") or name in of_pages]:
         monkeypatch.delitem(sys.modules, name)  # of another page
     for words in RUN_OF[page]:
