@@ -166,8 +166,8 @@ def unknown(
     found = meant if meant in names else by_letters[near[0]] if near else None
     hint = f"; did you mean {found!r}?" if found else "."
     choices = f" Choices: {', '.join(names)}." if names else ""
-    noun, preposition, owner = re.match(r"(.*?)(?:( (?:of|in) )(.*))?$", kind).groups("")
-    return TriglotError(f"unknown {noun} {shown(given)}{preposition}{owner}{hint}{choices}")
+    noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
+    return TriglotError(f"unknown {noun} {shown(given)}{''.join(owner)}{hint}{choices}")
 
 
 def check_known(kind: str, given: str, choices: Iterable[str]) -> None:

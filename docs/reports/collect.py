@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from triglot.compare.pages import comparison
+from triglot.shared.machine.files import write_files
 
 HERE = Path(__file__).parent
 NUMBERS = "comparison.json"
@@ -54,10 +55,12 @@ def main(folders: list[Path]) -> None:
     results = {path.name: json.loads((path / NUMBERS).read_text()) for path in found}
     for name, result in results.items():
         curves = [one for one in comparison.page_charts(result) if one.name == comparison.CURVES]
-        (HERE / name / "tables.md").write_text(comparison.markdown(result))
-        (HERE / name / "curves.png").write_bytes(
-            comparison.figures(curves, result)[f"{comparison.CURVES}.png"]
-        )
+        picture = f"{comparison.CURVES}.png"
+        files = {
+            "tables.md": comparison.markdown(result),
+            picture: comparison.figures(curves, result)[picture],
+        }
+        write_files(HERE / name, files)
     sections = [section(name, result) for name, result in results.items()]
     (HERE / "README.md").write_text("\n".join([HEAD, pages(), ladders(results), *sections]))
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.records import JSON
 from ..runs.monitoring.evaluating import METRIC
 from ..runs.registry.overrides import overrides_of
 from ..runs.storage import logs
@@ -48,8 +48,8 @@ def send(out: Path, plan: SweepPlan, outcomes: Sequence[Outcome]) -> None:
     for one in outcomes if options.log else ():
         folder = out / FOLDER / f"setting-{one.number + 1}"
         folder.mkdir(parents=True, exist_ok=True)
-        config = _config(plan, one)
-        config["wandb"] = logs.with_group(options.wandb, out.resolve().name)
+        words = logs.with_group(options.wandb, out.resolve().name)
+        config = {**_config(plan, one), "wandb": words}
         for name in options.log:
             log = logs.LOGS[name](folder, config, 0)
             for point, env_steps in enumerate(one.env_steps):
@@ -59,7 +59,7 @@ def send(out: Path, plan: SweepPlan, outcomes: Sequence[Outcome]) -> None:
             log.close()
 
 
-def _config(plan: SweepPlan, one: Outcome) -> JSON:
+def _config(plan: SweepPlan, one: Outcome) -> dict[str, Any]:
     """Describe a setting by the options of `triglot train`, as in a run's `config.json`."""
     chosen = train_options(plan.options, one.values, algorithms_of(plan.options))
     options = {name: getattr(chosen, name) for name in logs.CHOSEN}
