@@ -62,7 +62,12 @@ LEFT_OUT = {
 }
 # Exit codes other than 0, by the beginning of the command.
 EXIT_CODES = dict.fromkeys(  # they are different
-    ("triglot diff original:net port:Port", "triglot translate original.npz"), 1
+    (
+        "triglot diff original:net port:Port",
+        "triglot diff one:loss other:loss",
+        "triglot translate original.npz",
+    ),
+    1,
 )
 # What is not part of the extra `all`, by a word of the commands that need it.
 EXTRAS = {
