@@ -65,6 +65,7 @@ EXIT_CODES = dict.fromkeys(  # they are different
     (
         "triglot diff original:net port:Port",
         "triglot diff one:loss other:loss",
+        "triglot diff algorithm:ppo my_ppo:loss",
         "triglot translate original.npz",
     ),
     1,
