@@ -254,8 +254,7 @@ def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:
     if not isinstance(action_spec, specs.Discrete):
         raise TriglotError(
             f"{algorithm} supports discrete actions, but this environment has {action_spec}: "
-            "choose an environment with Discrete actions, or an algorithm for all actions, such as "
-            "PPO."
+            "choose an environment with Discrete actions, or PPO, which takes all kinds of actions."
         )
     return action_spec.num_values
 
