@@ -1,4 +1,4 @@
-"""Every algorithm on every library: equal bit for bit, seconds to compile, steps/s.
+"""Every algorithm on every library: bitwise identity, seconds to compile, steps/s.
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
@@ -44,7 +44,7 @@ PAGE = """# Algorithms and libraries
 edit it by hand.*
 
 Every algorithm is written once and runs on every network library. {equal} of {trained} small
-trainings are equal bit for bit to those of the other libraries with the same weights: parameters
+trainings are bitwise identical to those of the other libraries with the same weights: parameters
 after each update, and all metrics ([canonical arithmetic](guide/concepts.md#arithmetic)).
 
 ![Algorithms and libraries](images/matrix.svg)
@@ -374,7 +374,7 @@ def main(
     page_path.write_text(page(rows, machine))
     draw(rows, picture)
     equal, trained = counts(rows)
-    print(f"{equal} of {trained} trainings are equal bit for bit: {page_path}, {picture}")
+    print(f"{equal} of {trained} trainings are bitwise identical: {page_path}, {picture}")
 
 
 if __name__ == "__main__":

@@ -156,6 +156,8 @@ def unknown(
 
     >>> unknown("backend", "hiku", ["haiku", "linen"])
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")
+    >>> unknown("field of Config", "num_env", ["num_envs"])
+    TriglotError("unknown field 'num_env' of Config; did you mean 'num_envs'? Choices: num_envs.")
     """
     names = sorted(choices)
     instead, example = REPLACED.get(given.lstrip("-").replace("-", "_"), (None, ""))
@@ -169,7 +171,8 @@ def unknown(
     found = meant if meant in names else by_letters[near[0]] if near else None
     hint = f"; did you mean {found!r}?" if found else "."
     choices = f" Choices: {', '.join(names)}." if names else ""
-    return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")
+    noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
+    return TriglotError(f"unknown {noun} {shown(given)}{''.join(owner)}{hint}{choices}")
 
 
 def check_known(kind: str, given: str, choices: Iterable[str]) -> None:

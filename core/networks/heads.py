@@ -138,8 +138,9 @@ def check_heads(
     if not isinstance(outputs, Mapping):
         advice = "; a recurrent network also needs initial_carry=FUNCTION, given to its adapter"
         advice = advice if isinstance(outputs, tuple) else ""
+        kind = "an array" if hasattr(outputs, "shape") else f"a {type(outputs).__name__}"
         raise TriglotError(
-            f"{found} returned a {type(outputs).__name__}: return a dictionary of heads, such as "
+            f"{found} returned {kind}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."
         )
     heads = _flatten(outputs)
@@ -149,7 +150,8 @@ def check_heads(
             wrong.append(f"no {name} (it has {', '.join(sorted(heads)) or 'no heads'})")
         elif (actual := tuple(heads[name].shape)) != (batch, *shape):
             shown = _words(actual[1:]) if actual[:1] == (batch,) else list(actual)
-            wrong.append(f"{name} {shown}")
+            surplus = actual == (batch, *shape, 1)
+            wrong.append(f"{name} {shown}{': drop its last axis, [..., 0]' if surplus else ''}")
         elif not jnp.issubdtype(heads[name].dtype, jnp.floating):
             wrong.append(f"{name} of dtype {heads[name].dtype}, not float32")
     if wrong:
@@ -251,8 +253,8 @@ def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:
     """
     if not isinstance(action_spec, specs.Discrete):
         raise TriglotError(
-            f"{algorithm} supports discrete actions, and this environment has {action_spec}: "
-            "choose an environment with Discrete actions, or PPO, which takes the others too."
+            f"{algorithm} supports discrete actions, but this environment has {action_spec}: "
+            "choose an environment with Discrete actions, or PPO, which takes all kinds of actions."
         )
     return action_spec.num_values
 

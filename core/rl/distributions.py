@@ -303,9 +303,9 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
     """
     floats = isinstance(action_spec, Box) and jnp.issubdtype(action_spec.dtype, jnp.floating)
     if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
-        advice = "choose an environment with such actions, or PPO, which takes others too"
+        advice = "choose an environment with such actions, or PPO, which takes all kinds of actions"
         raise TriglotError(
-            f"{algorithm} needs a bounded Box of float actions, and this environment's are "
+            f"{algorithm} needs a bounded Box of float actions, but this environment has "
             f"{action_spec}: {HOW_TO_BOUND if floats else advice}."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)

@@ -199,7 +199,8 @@ def values_at(
 
 def _of_ramp(kind: str, parts: list[str], text: str) -> Schedule:
     if len(parts) not in (2, 3):
-        raise _misfit(kind, "has not two or three arguments", text)
+        count = f"{len(parts)} argument{'s' * (len(parts) != 1)}"
+        raise _misfit(kind, f"has {count}, not two or three", text)
     values = tuple(_finite(part, kind, text) for part in parts[:2])
     if kind == "exponential" and min(values) <= 0:
         raise TriglotError(f"exponential starts and ends above 0, got {shown(text)}.")

@@ -63,7 +63,7 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
 
     >>> check_options("gridworld:8x8", ["observations"], ["observation"])
     Traceback (most recent call last):
-    triglot.core.errors.UnknownOption: unknown option of gridworld:8x8 'observations'; ...
+    triglot.core.errors.UnknownOption: unknown option 'observations' of gridworld:8x8; ...
     """
     known = list(known)
     for name in given:

@@ -146,5 +146,5 @@ def test_a_recurrent_cell_is_an_option() -> None:
     specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(cell="gru", cell_size=8))
     assert {spec.cell for spec in specs.values()} == {RecurrentCell("gru", 8)}
     assert PPO.networks(Box((4,)), Discrete(2))["actor"].cell is None
-    with pytest.raises(TriglotError, match="unknown cell of PPO 'lstn'; did you mean 'lstm'"):
+    with pytest.raises(TriglotError, match="unknown cell 'lstn' of PPO; did you mean 'lstm'"):
         PPOConfig(cell="lstn")

@@ -100,7 +100,7 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
         ("{own}:Agnt", "did you mean 'agent'"),
         ("{own}:Half", "Give --kind algorithm, environment or network"),
         ("{own}:unclear", "cannot infer the kind of"),
-        ("{own}:unclear --kind thing", "unknown kind of component 'thing'"),
+        ("{own}:unclear --kind thing", "unknown component kind 'thing'"),
         ("{own}:Half --kind algorithm", "lacks Config, Hyperparams, networks"),
         ("{own}:Failing", "RuntimeError: no grid today (own_"),
         (
@@ -110,7 +110,7 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
         ("{own}:Bare", "wraps it in triglot.from_linen"),
         ("{own}:network --env nosuch:env", "unknown environment suite 'nosuch'"),
         ("ppo --backends linnen --env probe:two-step", "did you mean 'linen'"),
-        ("ppo --cell-size none", "expected a number"),
+        ("ppo --cell-size none", "expected an integer"),
         ("ppo --bakends haiku", "did you mean --backends"),
         ("gridworld --num-envs 3", "unknown option --num-envs"),
     ],

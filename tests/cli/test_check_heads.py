@@ -131,7 +131,7 @@ def test_heads_are_not_checked_if_apply_fails(
     ("command", "says"),
     [
         ("{m}:q --algorithm dqnn", "unknown algorithm 'dqnn'; did you mean 'dqn'"),
-        ("actr={m}:actor --algorithm sac", "unknown network of sac 'actr'; did you mean 'actor'"),
+        ("actr={m}:actor --algorithm sac", "unknown network 'actr' of sac; did you mean 'actor'"),
         ("actor={m}:actr --algorithm sac", "did you mean 'actor'"),
         ("ppo --algorithm dqn", "--algorithm is an option for networks"),
         ("{m}:q --algorithm td3 --env probe:two-step", "td3"),

@@ -40,7 +40,7 @@ def network(**heads: tuple[int, ...]) -> Network:
         (
             network(logits=(2,), value=(1,)),
             r"PPO needs logits \[B, 2\] and value \[B\]; the haiku network 'mine' returned "
-            r"value \[B, 1\]\.",
+            r"value \[B, 1\]: drop its last axis",
         ),
         (network(logits=(3,), value=()), r"returned logits \[B, 3\]\."),
         (network(value=()), r"no logits \(it has value\)"),

@@ -59,7 +59,7 @@ def test_it_writes_four_files_and_prints_the_next_steps(
 @pytest.mark.parametrize(
     "command, says",
     [
-        ("thing own", "unknown kind of component 'thing'"),
+        ("thing own", "unknown component kind 'thing'"),
         ("network own --backend linnen", "did you mean 'linen'"),
         ("algorithm own --backend linen", "--backend applies to networks only"),
         ("network own --like ppo", "--like applies to algorithms only: a network has --backend"),

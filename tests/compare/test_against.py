@@ -58,7 +58,7 @@ def test_nothing_changed() -> None:
         (
             lambda now: now["backends"]["haiku"].update(params_sha256="bb"),
             "bits",
-            "no longer equal bit for bit",
+            "no longer bitwise identical",
         ),
         (
             lambda now: now["cost"]["backends"]["haiku"]["compile"].update(

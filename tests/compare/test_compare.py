@@ -75,7 +75,7 @@ def test_the_libraries_are_equal(run: tuple[dict[str, Any], Path]) -> None:
     hashes = {facts["params_sha256"] for facts in result["backends"].values()}
     assert len(hashes) == 1
     assert result["verdict"]["level"] == "identical"
-    sentence = "Both learning curves and final parameters are equal, bit for bit, over 6 updates."
+    sentence = "Both learning curves and final parameters are bitwise identical over 6 updates."
     assert result["verdict"]["sentence"] == sentence
     (pair,) = result["pairs"]
     assert (pair["identical"], pair["level"], pair["causes"]) == (True, "identical", [])

@@ -202,7 +202,7 @@ def test_an_ant_that_stands_still_earns_its_healthy_reward() -> None:
         ("swimmer", {}, "brax:swimmer is not supported: it calls"),
         ("ant", {"backend": "sprng"}, "unknown brax backend 'sprng'; did you mean 'spring'"),
         ("ant", {"episode_length": 0}, "episode_length of brax:ant must be at least 1, got 0"),
-        ("ant", {"ctrl_cost": 1.0}, "unknown option of brax:ant 'ctrl_cost'; did you mean 'ctrl_c"),
+        ("ant", {"ctrl_cost": 1.0}, "unknown option 'ctrl_cost' of brax:ant; did you mean 'ctrl_c"),
         ("ant", {"healthy_z_range": [0, 1]}, "'healthy_z_range'.*a tuple.*got a list"),
         ("ant", {"use_contact_forces": True}, "brax:ant cannot be built on the backend 'spring'"),
     ],

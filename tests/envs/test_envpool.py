@@ -155,7 +155,7 @@ def test_a_film_shows_the_end_and_no_new_start() -> None:
         ("pong", {}, "did you mean 'Pong-v5'?"),
         ("Snake-v1", {}, "envpool:Snake-v1 is not supported: EnvPool's jumanji environments"),
         ("Pong-v5", {"frame_skp": 2}, "unknown option .* did you mean 'frame_skip'?"),
-        ("Pong-v5", {"seed": 2}, "unknown option of envpool:Pong-v5 'seed'"),
+        ("Pong-v5", {"seed": 2}, "unknown option 'seed' of envpool:Pong-v5"),
         ("Pong-v5", {"frame_skip": "all"}, "frame_skip of envpool:Pong-v5 must be an integer"),
         ("Pong-v5", {"max_episode_steps": 0}, "max_episode_steps .* must be at least 1, got 0"),
     ],

@@ -205,7 +205,7 @@ def test_gridworld_of_ten_by_ten_has_the_published_start_value() -> None:
         ("1x1", {}, "at least two cells, got 1 x 1"),
         ("0x4", {}, "at least two cells, got 0 x 4"),
         ("4x4", {"observation": "one-hot"}, "did you mean 'onehot'"),
-        ("4x4", {"size": 3}, "unknown option of gridworld:4x4 'size'"),
+        ("4x4", {"size": 3}, "unknown option 'size' of gridworld:4x4"),
         ("4x4", {"max_steps": 0}, "max_steps of gridworld:4x4 must be at least 1, got 0"),
         ("4x4", {"max_steps": 2.5}, "max_steps of gridworld:4x4 must be an integer, got 2.5"),
     ],

@@ -66,7 +66,7 @@ def test_it_draws(suite: Any, tmp_path: Path) -> None:
         (
             "brix",
             {"skip": 2},
-            "unknown option of octax:brix 'skip'. Choices: frame_skip, max_num_steps",
+            "unknown option 'skip' of octax:brix. Choices: frame_skip, max_num_steps",
         ),
         ("brix", {"frame_skip": "two"}, "frame_skip of octax:brix must be an integer"),
         ("brix", {"frame_skip": [2]}, "must be a number, a string or a tuple"),

@@ -168,7 +168,7 @@ def test_frozen_lake_has_no_vector_that_serves() -> None:
     "name, options, says",
     [
         ("CartPol-v1", {}, "did you mean 'CartPole-v1'"),
-        ("CartPole-v9", {}, "unknown environment of gymnasium 'CartPole-v9'"),
+        ("CartPole-v9", {}, "unknown environment 'CartPole-v9' of gymnasium"),
         ("no_such_module:Foo-v0", {}, "no_such_module"),
         ("triglot/Hands-v0", {"unread": "graph"}, "in 'hand', in '1', the Gymnasium space Graph"),
         ("triglot/Hands-v0", {"unread": "texts"}, "has no numbers, and a text is left out"),

@@ -429,9 +429,9 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("Maze", {}, "unknown jumanji environment 'Maze'; did you mean 'Maze-v0'"),
         ("Sokoban-v0", {}, "Sokoban-v0 is not supported: it downloads"),
-        ("Maze-v0", {"rows": 4}, "unknown option of jumanji:Maze-v0 'rows'; did you mean 'num_row"),
+        ("Maze-v0", {"rows": 4}, "unknown option 'rows' of jumanji:Maze-v0; did you mean 'num_row"),
         ("Maze-v0", {"num_rows": [4]}, "'num_rows'.*number, a string or a tuple.*got a list"),
-        ("Maze-v0", {"observation": "picture"}, "unknown observation of jumanji:Maze-v0 'picture'"),
+        ("Maze-v0", {"observation": "picture"}, "unknown observation 'picture' of jumanji:Maze-v0"),
         ("Maze-v0", {"use_mask": False}, "did you mean 'use_action_mask'"),
         ("TSP-v1", {"observation": "image"}, "unknown observation.*Choices: dict, vector"),
         (

@@ -243,7 +243,7 @@ def test_an_opponent_is_named(name: str, in_folder: Path) -> None:
     env = triglot.make_env(f"{name},opponent=my_opponents:last")
     boards = [np.asarray(walk(env, [], seed)[0].obs).sum(-1) for seed in range(8)]
     assert {tuple(np.argwhere(board)[:, 1].tolist()) for board in boards} == {(), (6,)}
-    with pytest.raises(TriglotError, match="unknown name in my_opponents 'lost'; did you mean"):
+    with pytest.raises(TriglotError, match="unknown name 'lost' in my_opponents; did you mean"):
         triglot.make_env(f"{name},opponent=my_opponents:lost")
     with pytest.raises(TriglotError, match="opponent 'no_such_file:last': no module"):
         triglot.make_env(f"{name},opponent=no_such_file:last")

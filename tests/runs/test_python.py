@@ -244,7 +244,7 @@ def test_curves_are_one_figure(result: triglot.TrainResult, folder: Path, tmp_pa
     figure = triglot.curves({"memory": result, "folder": folder}, metric="loss")
     figure.savefig(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 5_000
-    with pytest.raises(TriglotError, match="unknown metric of the training 'los'"):
+    with pytest.raises(TriglotError, match="unknown metric 'los' of the training"):
         triglot.curves(result, metric="los")
     with pytest.raises(TriglotError, match="curves takes the result"):
         triglot.curves(3)  # pyright: ignore[reportArgumentType]

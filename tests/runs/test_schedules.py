@@ -71,12 +71,12 @@ def test_a_resumed_run_keeps_its_schedules(
 
 WRONG = {
     "--learning-rate liner(3e-4,0)": "unknown schedule 'liner'; did you mean 'linear'?",
-    "--learning-rate linear(3e-4)": "has not two or three arguments",
+    "--learning-rate linear(3e-4)": "has 1 argument, not two or three",
     "--learning-rate linear(3e-4,-1)": "learning_rate must be finite and at least 0, got -1.0 in",
     "--discount linear(0.9,1.1)": "discount must be within [0, 1], got 1.1 in linear(0.9, 1.1)",
     "--learning-rate linear(3e-4,0,-100)": "a span is a number of environment steps above 0",
     "--learning-rate linear(nan,0)": "the numbers of a schedule are finite, got nan",
-    "--num-epochs linear(1,4)": "expected a number, got 'linear(1,4)'",
+    "--num-epochs linear(1,4)": "expected an integer, got 'linear(1,4)'",
     "--initial-std linear(1,0.5)": "initial_std is fixed when the training compiles",
     "--stop-at linear(1,0.5)": "--stop-at must be a number, got the schedule",
 }

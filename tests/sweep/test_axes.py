@@ -51,7 +51,7 @@ WRONG = {
     "=1": "must have the form",
     "learning_rate=": "has no values",
     "learning_rte=1": "did you mean 'learning_rate'",
-    "total_steps=1,2": "unknown option of ppo in --over 'total_steps'",
+    "total_steps=1,2": "unknown option 'total_steps' of ppo in --over",
     "learning_rate=fast": "expected a number, got 'fast'",
     "learning_rate=nan": "expected a number",
     "learning_rate=liner(1,0)": "--over learning_rate: unknown schedule 'liner'",
@@ -60,7 +60,7 @@ WRONG = {
     "learning_rate=1e-3,0.001": "has 0.001 twice",
     "num_envs=1.5": "expected an integer, got '1.5'",
     "hidden_sizes=64,64": "joined by slashes, 64/64",
-    "hidden_sizes=64/x": "expected a number, got 'x'",
+    "hidden_sizes=64/x": "expected an integer, got 'x'",
     "clip_value=yes": "expected true or false, got 'yes'",
     "backend=haiku,": "has an empty value",
     "learning_rate=1e-2..1e-5": "must have two finite bounds, the lower one first",
@@ -95,7 +95,7 @@ def test_a_name_is_given_once() -> None:
 
 def test_a_name_is_an_option_of_every_algorithm() -> None:
     over = ("algorithm=ppo,dqn", "clip_epsilon=0.1,0.2")
-    with pytest.raises(TriglotError, match="unknown option of dqn in --over 'clip_epsilon'"):
+    with pytest.raises(TriglotError, match="unknown option 'clip_epsilon' of dqn in --over"):
         listed(options(over=over))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FILE = "config_file"  # the name of `--config` among the values
 FILE_HELP = (
     "read options from a TOML file, or from the config.json of a run; options of the command line "
-    "win over it. (default: none)"
+    "override it. (default: none)"
 )
 HELP_COLUMN = 20  # where the texts of options begin
 BOLD, CYAN, RESET = "\x1b[1m", "\x1b[36m", "\x1b[0m"

@@ -121,14 +121,15 @@ def _train(arguments: list[str], started: float) -> int:
 def _resume(arguments: list[str], started: float) -> int:
     """Continue a training from its last checkpoint.
 
-    The final parameters equal those of an uninterrupted training bit for bit, on the same machine
-    with the same versions. Exception: the state of host environments, such as Gymnasium's, cannot
-    be saved, so they begin new episodes. A run that was stopped before its first checkpoint starts
-    again from the beginning. Damaged metrics, other versions and another device are reported.
+    The final parameters are bitwise identical to those of an uninterrupted training, on the same
+    machine with the same versions. There is one exception: the state of environments that are
+    stepped in Python, such as Gymnasium's, cannot be saved, so these begin new episodes. A run that
+    was stopped before its first checkpoint starts again from the beginning. Damaged metrics, other
+    versions and another device are reported.
 
-    With --backend, the run goes on in another network library: in canonical arithmetic, which is
-    the default, with the same numbers. With --total-steps, it is extended. --devices changes the
-    number of devices: numbers then agree up to rounding. config.json lists the changes.
+    With --backend, the run continues in another network library; in canonical arithmetic, the
+    default, it computes the same bits. --total-steps extends the run. --devices changes the number
+    of devices, and results then agree up to rounding. config.json lists the changes.
     """
     options = _parse(arguments)
     with phase("importing"):
@@ -144,7 +145,7 @@ def _resume(arguments: list[str], started: float) -> int:
 def _evaluate(arguments: list[str], started: float) -> int:
     """Play whole episodes with the agent of each seed, from the run's last checkpoint.
 
-    Shows the mean return over seeds with its 95% confidence interval (Student's t; below 5 seeds
+    It shows the mean return over seeds with its 95% confidence interval (Student's t; below 5 seeds
     the lowest and highest seed; for one seed the interval over episodes), the episode lengths, and
     the number of episodes cut at --max-steps. Every episode is written to evaluation.json in the
     run directory, which the next evaluation overwrites.
@@ -178,10 +179,11 @@ def _export(arguments: list[str], started: float) -> int:
     """Write the weights or the policy of one seed, for use without triglot.
 
     safetensors: all weights by canonical name. haiku, flax, nnx, equinox, keras: weights.npz, and
-    model.py, which builds plain modules of that library, whichever the run used. torch: the same of
-    PyTorch, with a state_dict for each network in weights.safetensors. stablehlo, onnx: the greedy
-    policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
-    observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
+    model.py, which builds plain modules of that library, whichever the run used. torch: the same
+    for PyTorch, with a state_dict for each network in weights.safetensors. stablehlo, onnx: the
+    greedy policy as one file, and load.py, which needs only JAX or onnxruntime; the file includes
+    the normalization of observations and the scaling of actions. To write ONNX: pip install
+    'triglot[onnx]'.
     """
     options = _parse(arguments)
     with phase("importing"):
@@ -195,7 +197,7 @@ def _runs(arguments: list[str], started: float) -> int:
     """List the runs in a folder: state, age, return, steps and what was trained.
 
     A run is running, finished, stopped (at --stop-at), interrupted (by Ctrl-C or a signal),
-    diverged, killed, or damaged (`triglot watch RUN` says what is).
+    diverged, killed, or damaged (`triglot watch RUN` says what is damaged).
     """
     options = _parse(arguments)
     from ..runs.monitoring.listing import list_runs
@@ -207,8 +209,8 @@ def _runs(arguments: list[str], started: float) -> int:
 def _watch(arguments: list[str], started: float) -> int:
     """Show the curve, the speed and the state of a run that another program trains.
 
-    It ends when the run ends, or with Ctrl-C; nothing in the folder is written or locked. If the
-    output is not a terminal, the run is described once.
+    It ends when the run ends, or with Ctrl-C. It does not lock the folder, and writes into it only
+    with --log. If the output is not a terminal, it describes the run once.
     """
     options = _parse(arguments)
     from ..runs.monitoring.watch import watch
@@ -219,8 +221,8 @@ def _watch(arguments: list[str], started: float) -> int:
 def _curves(arguments: list[str], started: float) -> int:
     """Plot the learning curves of several runs in one environment.
 
-    Shown are the mean over seeds and its 95% confidence interval; below 5 seeds, a thin line for
-    each seed. A run that has not finished is plotted up to its last update.
+    The plot shows the mean over seeds and its 95% confidence interval; below 5 seeds, a thin line
+    for each seed. A run that has not finished is plotted up to its last update.
     """
     options = _parse(arguments)
     from ..runs.curves import draw_curves
@@ -229,7 +231,7 @@ def _curves(arguments: list[str], started: float) -> int:
 
 
 def _rate(arguments: list[str], started: float) -> int:
-    """Play the checkpoints of runs in a game of two players against each other, and rate them.
+    """Play the checkpoints of runs in a two-player game against each other, and rate them.
 
     The players are the last checkpoint of each run, those that --keep-every kept, and a random
     player, whose rating is 0. Each pair plays --games games, at random seats. Ratings are Elo
@@ -251,10 +253,10 @@ def _compare(arguments: list[str], started: float) -> int:
     all differences.
 
     Each library trains in a separate process. The verdict is identical, equivalent, inconclusive or
-    different; the first update, parameter and operation that differ and the likely cause are named.
-    The folder contains comparison.json, curves.png and .svg, figures/*.png and .svg, tables.md and
-    tables/*.csv, and report.html, a self-contained page. The same command continues an interrupted
-    comparison where it was, and --ladder or --repetitions add to a finished one.
+    different. The report names the first update, parameter and operation that differ, and the
+    likely cause. The folder contains comparison.json, curves.png and .svg, figures/*.png and .svg,
+    tables.md and tables/*.csv, and report.html, a self-contained page. The same command continues
+    an interrupted comparison; --ladder and --repetitions extend a finished one.
     """
     from ..runs.registry.overrides import overrides_of
 
@@ -270,13 +272,13 @@ def _compare(arguments: list[str], started: float) -> int:
 def _sweep(arguments: list[str], started: float) -> int:
     """Train many settings of an algorithm, with several seeds each, and rank them.
 
-    Settings that differ in hyperparameters only are trained in one compiled program, in batches
-    that fit in memory; other values (hidden_sizes, num_envs, algorithm, env, backend, optimizer)
-    are programs of their own. Every combination of the values is trained, or --num-settings of
+    Settings that differ only in hyperparameters are trained in one compiled program, in batches
+    that fit into memory; other values (hidden_sizes, num_envs, algorithm, env, backend, optimizer)
+    need separate programs. The sweep trains every combination of the values, or --num-settings of
     them, drawn at random. --halving stops the worse settings early.
 
     The folder contains results.csv (one row per setting and seed), ranking.csv, sweep.json,
-    sweep.png and .svg, report.html, a self-contained page, and best.toml, the settings of the best.
+    sweep.png and .svg, report.html, a self-contained page, and best.toml, the best setting.
     The same command with the same --out continues an interrupted sweep.
     """
     with phase("importing"):
@@ -293,9 +295,9 @@ def _diff(arguments: list[str], started: float) -> int:
     """Compare two networks with the same weights, without training: where they differ, and why.
 
     The verdict is identical (all bits are equal), equivalent (equal up to rounding) or different.
-    Compared are parameters, outputs in training and evaluation, gradients, 1 and 100 steps of Adam;
-    where the outputs differ, the first operation that does is located, and likely causes are named.
-    Initializers are reported beside and do not change the verdict.
+    The comparison covers parameters, outputs in training and evaluation, gradients, and 1 and 100
+    steps of Adam. If outputs differ, it reports the first operation that differs and the likely
+    causes. Initializers are reported separately and do not affect the verdict.
 
     A network may be an untransformed Haiku function, a Linen module, an NNX or Equinox class or
     module, a Keras model or its class, a function of a key or of rngs that returns a module, or a
@@ -317,10 +319,10 @@ def _diff(arguments: list[str], started: float) -> int:
 def _translate(arguments: list[str], started: float) -> int:
     """Convert a checkpoint of one library into the weights of another library's network.
 
-    Layouts follow the library's own layers; running statistics go with them. Layers are paired by
-    name, as --mapping states, or by shape and order if only one such pairing exists; the mapping is
-    printed. With --source, the network that was saved, the outputs of both networks are compared,
-    and a difference is explained as by `triglot diff`.
+    Layouts follow the layers of each library; running statistics are converted too. Layers are
+    paired by name, as --mapping states, or by shape and order if only one such pairing exists; the
+    mapping is printed. With --source, the network that was saved, the outputs of both networks are
+    compared, and a difference is explained as in `triglot diff`.
 
     The exit code is 0 if the functions agree or were not compared, 1 if they differ, and 2 if the
     weights cannot be converted.
@@ -364,7 +366,7 @@ def _check(arguments: list[str], started: float) -> int:
 
 def _new(arguments: list[str], started: float) -> int:
     """Create a folder with a custom component that passes its check: from a template, or, with
-    --like, a copy of a shipped algorithm under a new name.
+    --like, a copy of a built-in algorithm under a new name.
 
     It contains the component, its test, a README and a pyproject.toml, so that `pip install -e`
     adds the component to `triglot list`. Kinds: algorithm, environment, network.
@@ -388,8 +390,8 @@ def _completion(arguments: list[str], started: float) -> int:
     """Write the script by which a shell completes commands, options and values.
 
     For bash, put this line in ~/.bashrc: source <(triglot completion bash). For zsh, put this line
-    in ~/.zshrc: source <(triglot completion zsh). A file loads faster; write it again after an
-    update of triglot.
+    in ~/.zshrc: source <(triglot completion zsh). To load it faster, save the output in a file and
+    source that; write it again after an update of triglot.
     """
     options = _parse(arguments)
     from .completion import completion_script

@@ -148,7 +148,7 @@ def _write_loss(options: NewOptions) -> str:
 
 def _check_options(options: NewOptions) -> None:
     kind = options.kind
-    check_known("kind of component", kind, (*NAMES, LOSS))
+    check_known("component kind", kind, (*NAMES, LOSS))
     if kind == LOSS:
         return
     if options.backend is not None and kind != "network":

@@ -50,36 +50,37 @@ class DiffOptions(MachineOptions):
     """Options of `triglot diff`.
 
     Attributes:
-      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND; or a
-        recording of one, a .safetensors file of `python -m triglot.record`. Or a loss, a target or
-        an update step: a function in JAX or PyTorch, a pair (init, function), or algorithm:NAME for
-        the loss of a shipped algorithm, such as algorithm:ppo, algorithm:sac.actor or
-        algorithm:ppo,clip_epsilon=0.1.
+      one: a network: package.module:object, a name registered by an installed package, or
+        zoo:BACKEND for a built-in network; or the recording of one, a .safetensors file that
+        `python -m triglot.record` wrote. Or a loss, a target or an update step: a function in JAX
+        or PyTorch, a pair (init, function), or algorithm:NAME for the loss of a built-in algorithm,
+        such as algorithm:ppo, algorithm:sac.actor or algorithm:ppo,clip_epsilon=0.1.
       other: the network or loss to compare it with.
-      env: the environment whose observations both networks read.
+      env: the environment whose observations are the input of both networks.
       obs_shape: the shape of one float32 input, without the batch.
       inputs: one or several inputs, each DTYPE:SHAPE, such as float32:84,84,4, or
         DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99; int32: is a scalar. Without bounds, floats
         are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
-        Of a loss, whole arrays by name: NAME=DTYPE:SHAPE or NAME=KIND:SHAPE, such as
+        For a loss, whole arrays by name: NAME=DTYPE:SHAPE or NAME=KIND:SHAPE, such as
         obs=float32:32,4 action:32:0..3 old_value=value:32 done=flag:32 gamma=0.99, or a file .npz.
         Kinds: action, advantage, discount, distribution, flag, gradient, log_prob, logits, param
         (learned), probability, return, reward, square, step, value, weight.
       mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
         network and of the second.
-      checkpoint: trained weights: of the first network, which both get; or of both networks, each
-        its own, which are compared too. With a recording, those of the port.
+      checkpoint: trained weights. One file has the weights of the first network, which both get;
+        two files have the weights of each network, which are compared too. With a recording, the
+        file has the weights of the port.
       trust: read a checkpoint that is a pickle, which may run code.
       seed: random seed of weights and inputs.
-      html: the page to write, with both networks' modules side by side; an existing file is
+      html: write an HTML page with the modules of both networks side by side; an existing file is
         replaced.
-      json: the file to write the result to; an existing file is replaced.
-      quick: compare the functions only, not gradients, training steps and initializers.
-      thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
-        training steps and initializers of large ones, too.
-      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
-        output or gradient, in the types in which they compute.
-      algorithm: the algorithm whose built-in networks zoo:BACKEND names.
+      json: write the result to this file; an existing file is replaced.
+      quick: compare outputs only, not gradients, training steps and initializers.
+      thorough: measure everything also for large networks: canonical arithmetic, 100 training steps
+        and initializers.
+      max_rounding: largest rounding difference of equivalent networks, relative to the largest
+        output or gradient, in the dtype in which they compute.
+      algorithm: the algorithm whose built-in networks zoo:BACKEND stands for.
     """
 
     one: Annotated[str, Arg("NETWORK", positional=True)]
@@ -184,7 +185,7 @@ class Group(NamedTuple):
 # By the first word of the group's title.
 GROUPS = {
     "network": Group(
-        "The networks, and the library that they are written in.",
+        "The networks and their library.",
         ("backend", "backends", "arithmetic", "network", "mapping"),
     ),
     "evaluation": Group(
@@ -192,12 +193,12 @@ GROUPS = {
         ("eval_episodes", "eval_every", "stop_at", "margin"),
     ),
     "output": Group(
-        "What is written, where and how often.",
+        "What to write, where, and how often.",
         ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "wandb", "print_config",
          "open"),
     ),
     "population": Group(
-        "Population-based training: the worst seeds copy the best and change hyperparameters.",
+        "Population-based training: the worst seeds copy the best ones and perturb them.",
         ("population", "exploit_every", "perturb", "exploit_fraction", "selection"),
     ),
     "start": Group(
@@ -205,11 +206,11 @@ GROUPS = {
         ("init_from", "init_names", "init_seed_index"),
     ),
     "machine": Group(
-        "What is used of this machine, or of a cluster.",
+        "Devices, processes, caches and clusters.",
         ("devices", "shard", "executor", "jobs", "address", "compilation_cache",
          "no_compilation_cache"),
     ),
-    "debugging": Group("Look into the training.", ("debug", "profile")),
+    "debugging": Group("Find errors and measure speed.", ("debug", "profile")),
 }  # fmt: skip
 
 
@@ -223,6 +224,6 @@ def groups_of(options: type) -> dict[str, list[str]]:
     if len(names) <= MANY:
         return {}
     found = {
-        title: [name for name in names if name in group.names] for title, group in GROUPS.items()
+        title: [name for name in group.names if name in names] for title, group in GROUPS.items()
     }
     return {title: inside for title, inside in found.items() if inside}

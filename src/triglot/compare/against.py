@@ -64,7 +64,7 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
     for name in common:
         old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
         if old != new:
-            sentence = f"{libraries.title(name)}'s final parameters are no longer equal bit for bit"
+            sentence = f"{libraries.title(name)}'s final parameters are no longer bitwise identical"
             listed.append(_change("bits", old, new, sentence))
             listed += [returns[name]] if name in returns else []
         if before.get("cost") and now.get("cost"):

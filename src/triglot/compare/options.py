@@ -15,23 +15,23 @@ class CompareOptions(SharedOptions, JobOptions):
 
     Attributes:
       num_seeds: independent seeds, vmapped; at least 5 to judge returns.
-      devices: the most devices that the seeds are divided among, the same for all libraries.
-      envs: further environments; the scores of all are normalised and aggregated.
+      devices: maximum number of devices to divide the seeds among, the same for all libraries.
+      envs: additional environments; scores are normalized, and aggregated over all environments.
       backends: the network libraries, at least two; all start from the first one's initial weights.
-      arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
-        canonical, all libraries agree bit for bit.
-      ladder: train on every rung, from each library's defaults to canonical arithmetic, to find
-        what each cause explains.
+      arithmetic: native, the operations of the library; leaf_order, gradients are summed in the
+        same order in all libraries; canonical, all libraries are bitwise identical.
+      ladder: train once on each rung, from each library's defaults to canonical arithmetic, to
+        measure how much of the difference each cause explains.
       network: custom networks: package.module:object, a dictionary from library to Network or a
         function of obs_spec and action_spec that returns one; or one object per library, each as
         LIBRARY=package.module:object.
       mapping: a JSON file that pairs the parameters of custom networks by name: {library: {its
         name: name in the first library}}.
-      margin: largest difference of returns that counts as equal.
-      repetitions: processes per library in which costs are measured; 5 give intervals, 0 skips the
+      margin: largest difference of returns that counts as equivalent.
+      repetitions: number of processes per library that measure costs; 5 give intervals, 0 skips the
         measurement.
       out: a folder for the report; an interrupted comparison there is continued.
-      against: the comparison.json of an earlier comparison; report what changed since.
+      against: the comparison.json of an earlier comparison; report what has changed since.
       fail_on: exit with code 1 at this verdict or a worse one: different, or inconclusive.
       open: open the report in a browser.
     """

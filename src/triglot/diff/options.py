@@ -23,8 +23,8 @@ class ComparisonOptions:
       level: one of `triglot.diff.measures.effort.LEVELS`.
       modules: whether modules are compared side by side, which is always done for small networks.
       compare_weights: whether both networks have trained weights, which are compared too.
-      max_rounding: largest difference by rounding of equivalent networks, relative to the largest
-        output or gradient, in the types in which they compute.
+      max_rounding: largest rounding difference of equivalent networks, relative to the largest
+        output or gradient, in the dtype in which they compute.
 
     Raises:
       TriglotError: if the level is unknown, or `max_rounding` is not positive.

@@ -31,8 +31,8 @@ def assert_same_function(
 
     Args:
       reference, port, inputs, mapping: the arguments of `diff_networks`.
-      max_ulps: how far outputs may be apart, at most, in units in the last place of a float32 as
-        large as the largest output; None for any rounding, which vanishes in float64.
+      max_ulps: largest difference of outputs, in units in the last place of a float32 as large as
+        the largest output; None accepts any rounding, which vanishes in float64.
       level: `quick` compares the functions, `standard` gradients and initializers too.
 
     Returns:

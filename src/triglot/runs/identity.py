@@ -1,4 +1,4 @@
-"""Whether trainings are equal bit for bit, and where they first differ.
+"""Whether trainings are bitwise identical, and where they first differ.
 
 The fingerprints are computed inside the compiled program after every update; the rest is NumPy.
 """

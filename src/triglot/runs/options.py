@@ -2,15 +2,27 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from .registry.arg import Arg, Count, Devices, Name, RunFolder
 from .registry.options import MachineOptions, SharedOptions
 
-Logs: TypeAlias = Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")]
-Wandb: TypeAlias = Annotated[
-    tuple[str, ...], Arg("NAME=VALUE ...", "project=triglot resume=allow, or $WANDB_...")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Options of the commands that send metrics to loggers.
+
+    Attributes:
+      log: loggers that also get the metrics: tensorboard, wandb (Weights & Biases), or both. They
+        get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
+        resume (allow, never, must or auto).
+    """
+
+    log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
+    wandb: Annotated[
+        tuple[str, ...], Arg("NAME=VALUE ...", "project=triglot resume=allow, or $WANDB_...")
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,69 +42,61 @@ class RunsOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(LogOptions):
     """Options of `triglot watch`.
 
     Attributes:
       run: a folder written by `triglot train`, which another program may be training.
       metric: a name in metrics.jsonl, of which the curve is shown.
-      seconds: seconds between two looks at the files.
-      log: send the metrics of the run to these loggers too, until it ends: tensorboard, wandb
-        (Weights & Biases), or both.
-      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
-        resume (allow, never, must or auto).
+      seconds: seconds between two refreshes.
     """
 
     run: RunFolder
     metric: Name = "episode_return"
     seconds: Annotated[float, Arg("SECONDS")] = 2.0
-    log: Logs = ()
-    wandb: Wandb = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(SharedOptions, MachineOptions):
+class TrainOptions(SharedOptions, MachineOptions, LogOptions):
     """Options of `triglot train`.
 
     Attributes:
-      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
-      arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
-        canonical, all libraries agree bit for bit.
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (plain functions)
+        or table (tabular algorithms).
+      arithmetic: native, the operations of the library; leaf_order, gradients are summed in the
+        same order in all libraries; canonical, all libraries are bitwise identical.
       network: a custom network: package.module:object, a Network or a function of obs_spec and
-        action_spec that returns one. Or several, each as NAME=package.module:object.
-      devices: devices that the training is divided among; on a CPU they share its cores. 1 trains
-        all seeds in one program.
-      shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
-        the environments of every seed and learns from a part of each batch.
+        action_spec that returns one. If the algorithm has several, each is
+        NAME=package.module:object.
+      devices: number of devices to divide the training among; on a CPU they share its cores. 1
+        trains all seeds in one program.
+      shard: what to divide: seeds, each device trains some of the seeds; or envs, each device steps
+        some of the environments of every seed and learns from its part of each batch.
       out: a new folder for the results.
-      eval_every: evaluate during the training too, at multiples of N environment steps per seed;
-        the best checkpoint is kept.
-      stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
-        without it, that of the training episodes in about a second.
+      eval_every: evaluate during the training too, every N environment steps per seed; the best
+        checkpoint is kept.
+      stop_at: stop when the mean return over seeds reaches this value. It is the greedy return if
+        --eval-every is set, and otherwise the return of the training episodes of the last second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
-      keep_every: keep a checkpoint at multiples of N environment steps per seed, which `triglot
-        rate` lets play.
-      metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
-      log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
-        They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
-      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group, id,
-        resume (allow, never, must or auto).
+      keep_every: keep a checkpoint every N environment steps per seed, for `triglot rate`.
+      metrics_every: write metrics every K updates, one line each in metrics.jsonl.
       init_from: a run whose weights the training starts from, of any library.
       init_names: take only the parameters with these canonical names, with * for any text.
       init_seed_index: which of that run's seeds starts all seeds, counted from 0.
-      population: members of population-based training. They are the seeds; from time to time the
-        worst copy the best and change their hyperparameters.
-      exploit_every: updates between two generations of the population.
-      perturb: hyperparameters that the population changes: NAME, or NAME=log:LOW..HIGH or
-        NAME=LOW..HIGH, from which each member draws its first value; separated by commas.
-      exploit_fraction: share of the members that copy another one in a generation, at most 0.5.
-      selection: truncation, each of the worst copies one of the best, drawn at random; or rank, the
-        worst copies the best, the second worst the second best.
-      print_config: print all options as TOML, which --config reads, and do nothing else.
+      population: number of members of population-based training. Each member is a seed; every
+        --exploit-every updates, the worst members copy the best ones and perturb their
+        hyperparameters.
+      exploit_every: updates per generation of the population.
+      perturb: hyperparameters that the population changes, separated by commas: NAME, or
+        NAME=log:LOW..HIGH or NAME=LOW..HIGH, from which each member draws its first value.
+      exploit_fraction: share of the members that copy another one in each generation, at most 0.5.
+      selection: truncation, each of the worst members copies one of the best, drawn at random; or
+        rank, the worst member copies the best, the second worst the second best.
+      print_config: print all options as TOML, which --config reads, and exit.
       debug: nans trains one update at a time, and names the update, the loss, the parameter and the
         first operation of a NaN. no-jit disables compilation, so that print and breakpoints
-        work everywhere; it is about a thousand times slower. acting compares first, with parameters
-        unchanged, what the losses read with what the agent acted on.
+        work everywhere; it is about a thousand times slower. acting first checks, with fixed
+        parameters, that the losses see the policy outputs that the agent acted on.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
     """
 
@@ -107,8 +111,6 @@ class TrainOptions(SharedOptions, MachineOptions):
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     keep_every: Annotated[int | None, Arg("N", "the last two")] = None
     metrics_every: Annotated[int, Arg("K")] = 1
-    log: Logs = ()
-    wandb: Wandb = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit|acting ...", "none")] = ()
     init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
     init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()
@@ -137,7 +139,7 @@ class RunOptions(MachineOptions):
     Attributes:
       run: a folder written by `triglot train`.
       previous: if the last checkpoint is damaged, use the one before it.
-      trust: import the custom code that the run names, although you did not begin it here.
+      trust: import the custom code that the run names, although you did not start it here.
     """
 
     run: RunFolder
@@ -151,14 +153,15 @@ class ResumeOptions(RunOptions):
 
     Attributes:
       backend: continue on this network library: weights and the optimizer's moments are translated.
-      total_steps: environment steps per seed, counted from the run's start; more extend the run.
-      learning_rate: of an extended run; a schedule counts from the run's start, linear(3e-4, 0)
-        falls to 0 at the new end.
+      total_steps: environment steps per seed, counted from the start of the run; a larger number
+        extends the run.
+      learning_rate: learning rate of an extended run. A schedule is counted from the start of the
+        run: linear(3e-4, 0) falls to 0 at the new end.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
-      devices: divide the training among this many devices.
-      shard: what is divided, seeds or envs.
-      stop_at: stop when the mean return over seeds reaches this. A run that stopped at its return
-        continues with a higher one, or to --total-steps.
+      devices: number of devices to divide the training among.
+      shard: what to divide, seeds or envs.
+      stop_at: stop when the mean return over seeds reaches this value. A run that stopped at its
+        value continues with a higher one, or to --total-steps.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
@@ -186,13 +189,13 @@ class EvaluateOptions(PlayOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
-      env: play in another environment with the same observations and actions, such as whole Atari
-        games after a training on single lives.
+      env: evaluate in another environment with the same observations and actions, such as whole
+        Atari games after a training on single lives.
       episodes: whole episodes per seed.
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
       max_steps: maximum number of steps per episode.
-      devices: devices that the seeds are divided among.
+      devices: number of devices to divide the seeds among.
     """
 
     env: Annotated[str | None, Arg("ENVIRONMENT", "the run's")] = None

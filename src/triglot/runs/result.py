@@ -79,19 +79,19 @@ class TrainResult:
 
     @property
     def num_updates(self) -> int:
-        """Updates per seed after which `runner_state` is, those of earlier calls included."""
+        """Updates per seed up to `runner_state`, including those of earlier calls."""
         return updates_of(self.runner_state)
 
     @property
     def num_steps(self) -> int:
-        """Environment steps per seed, likewise."""
+        """Environment steps per seed up to `runner_state`, including those of earlier calls."""
         return self.num_updates * self.experiment.steps_per_update
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
         """Metrics by name, float `[S, U]`, of the updates of this call, on the host.
 
-        Those of a folder are read at the first use; they are of the updates that it lists.
+        Those of a folder are read at first use, and have the updates that its file lists.
         """
         return self._curves[1]
 
@@ -255,8 +255,8 @@ class Diverged(TriglotError):
 
     Attributes:
       cause: the first metric that is NaN or infinite, with its update and seed.
-      result: what was learned before. Its state is a copy from before the divergence (replays are
-        those at the end); its metrics are those of all updates, the last ones among them.
+      result: the last finite result. Its state is a copy from before the divergence (replay buffers
+        are those at the end); its metrics are those of all updates, including the last ones.
     """
 
     def __init__(self, cause: str, result: TrainResult) -> None:

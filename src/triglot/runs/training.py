@@ -53,7 +53,7 @@ def train(
     stop_if_diverged: bool = True,
     out: str | Path | None = None,
 ) -> TrainResult:
-    """Train an agent from scratch or further, all seeds in one program.
+    """Train an agent, from scratch or from an earlier result, with all seeds in one program.
 
     Args:
       agent: the algorithm with its network.
@@ -63,48 +63,47 @@ def train(
         be set before JAX's first computation; `triglot train` sets it.
       key: a random key such as `jax.random.key(0)`, split into one key per seed; left out where a
         training is continued, whose state has its own.
-      total_steps: environment steps per seed, rounded up to whole rollouts; of a training that is
-        continued, further steps.
+      total_steps: environment steps per seed, rounded up to whole rollouts; for a continued
+        training, the number of additional steps.
       num_seeds: `S`, independent seeds, vmapped.
-      hyper: hyperparameters that replace the agent's own, the algorithm's `Hyperparams` or values
-        by name; an array `[S]` in place of a number gives each seed a value of its own, so that a
-        sweep is one compiled program.
-      devices: how many devices the training is divided among, or a mesh of them with one axis; None
-        for JAX's first device. With several processes (`jax.distributed`), all their devices, and
-        every process calls `train` alike.
-      shard: what is divided, `seeds` or `envs` (the environments of each seed); None for seeds, if
-        there are as many as devices. See docs/devices.md.
-      callback: called after each chunk with the number of updates done and the chunk's metrics,
-        `[S, updates]` each. If it returns False, the training ends; None and True continue.
+      hyper: hyperparameters that replace the agent's: the algorithm's `Hyperparams`, or values by
+        name. An array `[S]` gives each seed its own value, so that a sweep is one compiled
+        program.
+      devices: number of devices to divide the training among, or a mesh with one axis; None for
+        JAX's first device. With several processes (`jax.distributed`), it is the number of all
+        their devices, and every process calls `train` with the same arguments.
+      shard: what to divide, `seeds` or `envs` (the environments of each seed); None for seeds, if
+        there are at least as many as devices. See docs/devices.md.
+      callback: called after each chunk with the number of updates so far and the chunk's metrics,
+        `[S, updates]` each. If it returns False, the training stops; None and True continue.
       every_update: called after each update, in order and from inside the compiled program, with
-        the number of updates done and the update's metrics, `[S]` each. The program does not wait
+        the number of updates so far and the update's metrics, `[S]` each. The program does not wait
         for it, but a slow function slows it down; an exception in it ends the training with JAX's
         error. `callback` is cheaper.
-      population: the seeds are members of a population of this size, which copy each other and
-        change their hyperparameters. The metrics then have `parent`, whom a member copied after an
-        update (mostly itself), and what is perturbed. None: they are independent.
-      continue_from: the result of an earlier training of this agent in this environment, or what
-        `triglot.load_run` read, which is continued bit for bit, apart from schedules. Schedules
-        without a span last the whole training: they are stretched over the earlier steps and
-        `total_steps` together, so that a learning rate that had fallen to 0 goes on from where it
-        would be by then. Hyperparameters that `hyper` or the agent changes have their new values
-        from now on. Environments that are stepped in Python begin new episodes. The given state is
-        not changed.
-      stop_if_diverged: whether NaN and infinite parameters of a seed end the training with
-        `Diverged`. False leaves them, for a sweep in which some values may diverge.
-      out: a new folder, in which the training writes what `triglot train` writes: options,
-        metrics, checkpoints, a learning curve, and the returns of greedy episodes after it. None
-        writes nothing.
+      population: settings of population-based training, in which the seeds are the members: they
+        copy each other and change their hyperparameters. The metrics then have `parent`, the member
+        that was copied after an update (mostly itself), and the perturbed hyperparameters. None:
+        the seeds are independent.
+      continue_from: the result of an earlier training of this agent in this environment, or of
+        `triglot.load_run`. It is continued bit for bit, apart from schedules: a schedule without a
+        span lasts the whole training, so it is stretched over the earlier steps and `total_steps`
+        together. Hyperparameters that `hyper` or the agent changes have their new values from now
+        on. Environments that are stepped in Python begin new episodes. The given state is not
+        changed.
+      stop_if_diverged: whether NaN or infinite parameters of a seed stop the training with
+        `Diverged`. False continues, for a sweep in which some values may diverge.
+      out: a new folder for the files of `triglot train`: options, metrics, checkpoints, a learning
+        curve, and the greedy returns after the training. None writes nothing.
 
     Returns:
       The final states and the metrics of every update.
 
     Raises:
-      Diverged: if a parameter is NaN or infinite after a chunk; it has what was learned before.
-      TriglotError: before anything compiles, if an argument is not what it should be, such as
-        another key, an agent for other observations or actions, or an array in `hyper` of another
-        shape than `[S]`; while it is traced, if the environment does not return what its specs
-        declare; if the devices do not exist or do not divide the training.
+      Diverged: if a parameter is NaN or infinite after a chunk; it has the last finite result.
+      TriglotError: before anything compiles, if an argument is invalid, such as a key of another
+        type, an agent for other observations or actions, or an array in `hyper` whose shape is not
+        `[S]`; while it is traced, if the environment does not return what its specs declare; if the
+        devices do not exist or do not divide the training.
       HostFailure: if a host environment fails; it holds the state after the last whole update.
       KeyboardInterrupt: with `out`, after Ctrl-C, once a checkpoint is saved.
     """

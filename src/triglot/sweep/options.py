@@ -5,36 +5,43 @@ from pathlib import Path
 from typing import Annotated
 
 from ..runs.jobs.options import JobOptions
+from ..runs.options import LogOptions
 from ..runs.registry.arg import Arg, Count, Name
 from ..runs.registry.options import LengthOptions, MachineOptions, SharedOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(LengthOptions, JobOptions):
+class SweepOptions(LengthOptions, JobOptions, LogOptions):
     """Options of a sweep, which `triglot.sweep.sweep` and `triglot sweep` share.
 
     Attributes:
       num_seeds: independent seeds of each setting, vmapped; at least 5 for intervals.
       seed: random seed of the trainings, and of settings drawn from ranges.
-      executor: sequential, one batch after the other in this process, with all cores; local, each
+      executor: sequential, one batch after another in this process, with all cores; local, each
         batch in a process pinned to one core; ray, each batch on one core of a Ray cluster.
       num_settings: train this many settings, drawn at random or proposed by --search, instead of
         every combination.
-      search: grid, every combination; random, drawn; or proposals of Optuna from the results of
-        earlier rounds, of which the first is drawn: tpe, for ranges and lists; cma-es, for ranges;
-        gp, a Gaussian process, for ranges and lists, with PyTorch.
-      search_batch: settings of each round of tpe, cma-es and gp, which train at the same time.
+      search: grid, every combination; random, settings drawn at random; or Optuna, which draws the
+        first round at random and proposes the next ones from the results so far: tpe, for ranges
+        and lists; cma-es, for ranges; gp, a Gaussian process, for ranges and lists, with PyTorch.
+      search_batch: number of settings in each round of tpe, cma-es and gp, which train together.
       confirm: train the best setting again with this many fresh seeds (those of the next --seed),
-        since its return on the seeds that chose it is too high on average.
-      halving: stop the worse settings early, by the mean return of training episodes.
+        since its return on the seeds that selected it is biased upwards.
+      halving: successive halving: stop the worse settings early, by the mean return of training
+        episodes.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
-      devices: the most devices that the trainings of a batch are divided among.
-      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
-      arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
-        canonical, all libraries agree bit for bit.
+      devices: maximum number of devices to divide the trainings of a batch among.
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (plain functions)
+        or table (tabular algorithms).
+      arithmetic: native, the operations of the library; leaf_order, gradients are summed in the
+        same order in all libraries; canonical, all libraries are bitwise identical.
       out: a folder for the results; an interrupted sweep there is continued.
       checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
+      log: loggers that get the learning curve and the greedy returns of each setting when the
+        sweep ends, one run for each setting: tensorboard, wandb (Weights & Biases), or both.
+      wandb: for --log wandb, arguments of wandb.init by their names: project, entity, group (by
+        default the sweep's folder), resume (allow, never, must or auto).
     """
 
     num_seeds: Count = 5
@@ -62,9 +69,9 @@ class SweepCommandOptions(SweepOptions, SharedOptions, MachineOptions):
     """Options of `triglot sweep`.
 
     Attributes:
-      over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
+      over: what to vary: NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
         NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
-        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
+        env, backend, arithmetic or optimizer; it overrides the option of that name. The sizes of
         several layers are joined by slashes: hidden_sizes=64/64,256/256.
       network: custom networks, as for `triglot train`.
       open: open the report in a browser.

@@ -43,7 +43,7 @@ BEST = 5  # settings whose learning curves are drawn
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
     "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
-    "jobs", "address", "devices", "no_preset", "preset",
+    "jobs", "address", "devices", "no_preset", "preset", "log", "wandb",
 )  # fmt: skip
 
 

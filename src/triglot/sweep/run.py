@@ -21,7 +21,7 @@ from ..shared.pages.page import PAGE, open_report
 from ..shared.pages.tables import as_text
 from ..shared.terminal.progress import phase
 from ..shared.terminal.wrapping import wrapped
-from . import halving, report
+from . import halving, logs, report
 from .batches import capacities, describe
 from .jobs import WHAT, Sweep, computing, sweep_executor
 from .options import SweepCommandOptions
@@ -56,6 +56,7 @@ def sweep(options: SweepCommandOptions) -> tuple[int, JSON | None]:
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)
+    logs.check(options)
     with phase("building"):
         plan = make_plan(options)
         check_installed(options)
@@ -117,6 +118,7 @@ def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Pa
                 confirmed=course.confirmed,
             )
             report.write(out, course.plan, result, outcomes)
+            logs.send(out, course.plan, outcomes)
     print(_ending(result, out))
     if options.open:
         open_report(out)

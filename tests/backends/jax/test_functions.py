@@ -269,7 +269,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unknown name in layouts": (
         lambda: from_functions(init, apply, layouts={"v": "in out"}),
-        "unknown parameter in layouts 'v'",
+        "unknown parameter 'v' in layouts",
     ),
     "a layout that does not fit": (
         lambda: from_functions(init, apply, layouts={"w": "height in out"}),

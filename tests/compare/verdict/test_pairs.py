@@ -58,12 +58,16 @@ NOISY = [1.0, 30.0, 5.0, 22.0, 9.0]
 @pytest.mark.parametrize(
     ("other", "level", "words"),
     [
-        (a_record(NEAR), "identical", "are equal bit for bit over 4 updates"),
+        (a_record(NEAR), "identical", "are bitwise identical over 4 updates"),
         (a_record(NEAR, 1e-6), "equivalent", "the final returns of all seeds are equal"),
         (a_record([r + 0.1 for r in NEAR], 1e-6), "equivalent", "within the margin of ±1.00"),
         (a_record(FAR, 1e-6), "different", "not within the margin of ±1.00"),
-        (a_record(NOISY, 1e-6), "inconclusive", "seeds cannot tell from the margin"),
-        (a_record(NEAR, 1e-6, output_change=0.01), "different", "computes another function"),
+        (
+            a_record(NOISY, 1e-6),
+            "inconclusive",
+            "seeds do not decide whether it is within the margin",
+        ),
+        (a_record(NEAR, 1e-6, output_change=0.01), "different", "compute different functions"),
         (a_record([*NEAR[:4], float("nan")], 1e-6), "different", "return is NaN or infinite"),
     ],
 )
@@ -103,7 +107,7 @@ def test_a_cause_in_the_update_is_searched_where_the_parts_are_equal(
     ).judge()
     assert [cause["name"] for cause in pair["causes"]] == names
     assert pair["level"] == level
-    assert ("the algorithm computes another update" in pair["sentence"]) == ("update" in names)
+    assert ("the algorithms compute different updates" in pair["sentence"]) == ("update" in names)
     # Where the parts round differently, so does the update.
     assert asked == ([] if names == ["network"] else [output_change > 0])
 
@@ -185,7 +189,7 @@ def test_equivalence_is_not_corrected() -> None:
 def test_few_seeds_are_never_judged_by_their_returns() -> None:
     found = judged(a_record([10.0, 10.0]), a_record([10.5, 10.5], 1e-6))
     assert found["level"] == "inconclusive"
-    assert "over 2 seeds, of which 5 are needed" in found["sentence"]
+    assert "over 2 seeds; at least 5 are needed" in found["sentence"]
     assert found["return_difference"]["low"] is None
 
 
@@ -195,7 +199,7 @@ def test_too_few_seeds_are_told_how_many_would_do() -> None:
     found = judged(a_record(spread), a_record(other, 1e-6), margin=5.0)
     assert found["level"] == "inconclusive"
     assert found["seeds_needed"] > 5
-    assert f"about {found['seeds_needed']:,} would do" in found["sentence"]
+    assert f"about {found['seeds_needed']:,} are needed" in found["sentence"]
 
 
 def test_a_difference_grows_over_updates() -> None:
@@ -237,7 +241,7 @@ def test_the_verdict_of_equal_libraries() -> None:
     found = verdict([same] * 6, ["haiku", "linen", "nnx", "equinox"], NUM_UPDATES, "native")
     assert found == {
         "level": "identical",
-        "sentence": "All four learning curves and final parameters are equal, bit for bit, over 4 "
+        "sentence": "All four learning curves and final parameters are bitwise identical over 4 "
         "updates.",
     }
 
@@ -316,13 +320,13 @@ def test_the_ladder_says_what_each_rung_explains() -> None:
     explained = {name: entry["explained"] for name, entry in named.items() if entry["run"]}
     assert explained["initializers"]["share"] == pytest.approx(0.75)
     assert (
-        "The default initializers: 75 % of the area's difference before."
+        "75 % of the previous rung's difference of areas comes from the default initializers."
         in (explained["initializers"]["sentence"])
     )
     assert explained["weights"]["share"] == 1.0
     assert explained["canonical"]["share"] is None, "nothing was left to explain"
-    assert "nothing is left over" in explained["canonical"]["sentence"]
-    assert "Left over: 1 of 1 pairs of libraries differ" in explained["defaults"]["sentence"]
+    assert "no difference remains" in explained["canonical"]["sentence"]
+    assert "Remaining: 1 of 1 pairs of libraries differ" in explained["defaults"]["sentence"]
     assert named["defaults"]["largest"]["return"]["mean"] == pytest.approx(20.09, abs=0.01)
 
 
@@ -336,7 +340,7 @@ def test_noise_is_not_explained() -> None:
         }
     )
     assert found[1]["explained"]["share"] is None
-    assert "beyond the seeds' noise" in found[1]["explained"]["sentence"]
+    assert "no more than the noise of the seeds" in found[1]["explained"]["sentence"]
 
 
 def test_one_pair_of_many_is_not_evidence() -> None:

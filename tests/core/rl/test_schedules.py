@@ -81,7 +81,7 @@ WRONG = {
     "cosine(inf, 0)": "are finite, got inf",
     "linear(1, 0, -5)": "above 0, such as 100_000, or 500 updates; got -5 in",
     "linear(1, 0, 0 updates)": "or 500 updates; got 0 updates in",
-    "linear(1, 0, 5 days)": "unknown unit of a schedule 'days'",
+    "linear(1, 0, 5 days)": "unknown unit 'days' of a schedule",
     "exponential(1, 0)": "starts and ends above 0",
     "piecewise(0: 1)": "write piecewise(0: VALUE, COUNT: VALUE, ...)",
     "piecewise(1, 2)": "write piecewise(0: VALUE, COUNT: VALUE, ...)",

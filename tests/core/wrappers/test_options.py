@@ -74,15 +74,15 @@ def test_environments_of_the_persons_own(tmp_path: Path, monkeypatch: pytest.Mon
     # The function has a parameter of this name.
     made = triglot.make_env(f"{module}:make,time_limit=5,reward_scale=2")
     assert made == ScaleReward(gridworld.make("3x5"), 2)
-    with pytest.raises(TriglotError, match=r"unknown option of environment '.*:env' 'height'"):
+    with pytest.raises(TriglotError, match=r"unknown option 'height' of environment '.*:env'"):
         triglot.make_env(f"{module}:env,height=3")
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gridworld:3x3,frame_stak=2", "unknown option.*'frame_stak'; did you mean 'frame_stack'"),
-        ("probe:two-step,x=1", "unknown option of probe:two-step 'x'. Choices: absorbing_states"),
+        ("gridworld:3x3,frame_stak=2", "unknown option 'frame_stak'.*; did you mean 'frame_stack'"),
+        ("probe:two-step,x=1", "unknown option 'x' of probe:two-step. Choices: absorbing_states"),
         ("gridworld:3x3,levels=x", "levels=x of gridworld:3x3: .* must be an integer, got 'x'"),
         ("gridworld:3x3,time_limit=0", "time_limit=0 of gridworld:3x3: .* at least 1, got 0"),
         ("gridworld:3x3,sticky_actions=2", "probability must be within \\[0, 1\\], got 2"),

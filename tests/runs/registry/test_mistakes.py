@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unknown name in the class's hyper": (
         lambda: triglot.PPO(NETWORK, ENV.obs_spec, ENV.action_spec, AGENT.config, {"lr": 1}),  # pyright: ignore
-        "hyperparameter of PPO 'lr'",
+        "hyperparameter 'lr' of PPO",
     ),
     "a name in place of an agent": (lambda: trained("ppo"), r"got 'ppo'.*make_agent\('ppo', env\)"),
     "the class of an agent": (lambda: trained(triglot.PPO), "agent must be .*the class PPO"),

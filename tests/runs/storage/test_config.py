@@ -107,7 +107,7 @@ def test_a_field_that_the_algorithm_lacks_is_refused(tmp_path: Path) -> None:
     content = write(tmp_path)
     content["config"]["num_env"] = 4
     (tmp_path / "config.json").write_text(json.dumps(content))
-    with pytest.raises(TriglotError, match="unknown field of PPOConfig 'num_env'"):
+    with pytest.raises(TriglotError, match="unknown field 'num_env' of PPOConfig"):
         options_of_run(tmp_path, trust=True)
 
 

@@ -117,11 +117,11 @@ def test_a_run_of_somebody_else_does_not_run_its_code() -> None:
         ("algorithm = ", "settings.toml is not valid TOML"),
         ("algorithm = 3", "algorithm in settings.toml must be a name, got 3"),
         ("seed = 1", "settings.toml has no algorithm"),
-        (f"{COMMAND}\nclip_valu = 1", "unknown option in settings.toml 'clip_valu'; did you mean"),
+        (f"{COMMAND}\nclip_valu = 1", "unknown option 'clip_valu' in settings.toml; did you mean"),
         (f"{COMMAND}\n[model]\nx = 1", r"has a table \[model\]; its tables are config and hyper"),
         ("config = 3", r"config in settings.toml must be a table, \[config\], got 3"),
         (f"{COMMAND}\n[hyper]\nlearning_rate = 1", "has learning_rate twice"),
-        (COMMAND.replace("2", "'two'"), "num_seeds in settings.toml: .*number, got 'two'"),
+        (COMMAND.replace("2", "'two'"), "num_seeds in settings.toml: .*integer, got 'two'"),
         (COMMAND.replace("8, 8", "[8]"), r"hidden_sizes .* must be a list.*\[\[8\]\]"),
     ],
 )

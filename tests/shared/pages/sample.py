@@ -148,7 +148,7 @@ def _environments(result: dict[str, Any], envs: Sequence[str]) -> dict[str, Any]
 
 def _sentence(level: str, num_updates: int) -> str:
     return {
-        "identical": f"All four learning curves and final parameters are equal, bit for bit, over "
+        "identical": f"All four learning curves and final parameters are bitwise identical over "
         f"{num_updates} updates.",
         "different": "Equinox differs from the others since update 1: its return is 42 lower (95 % "
         "interval 35 to 49), more than the margin of 24.1. Flax NNX is equivalent to Haiku.",

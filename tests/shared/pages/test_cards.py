@@ -91,7 +91,7 @@ def test_the_return_is_put_against_the_margin_by_the_interval_that_decides() -> 
 
 def test_few_seeds_are_not_judged() -> None:
     card = found("Return difference", small(num_seeds=3))
-    assert "Fewer than 5 seeds are shown and not judged." in card.meaning
+    assert "Fewer than 5 seeds are not tested." in card.meaning
     assert not card.level and not card.detail
 
 
@@ -108,7 +108,7 @@ def test_the_speed_says_when_it_cannot_tell() -> None:
 
 def test_without_measured_costs_no_library_is_called_slow() -> None:
     card = found("Slowest against fastest", {**small(), "cost": None})
-    assert card.value == "–" and "were not measured side by side" in card.meaning
+    assert card.value == "–" and "were not measured: --repetitions 5" in card.meaning
 
 
 @pytest.mark.parametrize("part", ["pairs", "identity"])

@@ -176,7 +176,7 @@ def test_a_finding_in_one_library_is_shown() -> None:
     cause = {"name": "memory_growth", "where": "the training", "evidence": "3 MB an update"}
     result["backends"]["nnx"]["causes"] = [cause]
     text = page(result, page_charts(result))
-    assert "Found in one library" in text and "3 MB an update" in text
+    assert "Findings in one library" in text and "3 MB an update" in text
 
 
 @pytest.mark.usefixtures("undrawn")

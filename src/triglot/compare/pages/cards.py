@@ -93,7 +93,7 @@ def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
     one, other = map(libraries.title, pair["backends"])
     meaning = f"{one} minus {other}, after training, paired over {numbers.seeds(num_seeds)}."
     if num_seeds < MIN_SEEDS or estimate["low"] is None:
-        meaning += f" Fewer than {MIN_SEEDS} seeds are shown and not judged."
+        meaning += f" Fewer than {MIN_SEEDS} seeds are not tested."
         return Card("Return difference", numbers.difference(estimate["mean"]), meaning)
     level = pair.get("returns_level", pair["level"])
     low, high, percent = estimate["low"], estimate["high"], 95
@@ -121,7 +121,7 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
     title = "Slowest against fastest"
     speeds = of_stage(result["cost"], "steps_per_second") if result.get("cost") else {}
     if len(speeds) < 2:
-        meaning = "Costs were not measured side by side: --repetitions 5 does, with intervals."
+        meaning = "Costs were not measured: --repetitions 5 measures them, with intervals."
         return Card(title, numbers.MISSING, meaning)
     slow = min(speeds, key=lambda name: speeds[name]["median"])
     fast = max(speeds, key=lambda name: speeds[name]["median"])

@@ -59,7 +59,7 @@ def write(out: Path, result: Result) -> None:
         "comparison.json": as_json(small),
         **{f"tables/{name}": content for name, content in csv.items()},
         "tables.md": markdown(small),
-        **_figures(drawn, small),
+        **figures(drawn, small),
         PAGE: page(small, drawn),
     }
     write_files(out, files)
@@ -95,7 +95,7 @@ def figure_path(chart: Chart) -> str:
     return chart.name if chart.name == CURVES else f"{FOLDER}/{chart.name}"
 
 
-def _figures(charts: Sequence[Chart], result: Result) -> dict[str, str | bytes]:
+def figures(charts: Sequence[Chart], result: Result) -> dict[str, str | bytes]:
     """Draw the contents of an SVG and a PNG of each chart, by path."""
     name = title(result)
     facts = (

@@ -55,7 +55,7 @@ def matrix(result: Result) -> list[tuple[str, list[Cell]]]:
 def _parameters(pair: Mapping[str, Any]) -> Cell:
     title = f"{numbers.pair_title(pair['backends'])}: {pair['sentence']}"
     if pair["identical"]:
-        return Cell("equal", "bit for bit", "identical", title)
+        return Cell("identical", "bitwise", "identical", title)
     first = numbers.first_difference(pair)
     second = f"from update {first['update']:,}" if first else ""
     return Cell(numbers.size(pair.get("max_abs_param_difference")), second, pair["level"], title)

@@ -42,8 +42,8 @@ def verdict(
         count = numbers.capitalized(numbers.names(backends, total=len(backends)))
         return {
             "level": level,
-            "sentence": f"{count} learning curves and final parameters are equal, bit for bit, "
-            f"over {num_updates:,} updates.",
+            "sentence": f"{count} learning curves and final parameters are bitwise identical over "
+            f"{num_updates:,} updates.",
         }
     worst = [pair for pair in pairs if pair["level"] == level]
     decisive = max(worst, key=lambda pair: pair["max_abs_param_difference"])
@@ -52,8 +52,8 @@ def verdict(
     causes = {cause["name"] for pair in worst for cause in pair["causes"]}
     only_rounding = causes <= ROUNDING_CAUSES | {"compilation"}
     heads = {
-        EQUIVALENT: "Not equal bit for bit, but equivalent.",
-        INCONCLUSIVE: "Not equal bit for bit, and too few seeds to say more.",
+        EQUIVALENT: "Not bitwise identical, but equivalent.",
+        INCONCLUSIVE: "Not bitwise identical, and too few seeds for a verdict.",
         DIFFERENT: "Different.",
     }
     if only_rounding and level != DIFFERENT:
@@ -61,9 +61,9 @@ def verdict(
     parts = [heads[level], decisive["sentence"]]
     if equal:
         names = "; ".join(" = ".join(map(libraries.title, group)) for group in equal)
-        parts.append(f"Equal bit for bit: {names}.")
+        parts.append(f"Bitwise identical: {names}.")
     if arithmetic != "canonical" and only_rounding:
-        parts.append("--arithmetic canonical sums in one order in all libraries.")
+        parts.append("--arithmetic canonical uses the same order of summation in all libraries.")
     return {"level": level, "sentence": " ".join(parts)}
 
 
@@ -156,7 +156,7 @@ def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | 
 def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
     """Give the corrected p-value of no difference of areas; None if none is tested.
 
-    Pairs with the same difference, as of libraries that are equal bit for bit, are one test.
+    Pairs with the same difference, as of libraries that are bitwise identical, are one test.
     """
     tests = {
         abs(pair["area_difference"]["mean"]): pair["area_p_value"]
@@ -185,22 +185,24 @@ def _share(
         return None, ""
     if last["area_p_value"] is None or last["area_p_value"] >= LEVEL:
         return None, (
-            "The rung before shows no difference of areas beyond the seeds' noise, so "
-            f"{rung.cause} cannot be credited with one."
+            "On the previous rung, areas differ by no more than the noise of the seeds, so no "
+            f"difference can be attributed to {rung.cause}."
         )
     share = max(0.0, 1 - now["mean"] / before["mean"])
-    return share, f"{rung.cause.capitalize()}: {100 * share:.0f} % of the area's difference before."
+    return share, (
+        f"{100 * share:.0f} % of the previous rung's difference of areas comes from {rung.cause}."
+    )
 
 
 def _rest(pairs: Sequence[Mapping[str, Any]]) -> str:
     left = [pair for pair in pairs if not pair["identical"]]
     if not left:
-        return "All libraries are equal bit for bit: nothing is left over."
+        return "All libraries are bitwise identical: no difference remains."
     first = max(left, key=lambda pair: pair["max_abs_param_difference"])
     one, other = map(libraries.title, first["backends"])
     causes = ", ".join(f"{cause['name']} ({cause['where']})" for cause in first["causes"])
     return (
-        f"Left over: {len(left)} of {len(pairs)} pairs of libraries differ; the largest difference "
+        f"Remaining: {len(left)} of {len(pairs)} pairs of libraries differ; the largest difference "
         f"of a parameter, {first['max_abs_param_difference']:.2g}, is between {one} and {other}: "
         f"{causes}."
     )

@@ -168,7 +168,7 @@ def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """Judge pairs so that the level of *different* is over all of them.
 
     Six pairs at 5 % each find a difference where none is in one comparison of six. The p-values of
-    no difference are therefore corrected by Holm's method. Pairs that are equal bit for bit are no
+    no difference are therefore corrected by Holm's method. Pairs that are bitwise identical are no
     tests, and pairs with equal returns on both sides, as of three libraries of which two are equal
     bit for bit, are one test. Intervals are those of one pair.
 
@@ -199,7 +199,7 @@ def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
     one, other = map(libraries.title, pair.names)
     if level == IDENTICAL:
         num_updates = pair.records[0].facts["num_updates"]
-        return f"{one} and {other} are equal bit for bit over {num_updates:,} updates."
+        return f"{one} and {other} are bitwise identical over {num_updates:,} updates."
     names: list[str] = [cause["name"] for cause in result["causes"]]
     causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
@@ -211,20 +211,20 @@ def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
 
 # What a cause is called in a sentence.
 CAUSES: dict[str, str] = {
-    "seed": "other random keys",
-    "environment": "other environments",
-    "hyperparameters": "other hyperparameters",
-    "dtype": "another dtype",
-    "weights": "other initial weights",
-    "initializer": "another initializer",
-    "draw": "another draw of the initial weights",
-    "network": "the network computes another function",
-    "gradient": "the network has another gradient",
-    "optimizer": "another optimizer",
-    "update": "the algorithm computes another update",
-    "summation_order": "another order of summation",
-    "leaf_order": "another order of parameters in the optimizer",
-    "compilation": "a difference that only the compiled training has",
+    "seed": "different random keys",
+    "environment": "different environments",
+    "hyperparameters": "different hyperparameters",
+    "dtype": "a different dtype",
+    "weights": "different initial weights",
+    "initializer": "a different initializer",
+    "draw": "a different draw of the initial weights",
+    "network": "the networks compute different functions",
+    "gradient": "the networks have different gradients",
+    "optimizer": "a different optimizer",
+    "update": "the algorithms compute different updates",
+    "summation_order": "a different order of summation",
+    "leaf_order": "a different order of parameters in the optimizer",
+    "compilation": "a difference that appears only in the compiled training",
 }
 
 
@@ -238,8 +238,8 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     change = f"the return differs by {numbers.returns(-difference['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
-            f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
-            f"{MIN_SEEDS} are needed to judge it"
+            f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}; at least {MIN_SEEDS} "
+            "are needed for a test"
         )
     margin = f"the margin of ±{format_return(pair.margin)}"
     if result["returns_level"] == DIFFERENT:  # by the test of no difference, with its interval
@@ -255,8 +255,8 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     if result["returns_level"] == DIFFERENT:
         return f"{change}, not within {margin} ({chance})"
     needed = result["seeds_needed"]
-    advice = f"about {needed:,} would do" if needed else "more may not settle it"
-    unclear = f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
+    advice = f"about {needed:,} are needed" if needed else "more may not decide it either"
+    unclear = f"{change}: {num_seeds} seeds do not decide whether it is within {margin}, {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
 

@@ -14,9 +14,9 @@ class JobOptions:
     """Options of commands that have a list of independent jobs.
 
     Attributes:
-      executor: sequential, one job after the other in this process, with all cores; local, each
+      executor: sequential, one job after another in this process, with all cores; local, each
         job in a process pinned to one core; ray, each job on one core of a Ray cluster.
-      jobs: how many jobs run at the same time.
+      jobs: number of jobs that run at the same time.
       address: HOST:PORT of the Ray cluster.
     """
 

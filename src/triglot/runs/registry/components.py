@@ -55,7 +55,7 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     if target is not None:
         return _find_network(text, kind, target)
     if kind is not None:
-        check_known("kind of component", kind, KINDS)
+        check_known("component kind", kind, KINDS)
     wanted = KINDS if kind is None else (kind,)
     named = [one for one in wanted if _is_name(one, text)]
     if len(named) > 1:

@@ -71,14 +71,14 @@ STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
 
 
 def make_env(env: Any, /, **options: object) -> "Environment":
-    """Make an environment by name, or from a class, a function or an object.
+    """Make an environment from a name, a class, a function or an object.
 
     Args:
       env: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`; or a name
         registered by an installed package. Options may follow after commas. Or the object itself:
-        an `Environment`, an environment of Gymnasium, or a class or function that makes one of
-        them. Of an environment of Gymnasium, each environment of a training is a deep copy; a class
-        or function is called for each.
+        an `Environment`, an environment of Gymnasium, or a class or function that returns one of
+        them. A training deep-copies an environment of Gymnasium for each of its environments, and
+        calls a class or function once for each.
       options: passed to the suite or function, together with those in the name. Those of wrappers,
         such as `frame_stack`, wrap the environment unless it has options of these names itself; in
         the order of `core.wrappers.options.WRAPPERS`, whatever the order in which they are given.

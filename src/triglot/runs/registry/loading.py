@@ -395,8 +395,8 @@ def _why_not(module_name: str, error: BaseException) -> str:
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if absent and f"{module_name}.".startswith(f"{absent}."):
         return (
-            f"no module {shown(absent)} is installed or in {os.getcwd()}: run the command in the "
-            "folder of its file."
+            f"no module {shown(absent)} is installed or in {os.getcwd()}: start in the folder of "
+            "its file, or install it."
         )
     from ...backends.keras.importing import KERAS_BACKEND, wrong_backend  # imports JAX
 

@@ -9,7 +9,7 @@ from .arg import Arg, Count
 
 @dataclass(frozen=True, kw_only=True)
 class LengthOptions:
-    """How long is trained and evaluated, and with which seeds.
+    """Lengths of training and evaluation, and the seeds.
 
     Attributes:
       num_seeds: independent seeds, vmapped.
@@ -36,7 +36,7 @@ class SharedOptions(LengthOptions):
       optimizer: adam, adamw, radam, rmsprop, sgd or lion, or package.module:object, a function of
         the hyperparameters that returns an optax.GradientTransformation.
       no_preset: ignore the tuned settings for this algorithm and environment that ship with
-        triglot (`triglot list presets`). A setting that is given wins over the preset's.
+        triglot (`triglot list presets`). Options that you give override the preset's.
       preset: the preset that the command line used, with the settings that were given instead of
         its own; None if there is none.
       config: static configuration: the algorithm's `Config`, or a mapping of the fields to change.

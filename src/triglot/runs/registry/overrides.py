@@ -157,8 +157,8 @@ def _fits(hint: Any, value: Any) -> bool:
 
 def _shown(hint: Any) -> str:
     shown = {
-        "NoneType": "None", "Array": "a JAX array", "float": "a number", "int": "a whole number",
-        "bool": "true or false", "str": "a text", "Path": "a path",
+        "NoneType": "None", "Array": "a JAX array", "float": "a number", "int": "an integer",
+        "bool": "true or false", "str": "text", "Path": "a path",
     }  # fmt: skip
     names = (
         f"a list, each {_shown(get_args(member)[0])}"
@@ -231,16 +231,16 @@ def parse_words(members: Collection[Any], words: Sequence[str]) -> Any:
     return _integer(word) if int in members else word
 
 
-def _number(text: str) -> float:
+def _number(text: str, kind: str = "a number") -> float:
     try:
         return float(text)
     except ValueError:
-        raise TriglotError(f"expected a number, got {shown(text)}.") from None
+        raise TriglotError(f"expected {kind}, got {shown(text)}.") from None
 
 
 def _integer(text: str) -> int:
     """Parse an integer, which may be written as 500_000 or 5e5."""
-    number = _number(text)
+    number = _number(text, "an integer")
     if not number.is_integer():
         raise TriglotError(f"expected an integer, got {shown(text)}.")
     return int(number) if "e" in text.lower() or "." in text else int(text)

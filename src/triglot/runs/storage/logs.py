@@ -271,6 +271,18 @@ def wandb_arguments(words: Iterable[str]) -> dict[str, str]:
     return arguments
 
 
+def with_group(words: Iterable[str], name: str) -> tuple[str, ...]:
+    """Add a group to the words of `--wandb`, unless they or `$WANDB_RUN_GROUP` name one.
+
+    >>> with_group(["project=maze"], "rates")
+    ('project=maze', 'group=rates')
+    """
+    words = tuple(words)
+    if "group" in wandb_arguments(words) or os.environ.get("WANDB_RUN_GROUP"):
+        return words
+    return (*words, f"group={name}")
+
+
 def check(names: Sequence[str], wandb: Sequence[str] = ()) -> None:
     """Reject unknown logs and logs whose library is not installed, without importing it.
 

@@ -43,9 +43,9 @@ def diff_recording(
 ) -> Report:
     """Compare a port with a recording of the original, whose library is not needed.
 
-    The recorded weights are put into the port, and the recorded inputs. Where the port lacks a
-    recorded value although it has those that it is computed from, the port is given the recorded
-    one and the comparison goes on, so that several differences are all found.
+    The port gets the recorded weights and inputs. Where the port does not compute a recorded value
+    although it has the values that this one is computed from, the recorded value is substituted and
+    the comparison continues, so that it finds several differences.
 
     Args:
       recording: what `triglot.record` wrote.

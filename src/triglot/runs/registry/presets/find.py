@@ -19,7 +19,7 @@ class Sample:
 
     Attributes:
       num_seeds: in all.
-      programs: compiled programs over which the seeds were divided; results are equal bit for bit
+      programs: compiled programs over which the seeds were divided; results are bitwise identical
         at equal batching only.
       mean: over seeds, of the mean return over episodes after training.
       interval: of the mean over seeds, at 95 % (Student's t).
@@ -66,9 +66,9 @@ class Preset:
 def preset(algorithm: str, env: str) -> Preset:
     """Look up the tuned settings of an algorithm in an environment.
 
-    They are the settings that the command line uses by default. In Python no preset applies by
-    itself, since defaults that depend on two names would surprise the reader of a script; settings
-    are used where they are passed on, on networks of any library:
+    The command line uses these settings by default. In Python, presets are never applied
+    automatically, since defaults that depend on two names would surprise the reader of a script:
+    pass them on, with networks of any library:
 
         tuned = triglot.preset("ppo", "jumanji:Maze-v0")
         agent = triglot.make_agent("ppo", env, **tuned.agent)

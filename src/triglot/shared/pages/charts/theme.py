@@ -133,7 +133,7 @@ def library_series(groups: Sequence[Sequence[str]]) -> tuple[Series, ...]:
 def equal_libraries(
     result: JSON,
 ) -> tuple[tuple[Series, ...], Sequence[Sequence[str]]]:
-    """Group the libraries whose parameters and metrics are equal bit for bit.
+    """Group the libraries whose parameters and metrics are bitwise identical.
 
     Learning curves in a result are rounded, so they cannot show it.
 
