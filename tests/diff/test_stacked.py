@@ -98,6 +98,15 @@ def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
     assert "layers/2, layers/0" in cause.evidence
 
 
+def test_a_stack_with_other_names_and_numbers_is_noted() -> None:
+    other = stacked.plain_stacked("flipped")
+    report = triglot.diff_networks(SEPARATE["linen"], other, SPEC, level="quick")
+    assert report.verdict != DIFFERENT
+    assert any("layers/0" in note and "layers/2" in note for note in report.notes), report
+    report = triglot.diff_networks(SEPARATE["linen"], STACKED["jax"], SPEC, level="quick")
+    assert not any("numbers" in note for note in report.notes), report
+
+
 def test_a_missing_residual_is_located_in_the_body() -> None:
     report = triglot.diff_networks(
         SEPARATE["jax"], stacked.plain_stacked("no residual"), SPEC, level="quick"

@@ -17,7 +17,6 @@ def test_the_page_is_short() -> None:
     assert len(FENCE.sub("", PAGE.read_text()).split()) <= MAX_WORDS
 
 
-@pytest.mark.slow
 @pytest.mark.packaging
 @pytest.mark.library_promotion("a documented program may promote, as it does for a user")
 def test_its_cells_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from . import findings
 from .measures.distributions import Randomness
 from .measures.numbers import Measured, Measurement
+from .pairing.pair import other_order
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, UNFINISHED, Report
 from .search import Located, Operations
 from .stages import Gradients, Initializers, PairedParameters, Rounding, WeighedRounding
@@ -260,6 +261,9 @@ def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
 
 def _notes(results: Results) -> Iterator[str]:
     """Yield what was not measured or located, and why, in the order of the stages."""
+    if results.parameters is not None:
+        order = other_order(results.parameters.pairing, results.labels)
+        yield from () if order is None else (order,)
     if results.operations is not None:
         yield from results.operations.explanations.notes
     for stage in (results.measured, results.gradients):

@@ -215,6 +215,33 @@ def find_reordered(
     return reordered, [Cause("layer_order", where, evidence, (names[0][:1], names[1][:1]))]
 
 
+def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
+    """Describe numbered layers that are paired with layers of other numbers, of the same numbers.
+
+    Names that differ are paired by their use, so that such networks are equivalent; but whoever
+    copies a stack of layers as it is stored gets another network.
+    """
+    groups: dict[tuple[str, str], dict[str, str]] = {}
+    for pair in pairing.pairs:
+        layers = _layer(pair.one), _layer(pair.other)
+        if layers != (pair.one, pair.other):
+            kind = pair.one.replace(layers[0], "", 1), pair.other.replace(layers[1], "", 1)
+            groups.setdefault(kind, {})[layers[0]] = layers[1]
+    for layers in groups.values():
+        one, other = (
+            [INDEX.findall(name)[-1] for name in side] for side in (layers, layers.values())
+        )
+        if one != other and sorted(one) == sorted(other):
+            first = next(
+                name for name, index in zip(layers, other, strict=True) if not name.endswith(index)
+            )
+            return (
+                f"the layers have other numbers: {first} ({labels[0]}) is paired with "
+                f"{layers[first]} ({labels[1]}), in the order in which both apply them"
+            )
+    return None
+
+
 def _layer(name: str) -> str:
     """Return a parameter's name up to its first index."""
     index = re.search(r"/\d+(?=/)", name)
