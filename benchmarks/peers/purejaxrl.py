@@ -32,8 +32,8 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
     "navix": (),
     "brax": ("envs",),
     "brax.envs": (),
-    "brax.core.wrappers": (),
-    "brax.core.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
+    "brax.envs.wrappers": (),
+    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
 }
 
 
