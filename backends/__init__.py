@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jax import config
-
 from ..core.errors import TriglotError
 from .libraries import find
 
@@ -34,6 +32,8 @@ def build(
     Raises:
       TriglotError: if the backend or the arithmetic is unknown, or the library is not installed.
     """
+    from jax import config  # here, since listings of runs need no jax
+
     zoo, chosen = find(backend).load_zoo(), tuple(specs.items())
     try:
         hash(chosen)

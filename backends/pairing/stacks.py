@@ -18,6 +18,8 @@ def align_stacks(one: Network, other: Network) -> tuple[Network, Network]:
     sides = [[network, _with_wholes(network)] for network in (one, other)]
     if any(network.codec is None for side in sides for network in side):
         return one, other
+    if all(network is whole for network, whole in sides):  # nothing is stacked
+        return one, other
     shapes = [[_shapes(network) for network in side] for side in sides]
     for first, second in itertools.product((0, 1), repeat=2):
         if shapes[0][first] == shapes[1][second]:

@@ -70,13 +70,12 @@ found there. The other 29 are outside of these functions:
 ## Repeat it
 
 ```
-mkdir checkouts && cd checkouts
-git clone https://github.com/luchris429/purejaxrl
-git clone https://github.com/keraJLi/rejax
-git clone https://github.com/EdanToledo/Stoix
-git clone https://github.com/vwxyzjn/cleanrl
-git clone https://github.com/DLR-RM/stable-baselines3
-cd .. && pip install -e '.[torch]' distrax gymnasium
+git clone https://github.com/luchris429/purejaxrl checkouts/purejaxrl
+git clone https://github.com/keraJLi/rejax checkouts/rejax
+git clone https://github.com/EdanToledo/Stoix checkouts/Stoix
+git clone https://github.com/vwxyzjn/cleanrl checkouts/cleanrl
+git clone https://github.com/DLR-RM/stable-baselines3 checkouts/stable-baselines3
+pip install -e '.[torch]' distrax gymnasium
 python -m benchmarks.implementations --checkouts checkouts --returns
 ```
 

@@ -274,9 +274,10 @@ def test_a_command_seldom_searches_for_cyclic_garbage() -> None:
     program = """
 import gc, sys
 from triglot import __main__
+from triglot.core import garbage
 sys.argv = ["triglot", "--version"]
 assert __main__.main() == 0
-assert gc.get_threshold()[0] == __main__.COLLECT_AFTER
+assert gc.get_threshold()[0] == garbage.COLLECT_AFTER
 assert gc.get_freeze_count() > 0
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -327,7 +327,7 @@ def test_it_is_drawn(name: str, suffix: str, tmp_path: Path) -> None:
         case("craftax:Craftax-Classic-Symbolic-v1,max_timestep=3", "did you mean 'max_timesteps'"),
         case("pgx:connect_for", "did you mean 'connect_four'"),
         case("pgx:2048,opponent=random", "opponent"),
-        case("pgx:connect_four,opponent=strong", "opponent of pgx:connect_four"),
+        case("pgx:connect_four,opponent=strong", "opponent 'strong' of pgx"),
         case("playground:CheetahRan", "did you mean 'CheetahRun'"),
         case("playground:CheetahRun,impl=c", "impl of playground:CheetahRun"),
     ],

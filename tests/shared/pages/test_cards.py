@@ -122,7 +122,7 @@ def test_the_matrix_has_parameters_above_and_returns_below() -> None:
     rows = matrix(small())
     assert [name for name, _ in rows] == ["haiku", "linen", "nnx", "equinox"]
     cells = {name: dict(zip([n for n, _ in rows], row, strict=True)) for name, row in rows}
-    assert cells["haiku"]["linen"].text == "equal"
+    assert cells["haiku"]["linen"].text == "identical"
     assert cells["haiku"]["equinox"].text == "6.7e-4"
     assert cells["haiku"]["equinox"].second == "from update 1"
     assert cells["haiku"]["haiku"].text == ""

@@ -60,7 +60,7 @@ def test_an_error_in_a_terminal_is_one_without_colors(
     assert "\x1b[" in capsys.readouterr().out
     assert main(["evaluate", "runs/x", "--episodes", "many"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error == "triglot: error: --episodes: expected a number, got 'many'."
+    assert error == "triglot: error: --episodes: expected an integer, got 'many'."
 
 
 def test_a_file_gets_a_line_for_a_phase_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,5 +96,5 @@ def test_help_fits_a_sane_width(
     assert 30 < max(map(len, boxes)) <= widest
     assert os.environ["COLUMNS"] == columns
     assert main(["train", "ppo", "probe:two-step", "--num-envs", "x"]) == 2
-    expected = "triglot: error: --num-envs: expected a number, got 'x'."
+    expected = "triglot: error: --num-envs: expected an integer, got 'x'."
     assert capsys.readouterr().err.splitlines() == [expected]
