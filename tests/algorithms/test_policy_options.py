@@ -173,7 +173,7 @@ def test_a_state_dependent_deviation_begins_at_the_initial_one(backend: str) -> 
 
 
 def test_names_of_bounds() -> None:
-    with pytest.raises(TriglotError, match="bounds .*of PPO"):
+    with pytest.raises(TriglotError, match=r"bounds .*of PPO"):
         PPOConfig(bounds="clipped")
 
 

@@ -95,7 +95,7 @@ def test_residual_blocks_of_another_form(torso: CNN, words: str) -> None:
 
 
 def test_names_of_torsos() -> None:
-    with pytest.raises(TriglotError, match="torso .*of PPO"):
+    with pytest.raises(TriglotError, match=r"torso .*of PPO"):
         PPO.Config(torso="resnet")
 
 
