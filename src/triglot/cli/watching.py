@@ -37,8 +37,6 @@ def watch(texts: Sequence[str], compare: Callable[[], object]) -> int:
     search_here()
     modules = [_module_of(text) for text in texts]
     if not any(map(find_file, modules)):
-        for text in texts:
-            load("network", text)  # which says what is wrong with it
         raise TriglotError(
             "--watch needs a network or a loss in a file of yours, such as my_port:net: leave it "
             "out."
@@ -72,9 +70,16 @@ def _compare(compare: Callable[[], object]) -> None:
 
 
 def _module_of(text: str) -> str:
-    """Name the module of an object, or of the component of an installed package."""
-    plugin = None if is_path(text) else plugins.find("network", text)
-    return (text if plugin is None else plugin.path).partition(":")[0]
+    """Name the module of an object, or of the component of an installed package.
+
+    Raises:
+      TriglotError: if there is none.
+    """
+    plugin = plugins.find("network", text)
+    module = (text if plugin is None else plugin.path).partition(":")[0]
+    if plugin is None and not (is_path(text) and find_file(module)):
+        load("network", text)  # which says what is wrong with it
+    return module
 
 
 def _named(paths: Sequence[Path]) -> str:

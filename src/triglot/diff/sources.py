@@ -22,6 +22,8 @@ Stamp: TypeAlias = tuple[int, int, int] | None  # time, size and inode; None for
 
 # Words of files that may import what no import statement names.
 DYNAMIC = re.compile(rb"\b(importlib|import_module|__import__|exec|runpy|pkgutil)\b")
+# Top-level modules that are no user's.
+SYSTEM = {*sys.stdlib_module_names, "__main__", __name__.partition(".")[0]}
 # Nanoseconds: files are stamped with the time of the last tick of the system's clock.
 TICK = 50_000_000
 
@@ -149,7 +151,7 @@ def find_file(name: str) -> Path | None:
     """Find the file of a module without importing it; None if it is not one of the user's."""
     spec, places = None, None
     words = name.split(".")
-    if words[0] in sys.stdlib_module_names or words[0] == "__main__":
+    if words[0] in SYSTEM:
         return None
     for end in range(1, len(words) + 1):
         spec = None
@@ -168,7 +170,7 @@ def find_file(name: str) -> Path | None:
 def _is_installed(name: str) -> bool:
     """Return whether a module exists that is not one of the user's, or a name in a module."""
     top = name.partition(".")[0]
-    if top in sys.stdlib_module_names or top == "__main__":
+    if top in SYSTEM:
         return True
     spec = PathFinder.find_spec(top)
     if spec is None:
