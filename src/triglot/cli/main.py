@@ -284,8 +284,10 @@ def _diff(arguments: list[str], started: float) -> int:
     module, a Keras model or its class, a function of a key or of rngs that returns a module, or a
     triglot Network.
 
+    With --watch, they are compared again after each edit of their files, until Ctrl-C.
+
     The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
-    if they cannot be compared.
+    if they cannot be compared. With --watch it is 0.
     """
     options = _parse(arguments)
     for name, file in (("--json", options.json), ("--html", options.html)):
