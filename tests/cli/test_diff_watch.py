@@ -111,7 +111,8 @@ def test_a_loss_is_compared_again(
     [
         (["algorithm:ppo", "algorithm:ppo"], "--watch needs"),
         (["zoo:haiku", "zoo:linen", "--env", "probe:two-step"], "--watch needs"),
-        (["watched_haiku:net", "watched_port:net", "--quick", "--thorough"], "--quick"),
+        (["algorithm:ppo", "watched_port:net", "--quick", "--thorough"], "--quick"),
+        (["algorithm:ppo", "watched_port:net", "--obs-shape", "4"], "--obs-shape does not apply"),
         (["watched_haiku:net", "watched_port:net"], "give the inputs"),
         (["watched_haiku:net", "nowhere:net", "--obs-shape", "4"], "no module 'nowhere'"),
         (["watched_haiku:net", "watched_port", "--obs-shape", "4"], "name the object in it"),

@@ -90,8 +90,9 @@ def test_what_an_edit_deletes_is_gone(sources: Sources, write: Write) -> None:
 
 
 def test_bytecode_of_the_same_second_and_size_is_not_read(
-    tmp_path: Path, sources: Sources, write: Write
+    tmp_path: Path, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "parts_a/sizes.py"
     before = path.stat()
     assert imported("port_a").net() == 1
@@ -161,8 +162,11 @@ def test_a_file_that_is_written_during_the_comparison_is_compared_again(
     assert names(sources.changed()) == ["sizes.py"]
 
 
-def test_edits_end_with_files_that_do_not_change_any_more(write: Write, tmp_path: Path) -> None:
+def test_edits_end_with_files_that_do_not_change_any_more(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An editor deletes the file, writes half of it and then all."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     text = "def net():\n    return 3\n"
     path = tmp_path / "port_a.py"
     steps = [path.unlink, lambda: write("port_a.py", text[:11]), lambda: write("port_a.py", text)]

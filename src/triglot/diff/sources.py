@@ -56,6 +56,7 @@ class Sources:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.roots = tuple(dict.fromkeys(roots))
+        self._not_theirs = frozenset(sys.modules)  # what was imported for other reasons
         self._known: dict[str, Source] = {}
         self._absent: frozenset[str] = frozenset()
 
@@ -132,7 +133,7 @@ class Sources:
                 known[name] = _read(name, path, self._known.get(name))
                 waiting += sorted(known[name].imports)
                 if known[name].is_dynamic:
-                    waiting += list(sys.modules)
+                    waiting += sys.modules.keys() - self._not_theirs
             elif not _is_installed(name):
                 absent.add(name)
         self._known, self._absent = known, frozenset(absent)
