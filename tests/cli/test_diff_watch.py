@@ -1,7 +1,6 @@
 """`triglot diff --watch`: compares again after an edit, and survives the user's mistakes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def watch(
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(watching, "edits", partial(edits, sleep=sleep))
+    monkeypatch.setattr(watching, "edits", lambda sources, _: edits(sources, sleep))
     return cli.main(["diff", one, other, *options, "--watch"])
 
 

@@ -42,9 +42,14 @@ def watch(texts: Sequence[str], compare: Callable[[], object]) -> int:
             "out."
         )
     sources = Sources(modules)
-    with raising():
+    with raising() as check_signals:
+
+        def sleep(seconds: float) -> None:
+            check_signals()
+            time.sleep(seconds)
+
         try:
-            for written in edits(sources):
+            for written in edits(sources, sleep):
                 if written:
                     print(f"\n{_named(written)} changed", file=sys.stderr)
                 began = time.perf_counter()
