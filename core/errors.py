@@ -328,11 +328,12 @@ def describe(error: BaseException) -> str:
 def _user_line(error: BaseException) -> str:
     """Find the last line of the traceback outside triglot and installed libraries."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _in_library(frame.filename)]
+    own = [frame for frame in frames if not in_library(frame.filename)]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
-def _in_library(filename: str) -> bool:
+def in_library(filename: str) -> bool:
+    """Return whether a file belongs to triglot, to Python or to an installed package."""
     path = Path(filename).resolve()
     return filename.startswith("<") or any(map(path.is_relative_to, _LIBRARY_FOLDERS))
 

@@ -96,6 +96,19 @@ def test_commands_that_must_clean_up_see_an_exception(
         signal.raise_signal(signal.SIGHUP)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_comes_in_a_destructor_is_raised_again() -> None:
+    class Signalling:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with raising() as check:
+        check()
+        Signalling()  # freed at once; Python ignores the exception
+        with pytest.raises(Signalled):
+            check()
+
+
 MOMENTS = [0.15, 0.4, 0.8, 1.3, 2.0]  # after Python itself has started
 STARTED = (
     "import runpy; print('started', flush=True); runpy.run_module('triglot', None, '__main__')"

@@ -40,6 +40,9 @@ LEFT_OUT = {
         "triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,1e-3 --out runs/rates "
         "--log wandb",
     ),
+    "runs until Ctrl-C; tests/cli/test_diff_watch.py ends it": (
+        "triglot diff original:net port:Port --obs-shape 4 --watch",
+    ),
     "needs Docker": ("docker build", "mkdir -p runs", "docker run"),
     "takes more than half an hour on two cores": (
         "triglot train ppo jumanji:Maze-v0",

@@ -32,10 +32,11 @@ def is_reference(text: str) -> bool:
 
 
 def diff(options: DiffOptions) -> int:
-    """Compare two networks, print the report and write it as JSON.
+    """Compare two networks, print the report and write it as JSON; with --watch after each edit.
 
     Returns:
-      The exit code: 0 if they are identical or equivalent, 1 if they are different.
+      The exit code: 0 if they are identical or equivalent, 1 if they are different. With --watch 0,
+      after Ctrl-C.
 
     Raises:
       TriglotError: if a network or the inputs cannot be made, or the networks have nothing in
@@ -43,48 +44,73 @@ def diff(options: DiffOptions) -> int:
     """
     mapping = mapping_of(options.mapping)
     if any(map(is_recording, (options.one, options.other))):
-        return _diff_recording(options, mapping)
-    if any(map(is_reference, (options.one, options.other))):
-        return _diff_losses(options, mapping)
+        compare = _of_recording(options, mapping)
+    elif any(map(is_reference, (options.one, options.other))):
+        compare = _of_losses(options, mapping)
+    else:
+        compare = _of_networks(options, mapping)
+    if not options.watch:
+        return compare()
+    from .watching import watch
+
+    texts = (options.one, options.other)
+    return watch([text for text in texts if not _is_built_in(text)], compare)
+
+
+def _is_built_in(text: str) -> bool:
+    """Return whether a text names no module of the user."""
+    return is_recording(text) or is_reference(text) or text.partition(":")[0] == ZOO
+
+
+def _of_networks(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], int]:
+    """Return the comparison of two networks, which loads their modules.
+
+    Raises:
+      TriglotError: if an option does not apply, or the inputs cannot be made.
+    """
+    from ..diff.options import ComparisonOptions
+
     check_one_way(options)
     if len(options.checkpoint) > 2:
         raise TriglotError(
             f"--checkpoint takes one file, or one of each network, got {len(options.checkpoint)}."
         )
     level = _level(options)
-    zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
+    texts = (options.one, options.other)
+    zoo = [text for text in texts if text.partition(":")[0] == ZOO]
     if zoo and options.env is None:
         raise TriglotError(
             f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
         )
-    texts = (options.one, options.other)
-    modules = [None if text in zoo else load("network", text) for text in texts]
     inputs, action_spec = inputs_of(options)
-    networks = [
-        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else module
-        for text, module in zip(texts, modules, strict=True)
-    ]
-    networks = _with_weights(networks, options, inputs, action_spec)
-    from ..diff.options import ComparisonOptions
-
     comparison = ComparisonOptions(
         mapping=mapping or None,
         seed=options.seed,
         action_spec=action_spec,
-        names=(options.one, options.other),
+        names=texts,
         level=level,
         modules=options.html is not None,
         compare_weights=len(options.checkpoint) == 2,
         max_rounding=options.max_rounding,
     )
-    return _compared(networks[0], networks[1], inputs, comparison, options)
+
+    def compare() -> int:
+        modules = [None if text in zoo else load("network", text) for text in texts]
+        networks = [
+            _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else module
+            for text, module in zip(texts, modules, strict=True)
+        ]
+        networks = _with_weights(networks, options, inputs, action_spec)
+        return _compared(networks[0], networks[1], inputs, comparison, options)
+
+    return compare
 
 
-def _diff_losses(options: DiffOptions, mapping: dict[str, str]) -> int:
-    """Compare a loss with that of a shipped algorithm, print the report and write it as JSON.
+def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], int]:
+    """Return the comparison of a loss with that of a shipped algorithm.
 
     Raises:
-      TriglotError: if an option does not apply, or a loss cannot be built.
+      TriglotError: if an option does not apply, or the loss of the algorithm cannot be built.
     """
     for name, value in {
         "--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
@@ -98,16 +124,22 @@ def _diff_losses(options: DiffOptions, mapping: dict[str, str]) -> int:
     from ..diff.options import ComparisonOptions
 
     texts = options.one, options.other
+    level = _level(options)
     references = {text: load_reference(text) for text in texts if is_reference(text)}
     first = next(iter(references.values()))
-    losses = [
-        references[text].function if text in references else load("network", text) for text in texts
-    ]
-    print(f"{first.name}: {first.describe()}", file=sys.stderr)
     comparison = ComparisonOptions(
-        mapping=mapping or None, seed=options.seed, names=texts, level=_level(options)
+        mapping=mapping or None, seed=options.seed, names=texts, level=level
     )
-    return _compared(losses[0], losses[1], first.arguments, comparison, options)
+
+    def compare() -> int:
+        losses = [
+            references[text].function if text in references else load("network", text)
+            for text in texts
+        ]
+        print(f"{first.name}: {first.describe()}", file=sys.stderr)
+        return _compared(losses[0], losses[1], first.arguments, comparison, options)
+
+    return compare
 
 
 def _compared(
@@ -136,11 +168,11 @@ def _compared(
     return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
 
 
-def _diff_recording(options: DiffOptions, mapping: dict[str, str]) -> int:
-    """Compare a port with a recording, print the report and write it as JSON.
+def _of_recording(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], int]:
+    """Return the comparison of a port with a recording.
 
     Raises:
-      TriglotError: if an option does not apply, or the comparison is impossible.
+      TriglotError: if an option does not apply, or the recording cannot be read.
     """
     if is_recording(options.one) and is_recording(options.other):
         raise TriglotError(
@@ -169,20 +201,24 @@ def _diff_recording(options: DiffOptions, mapping: dict[str, str]) -> int:
     from ..shared.terminal.progress import steps
 
     read_recording(Path(options.one))
-    port = load("network", options.other)
-    problem = f"{options.other} could not be compared with {options.one}"
-    with steps() as shown_steps, user_error_context(problem):
-        report = diff_recording(
-            options.one,
-            port,
-            checkpoint=next(iter(options.checkpoint), None),
-            mapping=mapping or None,
-            name=options.other,
-            trust=options.trust,
-            begin=shown_steps.begin,
-        )
-    _finish(report, options)
-    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+    def compare() -> int:
+        port = load("network", options.other)
+        problem = f"{options.other} could not be compared with {options.one}"
+        with steps() as shown_steps, user_error_context(problem):
+            report = diff_recording(
+                options.one,
+                port,
+                checkpoint=next(iter(options.checkpoint), None),
+                mapping=mapping or None,
+                name=options.other,
+                trust=options.trust,
+                begin=shown_steps.begin,
+            )
+        _finish(report, options)
+        return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+    return compare
 
 
 def _with_weights(

@@ -29,7 +29,7 @@ triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,3e-4,1e-3 --num-s
 triglot sweep ppo gymnax:CartPole-v1 --over hidden_sizes=64/64,256/256 --over num_envs=4,16
 triglot sweep dqn gymnax:CartPole-v1 --over tau=0.01..1 --num-settings 32 --halving
 triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
-triglot diff my_linen:cnn my_nnx:CNN --obs-shape 84 84 4 --json diff.json
+triglot diff my_linen:cnn my_nnx:CNN --obs-shape 84 84 4 --json diff.json --watch
 triglot diff my_haiku:net my_equinox:net --obs-shape 4 --mapping mlp/linear_0=layers/0
 triglot translate resnet.safetensors --from torch --network my_linen:net --obs-shape 32 32 3
 triglot translate mlp.npz --source my_haiku:net --network my_nnx:Net --obs-shape 4 --out mlp.msgpack

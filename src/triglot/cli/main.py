@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import __version__
-from ..core.errors import TriglotError, check_known, describe
+from ..core.errors import TriglotError, check_known
 from ..core.records import AnyOptions
 from ..runs import devices
 from ..runs.compilation_cache import configure
@@ -19,6 +19,7 @@ from ..shared.terminal.progress import phase
 from ..shared.terminal.streams import checked_stdout, forgiving_stderr
 from ..shared.terminal.wrapping import wrapped
 from .arguments import check_words, check_writable
+from .failures import print_error, reason_of
 from .options import OPTIONS
 from .parsing import CommandLine, HelpAsked
 from .presets import preset_in_file, preset_settings
@@ -47,31 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             return 1
         except (Exception, SystemExit) as error:
-            reason = _reason(error)
+            reason = reason_of(error)
             if reason is None:
                 raise
-            text = f"triglot: error: {reason}"  # one line, which a terminal wraps between words
-            print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
+            print_error(reason)
             return 2
-
-
-def _reason(error: Exception | SystemExit) -> str | None:
-    """Say what the user or the machine can change; None for a bug.
-
-    A machine may lack memory, or the devices asked for.
-    """
-    text = str(error)
-    if isinstance(error, SystemExit):
-        return f"custom code ended the program: {describe(error)}."
-    if isinstance(error, TriglotError):
-        return devices.missing_devices() or text
-    if (
-        isinstance(error, MemoryError)
-        or "RESOURCE_EXHAUSTED" in text
-        or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
-    ):
-        return f"out of memory: {describe(error)}."
-    return devices.missing_devices()
 
 
 def _run(arguments: list[str], started: float) -> int:
@@ -303,8 +284,10 @@ def _diff(arguments: list[str], started: float) -> int:
     module, a Keras model or its class, a function of a key or of rngs that returns a module, or a
     triglot Network.
 
+    With --watch, they are compared again after each edit of their files, until Ctrl-C.
+
     The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
-    if they cannot be compared.
+    if they cannot be compared. With --watch it is 0.
     """
     options = _parse(arguments)
     for name, file in (("--json", options.json), ("--html", options.html)):

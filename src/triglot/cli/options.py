@@ -81,6 +81,8 @@ class DiffOptions(MachineOptions):
       max_rounding: largest rounding difference of equivalent networks, relative to the largest
         output or gradient, in the dtype in which they compute.
       algorithm: the algorithm whose built-in networks zoo:BACKEND stands for.
+      watch: compare again after each edit of a file that a module of the networks is in, or of a
+        file that it imports, until Ctrl-C. Files of installed packages are not watched.
     """
 
     one: Annotated[str, Arg("NETWORK", positional=True)]
@@ -98,6 +100,7 @@ class DiffOptions(MachineOptions):
     thorough: bool = False
     max_rounding: float = 1e-3
     algorithm: Name = "ppo"
+    watch: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

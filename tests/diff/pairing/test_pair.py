@@ -81,3 +81,26 @@ def test_a_stated_mapping_may_leave_parameters_unpaired() -> None:
 def test_a_wrong_mapping_is_refused(mapping: dict[str, str], says: str) -> None:
     with pytest.raises(triglot.TriglotError, match=says):
         paired(nets.haiku_mlp, nets.LinenMLP(), mapping)
+
+
+def test_layers_without_numbers_are_paired_with_numbered_ones() -> None:
+    def named(key: jax.Array) -> dict[str, dict[str, jax.Array]]:
+        first, second = jax.random.split(key)
+        return {
+            "hidden": {"w": jax.random.normal(first, (4, 8))},
+            "out": {"w": jax.random.normal(second, (8, 2))},
+        }
+
+    def numbered(key: jax.Array) -> dict[str, dict[str, jax.Array]]:
+        params = named(key)
+        return {"linear_0": params["hidden"], "linear_1": params["out"]}
+
+    def apply(params: dict[str, dict[str, jax.Array]], x: jax.Array) -> jax.Array:
+        hidden, out = (params[name]["w"] for name in sorted(params))
+        return jnp.tanh(x @ hidden) @ out
+
+    for pair in ((numbered, named), (named, numbered)):
+        one, other = ((init, apply) for init in pair)
+        report = triglot.diff_networks(one, other, triglot.Box((4,)), level="quick")
+        assert report.verdict == "identical"
+        assert not any("numbers" in note for note in report.notes)

@@ -65,14 +65,25 @@ class Interrupt:
 
 
 @contextmanager
-def raising() -> Iterator[None]:
-    """A context in which signals raise `Signalled`, so that cleaning up is not skipped."""
+def raising() -> Iterator[Callable[[], None]]:
+    """A context in which signals raise `Signalled`, so that cleaning up is not skipped.
+
+    Yields:
+      A function that raises it again: Python ignores an exception that is raised in a destructor,
+      such as in the middle of a search for garbage.
+    """
+    numbers: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        numbers.append(number)
         raise Signalled(number)
 
+    def check() -> None:
+        if numbers:
+            raise Signalled(numbers[-1])
+
     with _handling(handle):
-        yield
+        yield check
 
 
 @contextmanager
