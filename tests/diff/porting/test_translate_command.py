@@ -291,7 +291,7 @@ def test_a_file_of_keras_needs_the_model_that_was_saved(
     assert run("w.weights.h5") == 2
     assert run("w.weights.h5", "--source", "ported_networks:Linen") == 2
     errors = capsys.readouterr().err
-    assert "has no names of arrays" in errors and "is a file of a keras.Model" in errors
+    assert "has no names of arrays" in errors and "loaded into a keras.Model" in errors
 
 
 HOPELESS = {
