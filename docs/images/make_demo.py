@@ -88,11 +88,14 @@ def screens(command: str, printed: Recording) -> Iterator[pyte.Screen]:
 class Painter:
     """Draw the terminal's screen.
 
+    Args:
+      rows: of the terminal.
+
     Attributes:
       size: width and height of a picture, in pixels.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int = ROWS) -> None:
         find = font_manager.findfont
         self.fonts = {
             bold: ImageFont.truetype(
@@ -101,7 +104,7 @@ class Painter:
             for bold, weight in ((False, "normal"), (True, "bold"))
         }
         self.cell = round(self.fonts[False].getlength("M")), round(SIZE * 1.25)
-        self.size = 2 * MARGIN + COLUMNS * self.cell[0], BAR + 2 * MARGIN + ROWS * self.cell[1]
+        self.size = 2 * MARGIN + COLUMNS * self.cell[0], BAR + 2 * MARGIN + rows * self.cell[1]
 
     def window(self, title: str) -> tuple[Image.Image, ImageDraw.ImageDraw]:
         """Draw an empty window."""
@@ -117,7 +120,7 @@ class Painter:
     def terminal(self, title: str, screen: pyte.Screen) -> Image.Image:
         """Draw what the screen shows."""
         image, draw = self.window(title)
-        for row in range(ROWS):
+        for row in range(screen.lines):
             for column in range(COLUMNS):
                 char: Char = screen.buffer[row][column]
                 if char.data.strip():

@@ -122,7 +122,7 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
                if _is_broken(leaf)]  # fmt: skip
     raise TriglotError(
-        f"{network.name!r} has weights that are not a number (NaN) in {listed(broken)}: no "
+        f"{network.name!r} has NaN in {listed(broken)}: no "
         "difference would show. Give finite weights."
     )
 

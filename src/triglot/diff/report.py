@@ -23,7 +23,7 @@ MEANING = {
     IDENTICAL: "with the same weights, results are bitwise identical in native arithmetic",
     EQUIVALENT: "with the same weights, they compute the same function up to rounding",
     DIFFERENT: "with the same weights, outputs or updates differ",
-    UNFINISHED: "the comparison was stopped before it could tell",
+    UNFINISHED: "the comparison was stopped before a verdict",
 }
 
 

@@ -67,7 +67,7 @@ class Explanations:
             explanation = explain(first, second, inputs, train=mode == TRAINING, key=self.key)
             self.by_mode[mode] = explanation
             if most := explanation.most:
-                self.notes.append(f"only the first {most} differences in {mode} were looked for")
+                self.notes.append(f"the search stopped after {most} differences in {mode}")
 
     def trace_differing(self, mode: str) -> None:
         """Explain one mode again, with the examples whose outputs differ most."""

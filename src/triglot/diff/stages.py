@@ -234,7 +234,8 @@ def weigh_rounding(
     if found is not None:
         return WeighedRounding(found[1], (found[0],), ())
     if low:
-        ordinary = f"{size}: ordinary in {max(measured.dtypes, key=_bits)}, both round equal values"
+        dtype = max(measured.dtypes, key=_bits)
+        ordinary = f"{size}: ordinary in {dtype}, where both round equal values"
         return WeighedRounding(None, (), (*notes, ordinary))
     evidence = f"{size}, and vanishes in float64"
     return WeighedRounding(None, (Cause("conditioning", name, evidence),), tuple(notes))

@@ -147,7 +147,7 @@ RULES = (
     ),
     Rule(
         EQUIVALENT, NOTHING,
-        "random outputs have equal distributions, and the same keys give different ones",
+        "random outputs have equal distributions, but differ for the same keys",
         lambda results: results.draws_differ,
     ),
     Rule(

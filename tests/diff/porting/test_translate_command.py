@@ -291,7 +291,7 @@ def test_a_file_of_keras_needs_the_model_that_was_saved(
     assert run("w.weights.h5") == 2
     assert run("w.weights.h5", "--source", "ported_networks:Linen") == 2
     errors = capsys.readouterr().err
-    assert "has no names of arrays" in errors and "is a file of a keras.Model" in errors
+    assert "has no names of arrays" in errors and "loaded into a keras.Model" in errors
 
 
 HOPELESS = {
@@ -309,7 +309,7 @@ HOPELESS = {
         ["w.npz", "--source", "ported_networks:Three"],
         r"lacks 2 of the 2 arrays of 'ported_networks:Three' (params/Dense_0/bias [3], params",
     ),
-    "ignored": (["w.npz", "--from", "haiku", "--ignore", "mask*"], "--ignore mask* fits no array"),
+    "ignored": (["w.npz", "--from", "haiku", "--ignore", "mask*"], "mask* matches no array"),
     "mapping": (["w.npz", "--from", "haiku", "--mapping", "a"], "must have the form NAME=NAME"),
     "mapped": (["w.npz", "--from", "haiku", "--mapping", "a=b"], "no parameter is named 'a'"),
     "out": (["w.npz", "--from", "haiku", "--out", "w.txt"], "expected one of .msgpack, .npz"),

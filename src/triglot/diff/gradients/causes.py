@@ -121,7 +121,7 @@ def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     if stopped:
         names = listed(subject.names[name] for name in stopped)
         evidence = (
-            f"{names} of {label} get no gradient at all behind a stop_gradient; without it, "
+            f"{names} of {label} get no gradient because of a stop_gradient; without it, "
             "both networks have equal gradients"
         )
         return Cause("not_trainable", where, evidence)
@@ -129,7 +129,7 @@ def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
         evidence = "a stop_gradient; without it, both networks have equal gradients"
         return Cause("stop_gradient", where, evidence)
     evidence = (
-        f"{rule.name} has a derivative of its own; with that of its operations, both networks have "
+        f"{rule.name} has a custom derivative; with that of its operations, both networks have "
         "equal gradients"
     )
     return Cause("custom_gradient", where, evidence)

@@ -340,8 +340,8 @@ def compare_randomness(
         f"outputs in training are random: over {num_calls:,} keys their distributions "
         f"{'agree' if all(answers) else 'differ'} "
         f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
-        f"pairs; a mean that is {_detected(num_calls, num_tests):.2g} standard deviations away is "
-        f"found with a probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
+        f"pairs; a mean that differs by {_detected(num_calls, num_tests):.2g} standard deviations "
+        f"is found with a probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
     )
     return Randomness(answers[0], identical, note, causes, all(answers[1:]))
 
@@ -408,5 +408,5 @@ def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
         "outputs are equal"
     )
     where = f"{sides[0].label}: {found.draws[0]}; {sides[1].label}: {found.draws[1]}"
-    note = f"outputs in training are random, and draws are shared otherwise; {ONLY_EVALUATION}"
+    note = f"outputs in training are random, and draws are shared differently; {ONLY_EVALUATION}"
     return Randomness(False, False, note, [Cause(name, where, evidence)])

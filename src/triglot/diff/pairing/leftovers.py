@@ -58,7 +58,7 @@ def find_shared(
         f"{', '.join(dict.fromkeys(shared for shared, _ in copies_of))} ({parties[few].label}); "
         f"{copies} ({parties[many].label})",
         f"{parties[few].label} uses one parameter {uses[few].count(copies_of[0][0])} times where "
-        f"{parties[many].label} has copies, which start equal here and are trained apart",
+        f"{parties[many].label} has copies, which start equal but are trained separately",
         _by_side(few, [shared for shared, _ in copies_of], [copy for _, copy in copies_of]),
     )
     return replace(pairing, pairs=(*pairing.pairs, *added.values())), [cause]
@@ -111,7 +111,7 @@ def find_frozen(left: Sequence[Parameter], owner: Side, other: Subject) -> list[
                 "not_trainable",
                 f"{parameter.name} ({owner.label}); {place} ({other.label})",
                 f"{list(parameter.shape)} is a parameter in the first; the second has it outside "
-                "its parameters, so that it gets no gradient",
+                "its parameters, so it gets no gradient",
             )
             frozen.append(Frozen(parameter.name, value, cause))
             break
@@ -302,7 +302,7 @@ def _of_other_size(pairs: Sequence[tuple[Parameter, Parameter]], one: Side, othe
     return Cause(
         "architecture",
         f"{shown[0]} ({one.label}); {shown[1]} ({other.label})",
-        f"the layer has another size: {sizes[0]} in {one.label}, {sizes[1]} in {other.label}",
+        f"the layers differ in size: {sizes[0]} in {one.label}, {sizes[1]} in {other.label}",
     )
 
 

@@ -236,7 +236,7 @@ def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
                 name for name, index in zip(layers, other, strict=True) if not name.endswith(index)
             )
             return (
-                f"the layers have other numbers: {first} ({labels[0]}) is paired with "
+                f"the layers are numbered differently: {first} ({labels[0]}) is paired with "
                 f"{layers[first]} ({labels[1]}), in the order in which both apply them"
             )
     return None

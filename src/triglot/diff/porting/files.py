@@ -42,8 +42,7 @@ def read_weights(path: Path, *, trust: bool = False) -> dict[str, np.ndarray]:
     if suffix not in READERS:
         kinds = ", ".join(sorted({*READERS} - {"folder"}))
         raise TriglotError(
-            f"{path} has the suffix {path.suffix!r}, and the kinds of files that can be read are "
-            f"{kinds}, and folders of Orbax."
+            f"{path} has the suffix {path.suffix!r}; expected one of {kinds}, or an Orbax folder."
         )
     if suffix in PICKLES and not trust:
         raise TriglotError(
@@ -165,8 +164,8 @@ def _keras(path: Path) -> dict[str, np.ndarray]:
         for name, dataset in datasets.items():
             if dataset.external or dataset.is_virtual:
                 raise TriglotError(
-                    f"{path} keeps the numbers of {name} in another file, which is not read: write "
-                    "them into one file."
+                    f"{path} keeps the array {name} in another file, which is not read: save "
+                    "all arrays in one file."
                 )
         _check_memory(path, sum(dataset.nbytes for dataset in datasets.values()))
         return {name: dataset[()] for name, dataset in datasets.items()}

@@ -31,7 +31,7 @@ def built_model(made: Any, path: Path, inputs: Inputs, shown: str) -> Any:
             made = made()
     if not isinstance(made, keras.Model):
         raise TriglotError(
-            f"{path} is a file of a keras.Model, which writes and reads it, and {shown} is a "
+            f"{path} can only be loaded into a keras.Model, and {shown} is a "
             f"{type(made).__name__}: give the model, or a function without arguments that returns "
             "it."
         )

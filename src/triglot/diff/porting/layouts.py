@@ -159,8 +159,8 @@ def _check_settled(
     for name, kind in statistics.items():
         if kind.counts and arrays[name].dtype.kind == "i" and arrays[name] < SEEN:
             raise TriglotError(
-                f"{shown}: {name} is {arrays[name]}, so {library}'s averages are still corrected "
-                "for their start, by a momentum that the file does not hold: give the network of "
+                f"{shown}: {name} is {arrays[name]}, so {library}'s averages are still "
+                "bias-corrected, by a momentum that the file does not contain: give the network of "
                 "the file, --source my_file:net."
             )
 
@@ -328,7 +328,7 @@ def _choose(
         kinds = list(dict.fromkeys(each.kind for each in options))
         what = f"{' or '.join(kinds)}, and the target has both with these shapes"
         if len(kinds) == 1:
-            what = f"{kinds[0]} with its kernel stored in several ways, which equal shapes hide"
+            what = f"{kinds[0]} with its kernel in one of several layouts of equal shape"
         raise TriglotError(
             f"{shown}: {group.place.rstrip('./') or 'the array'} may be {what}: give the network "
             "of the file, --source my_file:net."
@@ -351,8 +351,8 @@ def _assumed(
     if others:
         place = group.place.rstrip("./") or "the array"
         yield (
-            f"{place} is taken to be {chosen.kind}, as in the target: by its shapes it may be "
-            f"{' or '.join(dict.fromkeys(others))}, which is stored otherwise"
+            f"{place} is taken to be {chosen.kind}, as in the target; by its shapes it may be "
+            f"{' or '.join(dict.fromkeys(others))}, which is stored differently"
         )
 
 

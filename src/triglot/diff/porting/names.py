@@ -106,7 +106,7 @@ def variables_from(
         if array.shape != place.array.shape:
             raise TriglotError(
                 f"{path}: {found[place.name]} is {list(array.shape)}, and {place.name} of "
-                f"{network.name!r} is {list(place.array.shape)}: the network has other sizes."
+                f"{network.name!r} is {list(place.array.shape)}: the sizes differ."
             )
         leaves.append(jnp.asarray(array, place.array.dtype))
     return jax.tree.unflatten(structure, leaves), list(_left(arrays, found))

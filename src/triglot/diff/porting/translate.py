@@ -106,7 +106,7 @@ def _without(
         if not fnmatch.filter(arrays, pattern):
             names = ", ".join(list(arrays)[:6])
             raise TriglotError(
-                f"--ignore {pattern} fits no array of {path}, whose arrays are {names} ..."
+                f"--ignore {pattern} matches no array of {path}, whose arrays are {names} ..."
             )
     return {
         name: array
@@ -199,7 +199,7 @@ def _print_mapping(paired: Paired, moved: Variables) -> None:
     for name, other in stated.items():
         print(f"  {name:<{width}}  ->  {other}")
     if paired.assumed:
-        print(f"Of no listed layer, so taken to be stored alike: {', '.join(paired.assumed)}")
+        print(f"Assumed to have the same layout (no listed layer): {', '.join(paired.assumed)}")
     if paired.is_guess:
         words = " ".join(shlex.quote(f"{name}={other}") for name, other in stated.items())
         print(f"To keep these pairs: --mapping {words}")
@@ -236,7 +236,8 @@ def _check(
     apart = max(float(jnp.abs(a - b).max(initial=0.0)) for a, b in pairs_of_leaves)
     largest = max(float(jnp.abs(leaf).max(initial=0.0)) for leaf in outputs[0])
     units = apart / (largest * UNIT) if largest else apart / UNIT
-    measured = f"outputs of {BATCH} inputs differ by {apart:.2g} at most, of {largest:.3g}"
+    size = f"(the largest is {largest:.3g})"
+    measured = f"outputs of {BATCH} inputs differ by up to {apart:.2g} {size}"
     if np.isfinite(largest) and np.isfinite(apart) and units <= TOLERANCE:
         exact = "The functions are the same, bit for bit" if apart == 0 else "The functions agree"
         print(f"{exact}: {measured}." if apart else f"{exact}, on {BATCH} inputs.")

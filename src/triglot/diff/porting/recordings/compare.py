@@ -171,5 +171,5 @@ def _unlocated(aligned: Alignment, label: str) -> Cause:
         "unknown",
         f"outputs; {label}",
         "the values of all recorded modules are found, and the outputs differ: the port returns "
-        "another value, or computes on after it",
+        "another value, or continues computing after it",
     )

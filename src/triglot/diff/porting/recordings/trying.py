@@ -1,4 +1,4 @@
-"""Experiments: what the port must compute with a change so that its result is the recorded one."""
+"""Experiments: changes of the port with which its result matches the recording."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ def _transposed(aligned: Alignment, found: Found) -> Iterator[Tried]:
         if name not in own or array.ndim != 2 or array.shape[0] != array.shape[1]:
             continue
         if _gives(aligned, found, {value: array.T}):
-            evidence = f"with {name} transposed, the port's result is the recorded one"
+            evidence = f"with {name} transposed, the port's result matches the recording"
             yield Tried("kernel_layout", evidence)
 
 
@@ -106,7 +106,7 @@ def _flattened(aligned: Alignment, found: Found) -> Iterator[Tried]:
                 yield Tried(
                     "flatten_order",
                     "the port joins the axes of the input in another order: with the recorded "
-                    "order, its result is the recorded one",
+                    "order, its result matches the recording",
                     value,
                 )
                 return
@@ -159,15 +159,15 @@ def _scales(aligned: Alignment, found: Found) -> Iterator[Tried]:
                 if _gives(aligned, found, {logits: array * factor}):
                     yield Tried(
                         "attention_scale",
-                        f"with the logits multiplied by {words}, the port's result is the "
-                        "recorded one",
+                        f"with the logits multiplied by {words}, the port's result matches "
+                        "the recording",
                         logits,
                     )
                     return
         if array.ndim > 1 and array.shape[-1] == array.shape[-2]:
             causal = np.tril(np.ones(array.shape[-2:], bool))
             if _gives(aligned, found, {logits: np.where(causal, array, -1e30)}):
-                evidence = "with a causal mask, the port's result is the recorded one"
+                evidence = "with a causal mask, the port's result matches the recording"
                 yield Tried("attention_mask", evidence, logits)
                 return
 

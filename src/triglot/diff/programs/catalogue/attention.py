@@ -71,7 +71,7 @@ def _moved_mask(
         if agreeing is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
-                f"{labels[early]}, behind it in {labels[1 - early]}; {SUBSTITUTED}"
+                f"{labels[early]}, after it in {labels[1 - early]}; {SUBSTITUTED}"
             )
             return Finding("operation_order", evidence, agreeing)
     return None

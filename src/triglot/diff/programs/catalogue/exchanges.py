@@ -37,7 +37,7 @@ def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
         if whole[0] is not None and whole[0] == whole[1]:
             name = features.gate_order(tape, a) or name
         evidence = (
-            f"two values stand in each other's place in {labels[1]}; exchanged, the results are "
+            f"two values are exchanged in {labels[1]}; exchanged back, the results are "
             "equal" + (": the reset gate is applied to the other product" if is_cell else "")
         )
         return Finding(name, evidence, divergence)

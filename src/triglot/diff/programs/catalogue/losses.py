@@ -25,7 +25,7 @@ MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
 MAX_ERRORS = 80  # values of a region that may be errors or their losses
-CONFIRMED = "with the first one's in both, the results are equal"
+CONFIRMED = "with the first value in both, the results are equal"
 
 
 def leaves_of(tape: Tape, value: int) -> frozenset[str]:
@@ -311,7 +311,7 @@ def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
                     continue
                 names = [described(tape, value) for value in (second, first)]
                 evidence = (
-                    f"{names[0]} cuts off in {labels[1 - side]} what {names[1]} does, and not in "
+                    f"in {labels[1 - side]} {names[0]} cuts off what only {names[1]} cuts off in "
                     f"{labels[side]}; with the same flags the results are equal"
                 )
                 leaves = [tape.leaves[value] for value in (second, first)]
@@ -376,7 +376,7 @@ def _cut(
 
 def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
     names = " and ".join(f"`{name}`" for name in sorted(leaves_of(tape, value)))
-    return f"a flag, of {names}, cuts this off in {labels[side]}, none does in {labels[1 - side]}"
+    return f"a flag ({names}) cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 
 def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | None:
@@ -704,8 +704,8 @@ def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
             for square, value in itertools.product(squared, bends):
                 a, b = (square, value) if side == 0 else (value, square)
                 evidence = (
-                    f"{labels[side]} squares an error, of which {labels[1 - side]} takes Huber's "
-                    f"loss, linear beyond {threshold:g}"
+                    f"{labels[side]} squares an error; {labels[1 - side]} takes its Huber loss, "
+                    f"linear beyond {threshold:g}"
                 )
                 # The first one's loss of the second one's error, which may have another factor.
                 loss, form = (huber, error**2)[side == 0], (error**2, huber)[side == 0]

@@ -91,7 +91,7 @@ def moved_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
                     if counts[0] == counts[1]:
                         name = bare.tape.steps[step].name
                         evidence = (
-                            f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
+                            f"{names[-1]} comes before {name} in {labels[early]}, after it in "
                             f"{labels[late]}; {SUBSTITUTED}"
                         )
                         return Finding("operation_order", evidence, whole)

@@ -211,7 +211,7 @@ def _differences(one: Norm, other: Norm) -> list[str]:
 def _finding(divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
     one, other = norms
     name = _differences(one, other)[0]
-    confirmed = "with the first one's formula in both, the results are equal"
+    confirmed = "with the first formula in both, the results are equal"
     epsilons = "; ".join(
         f"epsilon {norm.root.epsilon:g} {'added to' if norm.root.outside else 'under'} the root in "
         f"{label}"

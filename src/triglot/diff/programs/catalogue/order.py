@@ -95,9 +95,9 @@ def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
                     )
                     if cores[0].array.size != cores[1].array.size:
                         evidence = (
-                            "numbers are repeated one by one in one network, all together in the "
-                            "other, as keys and values for groups of heads; in one order, the "
-                            "results are equal"
+                            "values, such as keys and values for groups of heads, are repeated one "
+                            "by one in one network, and as a block in the other; in one order, "
+                            "the results are equal"
                         )
                         return Finding("attention_heads", evidence, divergence)
                     return Finding("flatten_order", evidence, divergence)

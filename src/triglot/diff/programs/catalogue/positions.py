@@ -21,7 +21,7 @@ def padding_positions(divergence: Divergence, labels: tuple[str, str]) -> Findin
         for padding, label in zip(paddings, labels, strict=True)
     ]
     evidence = (
-        f"positions count {shown[0]}, {shown[1]}; with the first one's in both, what follows is "
+        f"positions count {shown[0]}, {shown[1]}; with the first value in both, what follows is "
         "equal"
     )
     return Finding("padding_positions", evidence, divergence)

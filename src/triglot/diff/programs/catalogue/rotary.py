@@ -30,7 +30,7 @@ def rotary_convention(divergence: Divergence, labels: tuple[str, str]) -> Findin
         return Finding("rotary_convention", evidence, divergence)
     first, second = (_frequencies(part.tape, part.end or 0) for part in divergence.parts)
     at = None if first is None or second is None else (first, second)
-    evidence = f"rotates {one} together in both, by other angles{follows}"
+    evidence = f"rotates {one} together in both, by different angles{follows}"
     return Finding("rotary_convention", evidence, divergence, at=at)
 
 

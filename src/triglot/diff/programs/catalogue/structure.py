@@ -40,7 +40,7 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
                 evidence = (
                     f"{tape.steps[second].name} with {ours[position]:.6g} in {labels[0]}, with "
-                    f"{theirs[position]:.6g} in {labels[1]}; with the first one's in both, the "
+                    f"{theirs[position]:.6g} in {labels[1]}; with the first value in both, the "
                     "results are equal"
                 )
                 return Finding(name, evidence, divergence)
@@ -277,7 +277,7 @@ def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Findi
             for part, value in zip(divergence.parts, (ours[0], theirs[0]), strict=True)
         ]
         evidence = (
-            f"adds other numbers that do not depend on the inputs: {read[0]} in {labels[0]}, "
+            f"adds different values that do not depend on the inputs: {read[0]} in {labels[0]}, "
             f"{read[1]} in {labels[1]}"
         )
         return Finding("position_embedding", evidence, divergence)

@@ -45,11 +45,11 @@ def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Find
         array = np.asarray(one.view.arrays[start])
         for arranged in layouts(array, np.shape(other.view.arrays[read])):
             if divergence.agrees({}, {(second, position): arranged}):
-                shown = [f"{core.low:.6g}" if core.array.size == 1 else "numbers of its own"
+                shown = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
                          for core in cores]  # fmt: skip
                 evidence = (
                     f"{other.tape.leaves[other.tape.roots[read]]} starts with {shown[0]} in "
-                    f"{labels[0]}, with {shown[1]} in {labels[1]}; with the first one's in both, "
+                    f"{labels[0]}, with {shown[1]} in {labels[1]}; with the first value in both, "
                     "the results are equal"
                 )
                 return Finding("norm_statistics", evidence, divergence)
@@ -266,7 +266,7 @@ def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             ]
             evidence = (
                 f"{shown[0]}, {shown[1]}: kept elements differ by {factor:.4g}; with the "
-                "first one's in both, the results are equal"
+                "first value in both, the results are equal"
             )
             is_depth = all(tape.drops_paths for tape in tapes)
             return Finding("stochastic_depth" if is_depth else "dropout", evidence, divergence)

@@ -70,7 +70,7 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         {_decay(part.tape, constant) for constant in constants}
         for part, constants in zip(divergence.parts, zip(*pairs, strict=True), strict=True)
     ]
-    confirmed = "with the first one's in both, the results are equal"
+    confirmed = "with the first value in both, the results are equal"
     if all(len(each) == 1 and None not in each for each in decays):
         shown = [f"{each.pop():.6g}" for each in decays]
         step = divergence.parts[0].tape.steps[pairs[0][0].step]

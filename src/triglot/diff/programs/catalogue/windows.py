@@ -73,7 +73,7 @@ def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         (
             NAMES[key],
             f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
-            f"{labels[1]}; with the first one's in both, the results are equal",
+            f"{labels[1]}; with the first value in both, the results are equal",
         )
         for key in differing
     )
@@ -125,7 +125,7 @@ def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return Finding("pooling", evidence, divergence)
     if kinds[0] != POOLED["reduce_window_sum"]:
         return None
-    evidence = "averages of windows at the edges count other values: with or without the padding"
+    evidence = "averages at the edges count the padding in one network, and not in the other"
     return Finding("pooling", evidence, divergence)
 
 
@@ -166,7 +166,7 @@ def other_sizes(
             key = differing[0]
             evidence = (
                 f"{key} {_listed(getattr(ours, key))} in {labels[0]}, "
-                f"{_listed(getattr(window, key))} in {labels[1]}: all that follows has other sizes"
+                f"{_listed(getattr(window, key))} in {labels[1]}: all that follows differs in size"
             )
             at = [places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)]
             return Cause(NAMES[key], places.of_both(at, labels), evidence)
