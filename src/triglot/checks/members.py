@@ -37,17 +37,17 @@ def check_members(component: Any, members: Mapping[str, type | str]) -> None:
 def _check_signature(name: str, function: Any, arguments: str) -> None:
     """Check that a function takes the arguments, and in this order if it has the same names."""
     positional, _, keywords = (part.strip(", ") for part in arguments.partition("*"))
-    given = positional.split(", ")
+    names = positional.split(", ")
     call = f"{name}({arguments.replace('*, ', '')})"
     signature = inspect.signature(function)
     try:
-        bound = signature.bind(*given, **dict.fromkeys(keywords.split())).arguments
+        bound = signature.bind(*names, **dict.fromkeys(keywords.split())).arguments
     except TypeError as error:
         raise Failed(
             f"it is called as {call}, but is defined as {name}{signature}: {error}."
         ) from None
-    found = [argument for argument in bound if argument in given]
-    if found != [argument for argument in given if argument in found]:
+    bound_names = [argument for argument in bound if argument in names]
+    if bound_names != [argument for argument in names if argument in bound_names]:
         raise Failed(
             f"it is called as {call}, but its parameters are ({', '.join(bound)}), in another "
             "order."
@@ -73,5 +73,5 @@ def check_pair(function: str, result: Any, expected: str) -> None:
       expected: the names of both, such as `(state, metrics)`.
     """
     if not isinstance(result, tuple) or len(result) != 2:
-        found = describe_value(result)
-        raise Failed(f"{function} returned {found}; expected the pair {expected}.")
+        description = describe_value(result)
+        raise Failed(f"{function} returned {description}; expected the pair {expected}.")

@@ -200,8 +200,8 @@ def _deterministic(case: Case) -> None:
     calls[0].run(*(_vary_keys(value, 7) for value in trees.copied(tuple(calls[0].args.values()))))
     for call, result in reversed(list(zip(calls, results, strict=True))):
         again = call.run(*trees.copied(tuple(call.args.values())))
-        if found := trees.find_value_difference("result", result, again):
-            raise Failed(f"{call.text} called twice with the same arguments: {found}.")
+        if difference := trees.find_value_difference("result", result, again):
+            raise Failed(f"{call.text} called twice with the same arguments: {difference}.")
 
 
 @CHECKS.check(needs=["deterministic"])
@@ -214,8 +214,8 @@ def _keys_used_once(case: Case) -> None:
     and return the unused part.
     """
     for function, args in case.key_sequences():
-        if found := _find_reused_key(function, *args):
-            raise Failed(found)
+        if problem := _find_reused_key(function, *args):
+            raise Failed(problem)
 
 
 @CHECKS.check(needs=["deterministic"])
@@ -228,8 +228,8 @@ def _jit(case: Case) -> None:
     shapes independent of values, and do not test for tracers.
     """
     for call in case.calls():
-        if found := call.difference(call.result, call.compiled_result):
-            raise Failed(f"{call.text} eager and compiled: {found}.")
+        if difference := call.difference(call.result, call.compiled_result):
+            raise Failed(f"{call.text} eager and compiled: {difference}.")
 
 
 @CHECKS.check(needs=["jit"])
@@ -249,8 +249,8 @@ def _vmap(case: Case) -> None:
         many = call.batched(*rows)
         for i in (0, 1, -1):
             args, result = jax.tree.map(lambda leaf, i=i: leaf[i], (rows, many))
-            if found := call.difference(call.compiled(*args), result):
-                raise Failed(f"{call.text} alone and as row {i} under jax.vmap: {found}.")
+            if difference := call.difference(call.compiled(*args), result):
+                raise Failed(f"{call.text} alone and as row {i} under jax.vmap: {difference}.")
 
 
 @CHECKS.check(needs=["vmap"])
@@ -284,8 +284,8 @@ def _compiles_once(case: Case) -> None:
         if initial is None:
             initial, num_traces = args, function.num_traces
         elif function.num_traces > num_traces:
-            found = trees.find_type_change("", initial, args) or "shapes and dtypes are equal"
-            raise Failed(f"{varied} compiled it a second time; {found}.")
+            change = trees.find_type_change("", initial, args) or "shapes and dtypes are equal"
+            raise Failed(f"{varied} compiled it a second time; {change}.")
 
 
 @CHECKS.check()

@@ -37,8 +37,8 @@ def find_non_array(name: str, tree: PyTree) -> str:
 
 def find_unbatched(name: str, tree: PyTree, size: int) -> str:
     """Describe the first leaf that is not a JAX array, or whose leading axis has another size."""
-    if found := find_non_array(name, tree):
-        return found
+    if problem := find_non_array(name, tree):
+        return problem
     for path, leaf in by_path(tree).items():
         if leaf.ndim == 0 or leaf.shape[0] != size:
             return f"{_join(name, path)} is {describe_value(leaf)}; expected shape [{size}, ...]"

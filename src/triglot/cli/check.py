@@ -177,9 +177,9 @@ def _check_for_algorithm(
         if name is not None:
             others = {key: replace(spec, ensemble_size=1) for key, spec in needed.items()}
             networks = {**build(options.backends[0], others).parts, name: network}
-        given = {"config": options.config, "hyper": options.hyper, "networks": networks}
+        components = {"config": options.config, "hyper": options.hyper, "networks": networks}
         try:
-            build_agent(algorithm, env, **given)
+            build_agent(algorithm, env, **components)
         except TriglotError as error:
             raise Failed(str(error)) from None
 

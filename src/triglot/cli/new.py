@@ -182,8 +182,8 @@ def _outside(source: str, module: str) -> str:
     """
     package = module.rpartition(".")[0]
 
-    def absolute(found: re.Match[str]) -> str:
-        return f"from {importlib.util.resolve_name(found[1], package)} import"
+    def absolute(match: re.Match[str]) -> str:
+        return f"from {importlib.util.resolve_name(match[1], package)} import"
 
     return re.sub(r"^from (\.+[\w.]*) import", absolute, source, flags=re.MULTILINE)
 
@@ -218,7 +218,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     values = ", ".join(_items(small))
     config = f"{{{values}}}"
     if len(config) > MAX_CONFIG:
-        config = "{\n" + "".join(f"        {one},\n" for one in _items(small)) + "    }"
+        config = "{\n" + "".join(f"        {item},\n" for item in _items(small)) + "    }"
     return env, test_env, config
 
 
@@ -242,7 +242,7 @@ def _check_name(kind: str, name: str, class_name: str, source: str, own_names: s
         )
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     used = {token.string for token in tokens if token.type == tokenize.NAME} - own_names
-    if taken := [each for each in (name, class_name) if each in used]:
+    if taken := [word for word in (name, class_name) if word in used]:
         raise TriglotError(
             f"the template already uses the name {taken[0]!r}: choose another name than {name!r}."
         )

@@ -46,7 +46,7 @@ class NanFinder:
         """
         params = by_path(_params(state.agent))
         wrong = {path: _where(leaf) for path, leaf in params.items()}
-        path, seeds = next((path, each) for path, each in wrong.items() if each)
+        path, seeds = next((path, indices) for path, indices in wrong.items() if indices)
         text = f"parameter {path} is NaN or infinite"
         try:
             source = self._source(seeds[0])

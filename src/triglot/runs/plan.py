@@ -128,8 +128,8 @@ class Plan:
         """
         hyper = self.experiment.hyperparams
         if different := arrays_of(hyper):
-            own = self.experiment.complete(None)
-            hyper = replace_options(hyper, {name: getattr(own, name) for name in different})
+            complete = self.experiment.complete(None)
+            hyper = replace_options(hyper, {name: getattr(complete, name) for name in different})
         return replace(self.options, config=self.agent.config, hyper=hyper)
 
 

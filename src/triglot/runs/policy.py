@@ -78,8 +78,8 @@ class Policy:
             or of another shape, or a recurrent policy gets another number of observations than
             since its last `reset`.
         """
-        own = [obs] if isinstance(obs, np.ndarray) else jax.tree.leaves(obs)
-        as_jax = bool(own) and all(isinstance(leaf, jax.Array) for leaf in own)
+        leaves = [obs] if isinstance(obs, np.ndarray) else jax.tree.leaves(obs)
+        as_jax = bool(leaves) and all(isinstance(leaf, jax.Array) for leaf in leaves)
         batch = _batch(self.obs_spec, obs)
         size = 1 if batch is None else batch
         obs = _converted(self.obs_spec, obs)
@@ -196,8 +196,8 @@ def _batch(spec: Spec, obs: Obs) -> int | None:
     if isinstance(spec, Dict):
         names = [name for name, _ in spec.items]
         if not isinstance(obs, dict) or sorted(obs) != names:
-            given = sorted(map(str, obs)) if isinstance(obs, dict) else shown(obs)
-            raise TriglotError(f"the policy reads a dictionary with {names}, got {given}.")
+            description = sorted(map(str, obs)) if isinstance(obs, dict) else shown(obs)
+            raise TriglotError(f"the policy reads a dictionary with {names}, got {description}.")
         sizes = {_batch(child, obs[name]) for name, child in spec.items}
         if len(sizes) > 1:
             raise TriglotError(f"the parts of the observation are batches of {sizes}.")

@@ -412,7 +412,9 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
             metric = plots.BOTH_RETURNS
             both = {"in training": "episode_return", "greedy evaluation": METRIC}
             both |= {"greedy, unseen levels": UNSEEN} if UNSEEN in metrics else {}
-            curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
+            curves = {
+                name: plots.Curve(env_steps, metrics[column]) for name, column in both.items()
+            }
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
     path = plan.out / "values.png"

@@ -240,7 +240,7 @@ def _changes(agent: Any, hyper: Any, earlier: TrainResult | None) -> dict[str, A
     """List the hyperparameters that change where a training is continued."""
     changes: dict[str, Any] = {}
     if earlier is not None and has_options(agent.hyper):
-        was, now = (option_values(each.hyper) for each in (earlier.agent, agent))
+        was, now = (option_values(trained.hyper) for trained in (earlier.agent, agent))
         changes |= {name: value for name, value in now.items() if value is not was.get(name)}
         changes = {name: value for name, value in changes.items() if value != was.get(name)}
     named = hyper if hyper is None or isinstance(hyper, Mapping) else option_values(hyper)
@@ -249,7 +249,7 @@ def _changes(agent: Any, hyper: Any, earlier: TrainResult | None) -> dict[str, A
 
 def _hyper_of(result: TrainResult) -> Any:
     """Return the hyperparameters of a training as they were given, with one value or `[S]`."""
-    given, agent = result.experiment.hyper, result.agent
-    if isinstance(given, list | tuple):
+    hyper, agent = result.experiment.hyper, result.agent
+    if isinstance(hyper, list | tuple):
         return result.hyper
-    return as_hyperparams(agent.name, given, agent.hyper)
+    return as_hyperparams(agent.name, hyper, agent.hyper)

@@ -76,8 +76,8 @@ def compare_training(trainer: Trainer, key: jax.Array) -> Outcome:
     updates = _num_updates(play)
     learns = play.agent.learning_starts // (play.num_steps * trainer.env.num_envs)
     chosen = {*range(learns, learns + NUM_RECORDED), *range(updates - NUM_RECORDED, updates)}
-    made = list(play.run(play.start(key), updates, chosen.__contains__))
-    return Comparison(play, made).run()
+    played = list(play.run(play.start(key), updates, chosen.__contains__))
+    return Comparison(play, played).run()
 
 
 def without_extension(agent: Any) -> tuple[Any, str]:

@@ -95,8 +95,8 @@ class AgentCase(Case):
         args = {"state": self.made, "carry": self.carry, "inputs": self.inputs, "key": key}
 
         def call(explore: bool) -> Call:
-            def act(*given: Any) -> Any:
-                return self.agent.act(*given, explore=explore)
+            def act(*args: Any) -> Any:
+                return self.agent.act(*args, explore=explore)
 
             return Call(name="act", function=act, args=args, constants=(f"explore={explore}",))
 

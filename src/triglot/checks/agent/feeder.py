@@ -196,12 +196,12 @@ class LearningCase(AgentCase):
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
         updated = self.feed("terminated", 1)
         before, after = by_path(self.made), by_path(updated)
-        found = set()
+        paths = set()
         for path in before:
             old, new = to_float64(before[path]), to_float64(after[path])
             if (changed := old != new).any() and np.isin(new[changed], known).all():
-                found.add(path)
-        return found
+                paths.add(path)
+        return paths
 
     def learned(self, state: AnyAgentState) -> dict[str, jax.Array]:
         """Return the floating-point arrays that learning changed, by path."""
@@ -218,11 +218,11 @@ class LearningCase(AgentCase):
         """Describe the first learned array in which two states differ, or return ""."""
         names = self.learned(first).keys() | self.learned(second).keys()
         one, other = by_path(first), by_path(second)
-        found = (
+        texts = (
             find_value_difference(name, one[name], other[name], rtol=1e-6, atol=1e-7)
             for name in sorted(names)
         )
-        return next((text for text in found if text), "")
+        return next((text for text in texts if text), "")
 
     @cached_property
     def trained(self) -> Any:

@@ -70,9 +70,9 @@ def _finite(case: LearningCase) -> None:
     initial = by_path((case.made, case.carry))
     for path, leaf in by_path((state.agent, state.carry)).items():
         # An initial value may be infinite on purpose, such as the end of a schedule.
-        found = find_not_finite(path, leaf)
-        if found and not find_not_finite(path, initial[path]):
-            raise Failed(f"after {2 * CHUNK_SIZE} updates, state.{found}.")
+        problem = find_not_finite(path, leaf)
+        if problem and not find_not_finite(path, initial[path]):
+            raise Failed(f"after {2 * CHUNK_SIZE} updates, state.{problem}.")
     for name, value in metrics.items():
         if jnp.isinf(value).any():
             raise Failed(f"metric {name!r} is {to_float64(value).tolist()} in updates 3 and 4.")
@@ -101,7 +101,7 @@ def _hyperparameters(case: LearningCase) -> None:
     for index, path in enumerate(by_path(hyper)):
         changed = [other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         if not find_value_difference("", before, init(treedef.unflatten(changed))):
-            new, old = (to_float64(one[index]).tolist() for one in (changed, leaves))
+            new, old = (to_float64(tree[index]).tolist() for tree in (changed, leaves))
             raise Failed(
                 f"the state does not change if hyper.{path} is {new:g} in place of {old:g}."
             )
@@ -148,8 +148,8 @@ def _greedy(case: LearningCase) -> None:
         case.actions(case.trained, case.pool, case.key(20 + number), False) for number in range(5)
     )
     for other in others:
-        if found := find_value_difference("the action", first, other, rtol=1e-4, atol=1e-5):
-            raise Failed(f"with explore=False and two keys, {found}.")
+        if difference := find_value_difference("the action", first, other, rtol=1e-4, atol=1e-5):
+            raise Failed(f"with explore=False and two keys, {difference}.")
 
 
 @CHECKS.check()
@@ -228,8 +228,8 @@ def _terminal_successor(case: LearningCase) -> None:
     """
     if case.pool_size < 2:
         raise NotApplicable("there is only one observation.")
-    if found := case.algorithm.uses_next_obs("terminated"):
-        raise Failed(f"with another next_obs at terminated steps, {found}.")
+    if effect := case.algorithm.uses_next_obs("terminated"):
+        raise Failed(f"with another next_obs at terminated steps, {effect}.")
 
 
 @CHECKS.check(needs=["terminal successor"])

@@ -90,23 +90,23 @@ class EpisodeCase:
                 "whole rollouts, not from steps."
             )
         reason = ""
-        for given, changed in self._variants(agent):
-            if given.num_envs < 2:
+        for variant, changed in self._variants(agent):
+            if variant.num_envs < 2:
                 reason = "it acts in one environment, and two must exchange episodes"
                 continue
             try:
-                self._check_size(given)
-                key, size = self.case.key(70), 2 * self.num_steps(given) * given.num_envs
-                found = separate(given, self.case.env.obs_spec, size, key)
+                self._check_size(variant)
+                key, size = self.case.key(70), 2 * self.num_steps(variant) * variant.num_envs
+                separated = separate(variant, self.case.env.obs_spec, size, key)
                 # Its interface may be at odds with another network or specification.
-                jax.eval_shape(lambda key, a=found.agent: a.init(key, a.num_envs), key)
+                jax.eval_shape(lambda key, a=separated.agent: a.init(key, a.num_envs), key)
             except NotSeparable as error:
                 reason = str(error)
                 continue
             except Exception as error:
                 reason = f"its network cannot be replaced: {error}"
                 continue
-            return replace(found, changed=changed)
+            return replace(separated, changed=changed)
         raise NotApplicable(f"not checked: {reason}.")
 
     def _variants(self, agent: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -270,8 +270,8 @@ class EpisodeCase:
         def learn(
             state: AnyAgentState, world: dict[str, Any], carries: PyTree, keys: jax.Array
         ) -> Any:
-            def step(state: AnyAgentState, given: Any) -> tuple[Any, None]:
-                now, carry, key = given
+            def step(state: AnyAgentState, inputs: Any) -> tuple[Any, None]:
+                now, carry, key = inputs
                 now = {**now, "obs": self._look_up(now["obs"])}
                 now["next_obs"] = self._look_up(now["next_obs"])
                 trajectory = Trajectory(**{**no_masks, **now}, carry=carry)
@@ -293,19 +293,19 @@ class EpisodeCase:
           next_mask: bool `[L, N, num_actions]`; None allows all actions.
         """
         carries = self._played(world)[0] if self._remembers else ()
-        given = {name: jax.tree.map(jnp.asarray, value) for name, value in vars(world).items()}
-        given["first"] = jnp.asarray(world.first)
+        arrays = {name: jax.tree.map(jnp.asarray, value) for name, value in vars(world).items()}
+        arrays["first"] = jnp.asarray(world.first)
         if self._inputs.action_mask is not None:
             allowed = np.ones((self.shape[0], *self._inputs.action_mask.shape), bool)
-            given["action_mask"] = jnp.asarray(allowed)
-            given["next_action_mask"] = jnp.asarray(allowed if next_mask is None else next_mask)
+            arrays["action_mask"] = jnp.asarray(allowed)
+            arrays["next_action_mask"] = jnp.asarray(allowed if next_mask is None else next_mask)
         num_updates = self.shape[0] // self.length(self.agent)
         start = self.state if state is None else state
         runs = []
         for number in range(NUM_KEYS):
             keys = jax.random.split(self.case.key(80 + number), num_updates)
             runs.append(
-                self.separated.rows(self._call(self._learning, start, given, carries, keys))
+                self.separated.rows(self._call(self._learning, start, arrays, carries, keys))
             )
         return runs
 
@@ -349,18 +349,20 @@ class EpisodeCase:
         if self.absorbing:
             text += ", with equal actions after an end, since it declares learns_absorbing_states"
         if self.separated.changed:
-            given = ", ".join(f"{name}={value}" for name, value in self.separated.changed.items())
-            text += f", with {given}"
+            settings = ", ".join(
+                f"{name}={value}" for name, value in self.separated.changed.items()
+            )
+            text += f", with {settings}"
         return text
 
 
 def moved(first: Runs, second: Runs) -> np.ndarray:
     """Tell for which observations two runs differ, bool `[P]`."""
-    found: Any = False
+    has_moved: Any = False
     for one, other in zip(first, second, strict=True):
         for path, rows in one.items():
             rest = other[path]
             scale = max(np.abs(rows).max(initial=0.0), np.abs(rest).max(initial=0.0))
             difference = np.abs(rows - rest).reshape(len(rows), -1).max(axis=1, initial=0.0)
-            found = found | (difference > TOLERANCE * scale)
-    return found
+            has_moved = has_moved | (difference > TOLERANCE * scale)
+    return has_moved

@@ -38,8 +38,8 @@ def wrong_successor(case: EnvironmentCase) -> str:
     """Describe the evidence that the last observation is not of the last state, or ""."""
     _need_ends(case)
     rollout = case.rollout
-    if found := _follows_from_key(case, "obs"):
-        return found
+    if problem := _follows_from_key(case, "obs"):
+        return problem
     starts, after = flat(case.starts.obs, 1), flat(rollout.after.obs, 2)
     unchanged = (flat(rollout.before.obs, 2) == after).all(axis=1)
     moved = flat(rollout.before.state, 2) != flat(rollout.after.state, 2)

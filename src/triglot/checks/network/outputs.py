@@ -25,9 +25,9 @@ def _batched(case: NetworkCase) -> None:
 
     Fix: Keep the leading axis: flatten with x.reshape(x.shape[0], -1), reduce over later axes.
     """
-    if found := trees.find_unbatched("the output", case.evaluation.result[0], BATCH_SIZE):
+    if problem := trees.find_unbatched("the output", case.evaluation.result[0], BATCH_SIZE):
         raise Failed(
-            f"for a batch of {BATCH_SIZE}, {found} (inputs: {trees.summarize(case.inputs)})."
+            f"for a batch of {BATCH_SIZE}, {problem} (inputs: {trees.summarize(case.inputs)})."
         )
 
 
@@ -69,8 +69,8 @@ def _state(case: NetworkCase) -> None:
 
     Fix: Return variables.state if train is False.
     """
-    if found := trees.find_change("state", case.made.state, case.evaluation.result[1]):
-        raise Failed(f"after apply with train=False, {found}.")
+    if change := trees.find_change("state", case.made.state, case.evaluation.result[1]):
+        raise Failed(f"after apply with train=False, {change}.")
 
 
 @CHECKS.check(needs=["batched", "deterministic"])
@@ -92,8 +92,10 @@ def _independent_rows(case: NetworkCase) -> None:
             lambda leaf, row=row: leaf[row : row + 1], (inputs, outputs)
         )
         alone, _ = case.evaluation.run(case.made, one_input)
-        if found := trees.find_value_difference("outputs", in_batch, alone, rtol=1e-4, atol=1e-5):
-            raise Failed(f"row {row} in its batch and alone: {found}.")
+        if difference := trees.find_value_difference(
+            "outputs", in_batch, alone, rtol=1e-4, atol=1e-5
+        ):
+            raise Failed(f"row {row} in its batch and alone: {difference}.")
 
 
 @CHECKS.check(needs=["deterministic"])

@@ -95,7 +95,7 @@ def name_of_env(env: Any) -> str | None:
         return name
     # An instance of a class in a file: the class, and the fields that it takes as options.
     name = importable_name(type(env))
-    options = {one.name: getattr(env, one.name) for one in fields(env) if one.init}
+    options = {field.name: getattr(env, field.name) for field in fields(env) if field.init}
     return None if name is None else with_options(name, options)
 
 
@@ -111,17 +111,17 @@ def with_options(name: str, options: Mapping[str, Any]) -> str | None:
     return ",".join(texts)
 
 
-def importable_name(given: Any) -> str | None:
+def importable_name(named: Any) -> str | None:
     """Return `package.module:object` of a class, function or environment; a name as it is.
 
     Returns:
       The name, short for a built-in algorithm; None of what is not at the top level of a module
       that another program can import.
     """
-    if isinstance(given, str):
-        return given
-    module, name = (getattr(given, each, "") for each in ("__module__", "__qualname__"))
-    if module == "__main__" or getattr(sys.modules.get(module), name or "", None) is not given:
+    if isinstance(named, str):
+        return named
+    module, name = (getattr(named, attribute, "") for attribute in ("__module__", "__qualname__"))
+    if module == "__main__" or getattr(sys.modules.get(module), name or "", None) is not named:
         return None
     path = f"{module}:{name}"
     return next((short for short, full in ALGORITHMS.items() if full == path), path)
@@ -135,15 +135,17 @@ def _network_names(networks: Any) -> tuple[str, ...] | None:
         return (networks,)
     if isinstance(networks, tuple):
         return networks
-    if isinstance(networks, Mapping) and all(isinstance(one, str) for one in networks.values()):
-        return tuple(f"{part}={one}" for part, one in networks.items())
+    if isinstance(networks, Mapping) and all(
+        isinstance(network, str) for network in networks.values()
+    ):
+        return tuple(f"{part}={network}" for part, network in networks.items())
     return None
 
 
 def _optimizer_name(optimizer: Any) -> str | None:
     from ...core.rl.optimizers import OPTIMIZERS
 
-    built_in = (name for name, one in OPTIMIZERS.items() if one is optimizer)
+    built_in = (name for name, factory in OPTIMIZERS.items() if factory is optimizer)
     return next(built_in, None) or importable_name(optimizer)
 
 
