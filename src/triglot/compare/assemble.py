@@ -88,14 +88,15 @@ def assemble(finished: Finished, command: str) -> Json:
     records = {env: finished.records(env, finished.main) for env in finished.compared}
     judged_pairs = _judge(finished, records, finished.main)
     by_env = {
-        env: _environment(finished, env, own, judged_pairs[env]) for env, own in records.items()
+        env: _environment(finished, env, of_env, judged_pairs[env])
+        for env, of_env in records.items()
     }
     if len(by_env) > 1:
-        for env, one in by_env.items():
-            for pair in one["pairs"]:
+        for env, facts in by_env.items():
+            for pair in facts["pairs"]:
                 pair["sentence"] = f"On {env}: {pair['sentence']}"
     first = by_env.get(options.env) or next(iter(by_env.values()))
-    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
+    pairs = [pair for facts in by_env.values() for pair in facts["pairs"]]
     chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}
     judged = verdict(pairs, list(first["backends"]), first["num_updates"], options.arithmetic)
     return {
@@ -135,9 +136,9 @@ def _environment(finished: Finished, env: str, records: Records, pairs: Sequence
 
 def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> dict[str, list[Json]]:
     """Judge all pairs of one rung together, by environment."""
-    pairs = {env: _pairs(finished, env, rung, own) for env, own in records.items()}
-    entries = iter(judge_together([pair for own in pairs.values() for pair in own]))
-    return {env: list(itertools.islice(entries, len(own))) for env, own in pairs.items()}
+    pairs = {env: _pairs(finished, env, rung, of_env) for env, of_env in records.items()}
+    entries = iter(judge_together([pair for of_env in pairs.values() for pair in of_env]))
+    return {env: list(itertools.islice(entries, len(of_env))) for env, of_env in pairs.items()}
 
 
 def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
@@ -203,15 +204,15 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
         name: np.asarray(record.facts["final_returns"], np.float64)
         for name, record in records.items()
     }
-    whole = {name: own for name, own in scores.items() if np.isfinite(own).all()}
+    whole = {name: returns for name, returns in scores.items() if np.isfinite(returns).all()}
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
-            **_mean_and_iqm(own, bounds),
+            **_mean_and_iqm(returns, bounds),
             "area": _estimated(estimate.mean, areas[name], bounds),
-            "final_returns": own.tolist(),
+            "final_returns": returns.tolist(),
         }
-        for name, own in scores.items()
+        for name, returns in scores.items()
     }
     low, high = (bound if math.isfinite(bound) else None for bound in bounds)
     return {
@@ -231,7 +232,7 @@ def _estimated(
     function: Callable[..., estimate.Estimate], scores: Any, bounds: Bounds | None
 ) -> Json | None:
     """Estimate a statistic with its interval; None if a score is NaN or infinite."""
-    finite = all(np.isfinite(own).all() for own in scores)
+    finite = all(np.isfinite(returns).all() for returns in scores)
     return function(scores, bounds).as_json() if finite else None
 
 
@@ -243,7 +244,8 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     return {
         "thresholds": thresholds.tolist(),
         "backends": {
-            name: estimate.performance_profile(own, thresholds) for name, own in scores.items()
+            name: estimate.performance_profile(returns, thresholds)
+            for name, returns in scores.items()
         },
     }
 
@@ -252,22 +254,22 @@ def _aggregate(by_env: Mapping[str, Json]) -> Json:
     """Aggregate normalised scores: 0 is a random policy, 1 the first library's mean return."""
     scores: dict[str, list[np.ndarray]] = {}
     scales = {}
-    for env, one in by_env.items():
-        entries = one["statistics"]["backends"]
-        low = one["statistics"]["random_return"] or 0.0
+    for env, facts in by_env.items():
+        entries = facts["statistics"]["backends"]
+        low = facts["statistics"]["random_return"] or 0.0
         high = float(np.mean(next(iter(entries.values()))["final_returns"]))
         if not high > low:
             continue  # nothing was learned, so there is no scale
         scales[env] = [low, high]
         for name, entry in entries.items():
-            own = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
-            if np.isfinite(own).all():
-                scores.setdefault(name, []).append(own)
-    complete = {name: own for name, own in scores.items() if len(own) == len(scales)}
+            normalized = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
+            if np.isfinite(normalized).all():
+                scores.setdefault(name, []).append(normalized)
+    complete = {name: returns for name, returns in scores.items() if len(returns) == len(scales)}
     return {
         "scales": scales,
         "left_out": [env for env in by_env if env not in scales],
-        "backends": {name: _mean_and_iqm(own) for name, own in complete.items()},
+        "backends": {name: _mean_and_iqm(returns) for name, returns in complete.items()},
     }
 
 

@@ -122,7 +122,9 @@ def _compare(
             operations=operations,
         )
         if not finished.compared:
-            messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
+            messages = "; ".join(
+                f"{failure.job.backend}: {failure.message}" for failure in failures
+            )
             raise TriglotError(f"fewer than two libraries could be trained. {messages}")
         cost = measure_costs(finished)
         with phase("writing the report"):
@@ -142,7 +144,9 @@ def _compare(
             )
             comparison.write(out, result)
     print(comparison.as_text(result))
-    paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
+    paragraphs = [
+        f"{failure.job.backend} ({failure.job.rung}): {failure.message}" for failure in failures
+    ]
     if executor is not None and not result["cost"]:
         paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
@@ -181,7 +185,7 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     return {"path": path, "lines": len(source.splitlines()), "source": source}
 
 
-_JOB_OPTIONS = [one.name for one in fields(JobOptions)]
+_JOB_OPTIONS = [field.name for field in fields(JobOptions)]
 _ADDED = ("open", "against", "fail_on")  # options that change what is reported
 
 
@@ -205,7 +209,7 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
     hyper = from_overrides(algorithm.Hyperparams, options.hyper)
     used = with_effect(options, algorithm, make_env(options.env), config)
     spelled_out = [
-        {n: value for n, value in option_values(one).items() if n in used and value is not None}
-        for one in (config, hyper)
+        {n: value for n, value in option_values(owner).items() if n in used and value is not None}
+        for owner in (config, hyper)
     ]
     return replace(options, config=spelled_out[0], hyper=spelled_out[1])

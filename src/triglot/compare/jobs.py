@@ -83,8 +83,8 @@ class Failure:
     def as_json(self) -> dict[str, Any]:
         """Give the entry of `comparison.json`."""
         names = ("backend", "rung", "env")
-        own = {name: getattr(self.job, name) for name in names}
-        return {**own, "stage": self.stage, "message": self.message}
+        facts = {name: getattr(self.job, name) for name in names}
+        return {**facts, "stage": self.stage, "message": self.message}
 
 
 def job_list(options: CompareOptions) -> list[Job]:
@@ -163,7 +163,7 @@ def run_jobs(
     for job in left:
         if job.shared.shared_weights and not weights_file(ledger.out, job.position).exists():
             missing.setdefault(job.position, []).append(job)
-    leading = [own[0] for own in missing.values()]
+    leading = [sharing[0] for sharing in missing.values()]
 
     def task(name: str, label: str, backend: str, function: str, **arguments: Any) -> Task:
         chosen = arguments_of(options, backend, f"{TRAIN}:{function}")
@@ -179,12 +179,12 @@ def run_jobs(
         weights = [
             task(
                 f"weights-{position}",
-                f"initial weights on {own[0].env}",
-                own[0].backend,
+                f"initial weights on {sharing[0].env}",
+                sharing[0].backend,
                 "write_weights",
-                jobs=[asdict(one) for one in own],
+                jobs=[asdict(sharing_job) for sharing_job in sharing],
             )
-            for position, own in missing.items()
+            for position, sharing in missing.items()
         ]
     else:  # where costs are not measured, the report shows how long a job prepares
         ahead = int(options.repetitions > 0 and len(free_cores()) > 1)
@@ -194,9 +194,11 @@ def run_jobs(
         outcomes |= run_tasks(executor, trainings, interrupt)
     if interrupt.number is not None:
         raise Signalled(interrupt.number)
-    for one in (outcomes[each.name] for each in weights):
-        if one.is_lost:
-            raise TriglotError(f"the initial weights could not be computed. {one.message}")
+    for weights_outcome in (outcomes[weights_task.name] for weights_task in weights):
+        if weights_outcome.is_lost:
+            raise TriglotError(
+                f"the initial weights could not be computed. {weights_outcome.message}"
+            )
     return [
         Failure(job, outcome.phase or "import and build", outcome.message)
         for job in left

@@ -70,7 +70,7 @@ class Operations:
             another function are named by what `triglot diff` finds.
           programs: the compared training programs of these pairs.
         """
-        compared = {tuple(one["backends"]): one for one in programs}
+        compared = {tuple(program["backends"]): program for program in programs}
         for pair in pairs:
             place = pair["first_difference"]
             if place is None:
@@ -135,15 +135,15 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
     options = operations.options
     main = rung_of_arithmetic(options.arithmetic)
     by_env = result["environments"] or {envs[0]: result}
-    for env, one in by_env.items():
+    for env, facts in by_env.items():
         programs = result["programs"]["pairs"] if env == options.env else ()
-        operations.add(env, main, one["pairs"], programs)
+        operations.add(env, main, facts["pairs"], programs)
     for entry in result["ladder"] or ():
         if entry["run"]:
             programs = result["programs"]["pairs"] if entry["rung"] == main.name else ()
             operations.add(options.env, rung_named(entry["rung"]), entry["pairs"], programs)
             add_places({"sentence": ""}, entry["pairs"])
-    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
+    pairs = [pair for facts in by_env.values() for pair in facts["pairs"]]
     result["verdict"] = add_places(result["verdict"], pairs)
 
 

@@ -132,21 +132,21 @@ class Program:
     @cached_property
     def instructions(self) -> list[Instruction]:
         """The instructions of all computations, those of a called one before its caller's."""
-        return [each for line in self.lines if (each := _instruction(line))]
+        return [instruction for line in self.lines if (instruction := _instruction(line))]
 
     @cached_property
     def opcodes(self) -> Counter[str]:
         """How often each opcode occurs."""
-        return Counter(each.opcode for each in self.instructions)
+        return Counter(instruction.opcode for instruction in self.instructions)
 
     def beyond(self, other: "Program") -> list[Instruction]:
         """List the instructions that another program lacks, or has less often."""
-        left = Counter(each.text for each in other.instructions)
+        left = Counter(instruction.text for instruction in other.instructions)
         beyond = []
-        for each in self.instructions:
-            left[each.text] -= 1
-            if left[each.text] < 0:
-                beyond.append(each)
+        for instruction in self.instructions:
+            left[instruction.text] -= 1
+            if left[instruction.text] < 0:
+                beyond.append(instruction)
         return beyond
 
     def operation(self, instruction: Instruction) -> "CompiledOperation":
@@ -274,8 +274,8 @@ def first_difference(one: Program, other: Program) -> Firsts:
 
 
 def _first_computing(instructions: Iterable[Instruction]) -> Instruction | None:
-    computing = [each for each in instructions if each.opcode not in PASSING]
-    return min(computing, key=lambda each: not each.may_round, default=None)
+    computing = [instruction for instruction in instructions if instruction.opcode not in PASSING]
+    return min(computing, key=lambda instruction: not instruction.may_round, default=None)
 
 
 def difference(one: Program, other: Program) -> dict[str, Any]:

@@ -95,7 +95,11 @@ class Search:
     def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
         """Find the operation behind the first cause that has one, and further causes."""
         one, other = (self._traced(backend) for backend in pair["backends"])
-        located = (each for each in pair["causes"] if each["name"] in ROUNDING_CAUSES | FUNCTION)
+        located = (
+            rounding
+            for rounding in pair["causes"]
+            if rounding["name"] in ROUNDING_CAUSES | FUNCTION
+        )
         cause = next(located, None)
         if cause is None:
             return None, []

@@ -173,10 +173,10 @@ class Traced:
         ) -> tuple[list[jax.Array], tuple[()]]:
             del named
             after, metrics = self.agent.update(state, batch, key)
-            before, params = (learned(one).params for one in (state, after))
+            before, params = (learned(agent_state).params for agent_state in (state, after))
             changes = self.learning.encode(before, jax.tree.map(jnp.subtract, params, before))
             losses, norms = (
-                {name: one for name, one in metrics.items() if word in name}
+                {name: value for name, value in metrics.items() if word in name}
                 for word in ("loss", "norm")
             )
             return [_joined(losses), _joined(norms), _joined(changes)], ()

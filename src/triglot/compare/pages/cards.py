@@ -87,7 +87,7 @@ def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
         return None
     pair = max(sized, key=lambda pair: abs(pair["return_difference"]["mean"]))
     estimate, margin = pair["return_difference"], pair.get("margin")
-    if all(each["return_difference"]["mean"] == 0 for each in sized):
+    if all(sized_pair["return_difference"]["mean"] == 0 for sized_pair in sized):
         meaning = f"The mean return after training is the same, over {numbers.seeds(num_seeds)}."
         return Card("Return difference", "0", meaning, "identical")
     one, other = map(libraries.title, pair["backends"])

@@ -127,8 +127,11 @@ def returns_table(result: Result) -> Table:
         title="Return after training",
         columns=(LIBRARY, *(_with_interval(key, title) for key, title in MEASURES.items())),
         records=[
-            {"library": name, **{measure: estimated(each.get(measure)) for measure in MEASURES}}
-            for name, each in result["statistics"]["backends"].items()
+            {
+                "library": name,
+                **{measure: estimated(statistics.get(measure)) for measure in MEASURES},
+            }
+            for name, statistics in result["statistics"]["backends"].items()
         ],
         note=f"Greedy, {result.get('eval_episodes')} episodes per seed. The interquartile mean "
         "leaves out the lowest and the highest quarter of the seeds. The area is the average of "
@@ -201,14 +204,14 @@ def environments_table(result: Result) -> Table:
     """Build the table of the verdict and of the mean returns in each environment."""
     backends = list(result["backends"])
     records = []
-    for env, one in result["environments"].items():
-        levels = [pair["level"] for pair in one["pairs"]]
-        means = {name: one["statistics"]["backends"].get(name) or {} for name in backends}
+    for env, facts in result["environments"].items():
+        levels = [pair["level"] for pair in facts["pairs"]]
+        means = {name: facts["statistics"]["backends"].get(name) or {} for name in backends}
         records.append(
             {
                 "environment": env,
                 "verdict": max(levels, key=list(numbers.LEVELS).index, default=None),
-                **{name: picked(each.get("mean"), "value", *ENDS) for name, each in means.items()},
+                **{name: picked(mean.get("mean"), "value", *ENDS) for name, mean in means.items()},
             }
         )
     return Table(
@@ -284,8 +287,8 @@ def cost_table(result: Result) -> Table:
                 "stage": stage["name"],
                 **picked(stage, "title", "unit"),
                 **{
-                    name: picked(each.get(stage["name"]), "median", *ENDS, "count")
-                    for name, each in backends.items()
+                    name: picked(stages.get(stage["name"]), "median", *ENDS, "count")
+                    for name, stages in backends.items()
                 },
             }
             for stage in result["cost"]["stages"]

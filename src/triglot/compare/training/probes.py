@@ -115,7 +115,7 @@ class Learning:
     def fixed_gradients(self, params: Params, number: int) -> dict[str, jax.Array]:
         """Make gradients of every parameter, another set for each number."""
         named = jax.eval_shape(self.names.encode, params)
-        return {name: _pattern(one.shape, number, one.dtype) for name, one in named.items()}
+        return {name: _pattern(array.shape, number, array.dtype) for name, array in named.items()}
 
     def decode(self, params: Params, named: dict[str, jax.Array]) -> Params:
         """Convert gradients to the structure of the parameters."""

@@ -161,7 +161,7 @@ def share_weights(path: Path, params: Arrays) -> None:
 
 def origin(program: CompiledProgram, device: str) -> dict[str, str | None]:
     """Describe what must be equal, so that a training that continues has the same numbers."""
-    versions = {f"version of {name}": each for name, each in version.versions().items()}
+    versions = {f"version of {name}": text for name, text in version.versions().items()}
     # Names and places in the source differ between a compiled program and one from the cache.
     compiled = Program(program_text(program.compiled)).sha256
     return {**versions, "device": device, "compiled program": compiled}
@@ -288,7 +288,7 @@ def _results(library: LibraryExperiment, state: RunnerState, params: Arrays) -> 
     returns = library.experiment.greedy_returns(state, library.options.eval_episodes)
     names = ("final_returns", "final_returns_unseen")
     return {
-        **{name: each.tolist() for name, each in zip(names, returns, strict=False)},
+        **{name: values.tolist() for name, values in zip(names, returns, strict=False)},
         "num_params": sum(array[0].size for array in params.values()),
         "params_sha256": identity.params_sha256(params),
     }

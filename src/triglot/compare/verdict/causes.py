@@ -95,9 +95,9 @@ def add_causes(result: dict[str, Any], records: Mapping[str, Record]) -> None:
         growth = find_growth(record.of_one_process())
         causes = [] if growth is None else [growth]
         causes += [
-            {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}
-            for one in cost["slower"]
-            if one["backend"] == name
+            {"name": "slower", "where": cost_row["stage"], "evidence": cost_row["sentence"]}
+            for cost_row in cost["slower"]
+            if cost_row["backend"] == name
         ]
         result["backends"][name]["causes"] = causes
         result["backends"][name] |= _costs_in_table(cost["backends"].get(name, {}))

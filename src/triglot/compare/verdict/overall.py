@@ -147,7 +147,7 @@ def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | 
     known = [pair[name] for pair in pairs if pair[name] is not None]
     if not known:
         return None
-    largest = max(known, key=lambda one: abs(one["mean"]))
+    largest = max(known, key=lambda interval: abs(interval["mean"]))
     if largest["mean"] >= 0 or largest["low"] is None:
         return {**largest, "mean": abs(largest["mean"])}
     return {"mean": -largest["mean"], "low": -largest["high"], "high": -largest["low"]}

@@ -281,13 +281,13 @@ def _texts(value: Any) -> Iterator[str]:
     """List the names and texts in a JSON value."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
+        node = waiting.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            waiting += [*node, *node.values()]
+        elif isinstance(node, list):
+            waiting += node
 
 
 def check_fields(path: Path, content: JSON, fields: Fields, advice: str = "") -> None:

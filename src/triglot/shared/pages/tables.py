@@ -126,14 +126,14 @@ def _flat(record: Record, *outer: str) -> Iterator[tuple[str, Any]]:
             yield "_".join(filter(None, (*outer, name))), value
 
 
-def picked(found: Record | None, *names: str) -> dict[str, Any]:
+def picked(record: Record | None, *names: str) -> dict[str, Any]:
     """Take fields of a record that may be missing; a missing field is None."""
-    return {name: (found or {}).get(name) for name in names}
+    return {name: (record or {}).get(name) for name in names}
 
 
-def estimated(found: Record | None) -> dict[str, Any]:
+def estimated(record: Record | None) -> dict[str, Any]:
     """Take the fields of an estimate; the estimate itself has the name of what holds it."""
-    return {"": (found or {}).get("value"), **picked(found, "low", "high", "count")}
+    return {"": (record or {}).get("value"), **picked(record, "low", "high", "count")}
 
 
 def spread(returns: Sequence[float | None]) -> dict[str, Any]:

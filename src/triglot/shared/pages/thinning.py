@@ -35,9 +35,11 @@ def thinned(result: JSON) -> dict[str, Any]:
 
 def _thin(result: JSON, points: int) -> dict[str, Any]:
     thin: dict[str, Callable[[Any], Any]] = {
-        "curves": lambda found: _thin_curves(found, points),
-        "divergence": lambda found: _thin_divergence(found, points),
-        "environments": lambda found: {e: _thin(one, points) for e, one in found.items()},
+        "curves": lambda curves: _thin_curves(curves, points),
+        "divergence": lambda divergence: _thin_divergence(divergence, points),
+        "environments": lambda environments: {
+            e: _thin(result_of_env, points) for e, result_of_env in environments.items()
+        },
     }
     return {name: thin[name](v) if v and name in thin else v for name, v in result.items()}
 
@@ -106,8 +108,8 @@ def _thin_divergence(divergence: JSON, points: int) -> dict[str, Any]:
     bins = _bins(len(divergence["env_steps"]), points)
 
     def largest(values: Sequence[float | None]) -> list[Any]:
-        found = [[values[i] for i in part if values[i] is not None] for part in bins]
-        return _rounded([max(part, default=None) for part in found])
+        known = [[values[i] for i in part if values[i] is not None] for part in bins]
+        return _rounded([max(part, default=None) for part in known])
 
     return {
         **{name: [divergence[name][p[-1]] for p in bins] for name in ("updates", "env_steps")},

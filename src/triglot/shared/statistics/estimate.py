@@ -65,7 +65,9 @@ def samples_of(scores: Any) -> Samples:
       TriglotError: if there are no scores, an array has another shape, or a score is not finite.
     """
     several = len(scores) > 0 and np.ndim(scores[0]) > 0
-    samples = [np.asarray(each, np.float64) for each in (scores if several else [scores])]
+    samples = [
+        np.asarray(task_scores, np.float64) for task_scores in (scores if several else [scores])
+    ]
     for sample in samples:
         if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
             raise TriglotError(

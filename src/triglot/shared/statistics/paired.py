@@ -92,10 +92,10 @@ def holm(p_values: Any) -> np.ndarray:
     values = np.asarray(p_values, np.float64)
     order = np.argsort(values, axis=-1)
     scaled = np.take_along_axis(values, order, -1) * np.arange(values.shape[-1], 0, -1)
-    found = np.empty_like(values)
+    adjusted_values = np.empty_like(values)
     adjusted = np.minimum(np.maximum.accumulate(scaled, -1), 1.0)
-    np.put_along_axis(found, order, adjusted, -1)
-    return found
+    np.put_along_axis(adjusted_values, order, adjusted, -1)
+    return adjusted_values
 
 
 def equivalence(
@@ -140,18 +140,18 @@ def equivalence(
         return Equivalence("inconclusive", difference, None, None, None)
     spread = float(sample.std(ddof=1))
     needed = seeds_needed(difference.value, spread, margin)
-    apart = difference_p_value(scores, others) if corrected is None else corrected
-    if difference.low is None or difference.high is None or apart is None:
+    equality_p_value = difference_p_value(scores, others) if corrected is None else corrected
+    if difference.low is None or difference.high is None or equality_p_value is None:
         return Equivalence("inconclusive", difference, None, None, needed)
     located = _located(sample)
     p_value = float(max(located.cdf(-margin), located.sf(margin)))
     low, high = map(float, located.interval(1 - 2 * SIGNIFICANCE))
-    found, needed_then = "inconclusive", needed
+    verdict, needed_then = "inconclusive", needed
     if p_value < SIGNIFICANCE:
-        found, needed_then = "equivalent", None
-    elif apart < SIGNIFICANCE and max(-difference.low, difference.high) > margin:
-        found, needed_then = "different", None
-    return Equivalence(found, difference, (low, high), p_value, needed_then)
+        verdict, needed_then = "equivalent", None
+    elif equality_p_value < SIGNIFICANCE and max(-difference.low, difference.high) > margin:
+        verdict, needed_then = "different", None
+    return Equivalence(verdict, difference, (low, high), p_value, needed_then)
 
 
 def seeds_needed(centre: float, spread: float, margin: float) -> int | None:

@@ -65,8 +65,10 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
 
 def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
     """Select what was measured of a stage, by library."""
-    measured = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
-    return {name: each for name, each in measured.items() if each.get("median") is not None}
+    measured = {name: stages.get(stage) or {} for name, stages in cost["backends"].items()}
+    return {
+        name: seconds for name, seconds in measured.items() if seconds.get("median") is not None
+    }
 
 
 def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
