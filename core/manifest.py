@@ -22,7 +22,9 @@ class DamagedError(TriglotError):
 
 def _digests(folder: Path, nested: bool) -> dict[str, str]:
     """Make the digests of all files, also of those in `nested` folders with their own manifest."""
-    separate = set() if nested else {found.parent for found in folder.rglob(MANIFEST)} - {folder}
+    separate = (
+        set() if nested else {manifest.parent for manifest in folder.rglob(MANIFEST)} - {folder}
+    )
     return {
         str(file.relative_to(folder)): _digest(file)
         for file in sorted(folder.rglob("*"))
@@ -69,12 +71,12 @@ def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
     """
     expected, of = _manifest(path)
     try:
-        found = _digests(path, nested)
+        digests = _digests(path, nested)
     except OSError as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            state = "is missing" if name not in found else "was modified"
+    for name in sorted(expected.keys() | digests.keys()):
+        if expected.get(name) != digests.get(name):
+            state = "is missing" if name not in digests else "was modified"
             raise DamagedError(f"{path} is damaged: its file {name} {state}.")
     return of
 

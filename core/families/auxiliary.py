@@ -112,34 +112,42 @@ class AuxiliaryLoss(Extension):
         shape = trajectory.reward.shape
 
         def seen(obs: PyTree) -> PyTree:
-            given = agent.seen(agent_state, flatten(obs))
-            given = given if reads == self.obs_spec else one_hot(self.obs_spec, given)
-            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
+            normalized = agent.seen(agent_state, flatten(obs))
+            normalized = (
+                normalized if reads == self.obs_spec else one_hot(self.obs_spec, normalized)
+            )
+            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), normalized)
 
         obs, next_obs = seen(trajectory.obs), seen(trajectory.next_obs)
 
         def loss(variables: Variables, batch: Any, own_key: jax.Array) -> Any:
             del batch
-            given, given_next = obs, next_obs
+            inputs, next_inputs = obs, next_obs
             if network.recurrent:
                 carry = trajectory.carry if name is None else trajectory.carry[name]
                 before, later = carries(network, variables, obs, trajectory.first, carry)
-                given, given_next = (obs, before), (next_obs, later)
+                inputs, next_inputs = (obs, before), (next_obs, later)
 
-            def outputs(given: PyTree, key: jax.Array) -> tuple[dict[str, jax.Array], PyTree]:
-                found, new_state = network.apply(variables, flatten(given), key=key, train=True)
-                heads = merge_heads(found[0] if network.recurrent else found)
+            def outputs(
+                network_inputs: PyTree, key: jax.Array
+            ) -> tuple[dict[str, jax.Array], PyTree]:
+                heads_and_carry, new_state = network.apply(
+                    variables, flatten(network_inputs), key=key, train=True
+                )
+                heads = merge_heads(heads_and_carry[0] if network.recurrent else heads_and_carry)
                 return {n: heads[n].reshape(*shape, *heads[n].shape[1:]) for n in names}, new_state
 
             key, next_key = jax.random.split(own_key)
-            (now, new_state), (after, _) = outputs(given, key), outputs(given_next, next_key)
+            (now, new_state), (after, _) = outputs(inputs, key), outputs(next_inputs, next_key)
             value, metrics = self.loss(now, after, trajectory, hyper)
             return value, (metrics, new_state)
 
-        own = replace(state, variables=_variables(agent_state, name))
-        own, metrics = Learner(network, adam).step(own, loss, (), key, self.step_hyper(hyper))
-        agent_state = _with_variables(agent_state, name, own.variables)
-        return agent_state, replace(own, variables=NOTHING), metrics
+        learner_state = replace(state, variables=_variables(agent_state, name))
+        learner_state, metrics = Learner(network, adam).step(
+            learner_state, loss, (), key, self.step_hyper(hyper)
+        )
+        agent_state = _with_variables(agent_state, name, learner_state.variables)
+        return agent_state, replace(learner_state, variables=NOTHING), metrics
 
 
 NOTHING = Variables(params=(), state=())
@@ -182,6 +190,6 @@ def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
     whole = state.learner.variables
     if name is not None:
         variables = join_parts(
-            {one: part_of(whole, one) for one in whole.params} | {name: variables}
+            {part: part_of(whole, part) for part in whole.params} | {name: variables}
         )
     return replace(state, learner=replace(state.learner, variables=variables))

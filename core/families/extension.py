@@ -198,8 +198,8 @@ class ExtendedAlgorithm:
                 "algorithm that learns from rollouts."
             )
         for part in (self.Config, self.Hyperparams):
-            names = [one.name for one in option_fields(part)]
-            if shared := sorted({each for each in names if names.count(each) > 1}):
+            names = [field.name for field in option_fields(part)]
+            if shared := sorted({name for name in names if names.count(name) > 1}):
                 raise TriglotError(f"{name} and {added} both have {shared[0]}.")
 
     @property
@@ -404,8 +404,8 @@ class Extended:
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ExtendedState:
         numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
-        own = select_options(numbers, self.algorithm.algorithm.Hyperparams)
-        state = self.agent.init(key, num_envs, own)
+        agent_hyper = select_options(numbers, self.algorithm.algorithm.Hyperparams)
+        state = self.agent.init(key, num_envs, agent_hyper)
         key = jax.random.fold_in(key, 1)
         return self._state(
             state, self.extension.start(self.agent, state, key, num_envs, numbers), numbers

@@ -233,17 +233,17 @@ class PolicyGradient(AgentBase):
           float32 `[T, N]` each. A terminated step's second value is not meaningful.
         """
 
-        def value_of(seen: PyTree) -> jax.Array:
-            outputs, _ = self.network.apply(variables, seen)
+        def value_of(inputs: PyTree) -> jax.Array:
+            outputs, _ = self.network.apply(variables, inputs)
             heads = outputs[0] if self.network.recurrent else outputs
             return merge_heads(heads)["value"]
 
-        seen, successors = steps.obs, steps.next_obs
+        inputs, successors = steps.obs, steps.next_obs
         if self.network.recurrent:
-            before, after = carries(self.network, variables, seen, steps.first, steps.carry)
-            seen, successors = (seen, before), (successors, after)
+            before, after = carries(self.network, variables, inputs, steps.first, steps.carry)
+            inputs, successors = (inputs, before), (successors, after)
         if value is None:
-            value = value_of(flatten(seen)).reshape(steps.terminated.shape)
+            value = value_of(flatten(inputs)).reshape(steps.terminated.shape)
         ended = steps.terminated, steps.truncated
         return value, successor_values(value_of, value, successors, *ended)
 

@@ -135,8 +135,8 @@ class TreeSearch(AgentBase, ABC):
         if self.config.num_sampling_moves is not None:
             moves = jnp.where(inputs.first, 0, carry)
             carry = moves + 1
-        found = self.search(state, inputs, key, explore=explore, moves=moves)
-        return PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        result = self.search(state, inputs, key, explore=explore, moves=moves)
+        return PolicyOutput(action=result.action, carry=carry, extras=result.extras)
 
     def search(
         self,
@@ -149,8 +149,8 @@ class TreeSearch(AgentBase, ABC):
     ) -> Found:
         """Search at `inputs` `[N, ...]`; see `core.rl.search.search`."""
         root, expand = self.tree(state, inputs)
-        given = key, self.config, state.hyper
-        return search(root, expand, *given, explore=explore, moves=moves)
+        search_args = key, self.config, state.hyper
+        return search(root, expand, *search_args, explore=explore, moves=moves)
 
     def update(
         self, state: TreeSearchState, trajectory: Trajectory, key: jax.Array

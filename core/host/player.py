@@ -139,8 +139,8 @@ class Player:
         """
         runner = self._runner
         key = jax.random.key_data(jax.random.fold_in(self._loop_key, runner.num_steps))
-        seen = (runner.obs, runner.first, runner.action_mask)
-        inputs = (self._read, self._carry, key[None], *seen)
+        observed = (runner.obs, runner.first, runner.action_mask)
+        inputs = (self._read, self._carry, key[None], *observed)
         action, self._carry, _ = self._act(*inputs)
         step = runner.step(np.asarray(action))
         runner.check_finite(jax.tree.map(lambda leaf: leaf[:, None], step._asdict()))

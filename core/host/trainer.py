@@ -226,12 +226,12 @@ class HostProgram:
                 hyper = hyper or values
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
-                seen = (runner.obs, runner.first, runner.action_mask)
-                action, carry, extras = actor.call(read, carry, act_keys[:, time], *seen)
+                observed = (runner.obs, runner.first, runner.action_mask)
+                action, carry, extras = actor.call(read, carry, act_keys[:, time], *observed)
                 on_host = np.asarray(action)
                 step = runner.step(on_host)
                 after = (step.reward, step.terminated, step.truncated, step.next_obs)
-                steps.append(((*seen, on_host, *after, step.next_action_mask), extras))
+                steps.append(((*observed, on_host, *after, step.next_action_mask), extras))
             arrays, extras = over_time(steps)
             recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(recorded)
@@ -244,8 +244,8 @@ class HostProgram:
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         episodes = runner.episodes(_joined(rollouts))
-        found = {**episodes, **hyper, **metrics}
-        return found if self._shows_rate else without_unread(agent, found)
+        all_metrics = {**episodes, **hyper, **metrics}
+        return all_metrics if self._shows_rate else without_unread(agent, all_metrics)
 
 
 def _env_seeds(state: RunnerState) -> list[int]:
@@ -283,9 +283,9 @@ def _scheduled(
 ) -> tuple[RunnerState, dict[str, jax.Array]]:
     """Write the values of the schedules into each seed's agent state, as `Trainer` does."""
     # Only what changes goes through the program.
-    own = replace(state, env=(), carry=(), agent=_HyperOnly(hyper=state.agent.hyper))
+    small_state = replace(state, env=(), carry=(), agent=_HyperOnly(hyper=state.agent.hyper))
     per_update = agent.rollout_length * agent.num_envs
-    hyper, values = _scheduled_hyper(per_update, own, jnp.float32(num_steps))
+    hyper, values = _scheduled_hyper(per_update, small_state, jnp.float32(num_steps))
     return replace(state, agent=replace(state.agent, hyper=hyper)), values
 
 
@@ -327,4 +327,4 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(history: list[Metrics]) -> Metrics:
-    return {name: np.mean([one[name] for one in history], axis=0) for name in history[0]}
+    return {name: np.mean([metrics[name] for metrics in history], axis=0) for name in history[0]}

@@ -126,9 +126,9 @@ def restore_bound(
             filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
             left_out = {n for n in stored.keys() - wanted.keys() if n.startswith(dropped)}
             for name in differences.keys() - filled.keys() - left_out:
-                own, needed = differences[name]
+                held, needed = differences[name]
                 raise TriglotError(
-                    f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
+                    f"the checkpoint {path} belongs to another training: {name} is {held} in it, "
                     f"but expected {needed}."
                 )
             # Orbax also compares containers without arrays, of which each library has its own.
@@ -138,10 +138,12 @@ def restore_bound(
             ]
             item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
             arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
-            found = {**filled, **dict(zip(places, arrays, strict=True))}
+            leaf_arrays = {**filled, **dict(zip(places, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
-            leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
+            leaves = [
+                on_data(lambda array: jnp.array(np.asarray(array)), leaf_arrays[n]) for n in wanted
+            ]
             return jax.tree.unflatten(jax.tree.structure(abstract), leaves), of
         except TriglotError:
             raise

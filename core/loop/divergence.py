@@ -46,7 +46,7 @@ def divergence(
     if np.isfinite(largest_parameter(state)):
         return None
     done = num_updates + next(iter(metrics.values())).shape[1]
-    found = f"a parameter is NaN or infinite after update {done:,}"
+    description = f"a parameter is NaN or infinite after update {done:,}"
     skipped = max(0, num_empty - num_updates)
     for name in ("loss", "grad_norm"):
         if name not in metrics:
@@ -59,10 +59,10 @@ def divergence(
         update, seed = min((last + 1, seed) for seed, last in enumerate(last_finite))
         if update < values.shape[1]:
             number = num_updates + skipped + update + 1
-            found = f"{name} is {values[seed, update]} in update {number:,} of seed {seed}"
+            description = f"{name} is {values[seed, update]} in update {number:,} of seed {seed}"
             break
     source = _nonfinite_source(state, metrics)
-    return f"{found}; {env_name} returned NaN or infinite {source}" if source else found
+    return f"{description}; {env_name} returned NaN or infinite {source}" if source else description
 
 
 def updates_before_learning(learning_starts: int, steps_per_update: int) -> int:

@@ -154,6 +154,6 @@ def check_parts(
     require_single_steps(algorithm, network)
     for name, spec in described.items():
         if isinstance(spec, NetworkSpec):
-            needs = {head: one.shape for head, one in spec.heads}
+            needs = {head: head_spec.shape for head, head_spec in spec.heads}
             size = spec.ensemble_size
             check_heads(parts[name], spec.obs_spec, needs, algorithm=algorithm, ensemble_size=size)

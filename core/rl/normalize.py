@@ -137,8 +137,10 @@ def discounted_sums(
     https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
     """
 
-    def step(before: jax.Array, seen: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        now = seen[0] + discount * jnp.where(seen[1], 0.0, before)
+    def step(
+        before: jax.Array, reward_and_end: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        now = reward_and_end[0] + discount * jnp.where(reward_and_end[1], 0.0, before)
         return now, now
 
     return jax.lax.scan(step, start, (reward, first))

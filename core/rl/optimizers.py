@@ -56,8 +56,8 @@ def rmsprop(hyper: Any) -> optax.GradientTransformation:
     with which their results are reproduced; optax's, the defaults here, are 0.9 and 1e-8.
     """
     names = {"decay": "rmsprop_decay", "eps": "rmsprop_eps"}
-    given = {name: getattr(hyper, field, None) for name, field in names.items()}
-    chosen: Any = {name: number for name, number in given.items() if number is not None}
+    fields_by_option = {name: getattr(hyper, field, None) for name, field in names.items()}
+    chosen: Any = {name: number for name, number in fields_by_option.items() if number is not None}
     return _clipped(hyper, optax.rmsprop(hyper.learning_rate, **chosen))
 
 
@@ -136,9 +136,9 @@ def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
     if isinstance(optimizer, optax.GradientTransformation) or not callable(optimizer):
         raise TriglotError(f"{wanted}; got a {type(optimizer).__name__}.")
     with user_error_context(f"{wanted}; it failed"):
-        made = optimizer(hyper)
-    if not isinstance(made, optax.GradientTransformation):
-        raise TriglotError(f"{wanted}; it returned a {type(made).__name__}.")
+        transformation = optimizer(hyper)
+    if not isinstance(transformation, optax.GradientTransformation):
+        raise TriglotError(f"{wanted}; it returned a {type(transformation).__name__}.")
 
 
 def is_read(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:

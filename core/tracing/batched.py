@@ -77,14 +77,16 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
     made_before = [var for var in _made(parts.before) if var in {*read_in_loop, *in_after}]
     made_in_loop = [var for var in during if var in in_after]
 
-    def stage(equations: list[Any], names: list[Any], values: list[Any], made: list[Any]) -> Any:
+    def stage(
+        equations: list[Any], names: list[Any], values: list[Any], outputs_of_stage: list[Any]
+    ) -> Any:
         read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
-        return [read(atom) for atom in made]
+        return [read(atom) for atom in outputs_of_stage]
 
     summed = [_Product(equation) for equation in parts.loop if _is_summed(equation, constants)]
 
     def body(carry: PyTree, row: tuple[list[Any], list[Any]]) -> tuple[PyTree, list[Any]]:
-        given, slots = row
+        loop_inputs, slots = row
         by_product = {id(p.equation): (p, slot) for p, slot in zip(summed, slots, strict=True)}
 
         def rule(equation: Any, operands: list[Any]) -> list[Any]:
@@ -94,22 +96,22 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
             return [_multiply(product, left, jax.lax.stop_gradient(right), slot)]
 
         known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
-        known |= dict(zip(read_in_loop, given, strict=True))
+        known |= dict(zip(read_in_loop, loop_inputs, strict=True))
         read = evaluate(parts.loop, known, rule)
-        made = [read(atom) for atom in [*next_carry, *made_in_loop]]
-        return jax.tree.unflatten(out_tree.children()[0], made[:size]), made[size:]
+        body_outputs = [read(atom) for atom in [*next_carry, *made_in_loop]]
+        return jax.tree.unflatten(out_tree.children()[0], body_outputs[:size]), body_outputs[size:]
 
     leaves = jax.tree.leaves(rows)
     known = dict(zip(row_vars, leaves, strict=True))
-    made = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
-    known |= dict(zip(made_before, made, strict=True))
-    given = [known[var] for var in read_in_loop]
+    stage_outputs = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
+    known |= dict(zip(made_before, stage_outputs, strict=True))
+    stage_inputs = [known[var] for var in read_in_loop]
     slots = [_slots(p, constants[p.equation.invars[1]], length) for p in summed]
-    carry, made = jax.lax.scan(body, carry, (given, slots), length=length)
-    known |= dict(zip(made_in_loop, made, strict=True))
-    given = [known[var] for var in read_after]
+    carry, stage_outputs = jax.lax.scan(body, carry, (stage_inputs, slots), length=length)
+    known |= dict(zip(made_in_loop, stage_outputs, strict=True))
+    stage_inputs = [known[var] for var in read_after]
     last = jax.vmap(lambda row: stage(parts.after, read_after, row, outputs), axis_size=length)
-    return carry, jax.tree.unflatten(out_tree.children()[1], last(given))
+    return carry, jax.tree.unflatten(out_tree.children()[1], last(stage_inputs))
 
 
 def _is_summed(equation: Any, constants: dict[Any, Any]) -> bool:

@@ -116,7 +116,7 @@ def trace_step(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[A
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), keys)
     closed, shapes = jax.make_jaxpr(step, return_shape=True)(carry, row)
     pairs = zip(closed.in_avals[: len(jax.tree.leaves(carry))], closed.out_avals, strict=False)
-    if any(one.weak_type and one.dtype != other.dtype for one, other in pairs):
+    if any(before.weak_type and before.dtype != after.dtype for before, after in pairs):
         # A scan converts a weakly typed carry, such as 0, to the dtype that the step returns.
         types, _ = jax.eval_shape(lambda carry, keys: jax.lax.scan(step, carry, keys), carry, keys)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(types, row)

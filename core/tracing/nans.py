@@ -59,8 +59,8 @@ def find_nan_source(
 
     closed = jax.make_jaxpr(results)(*args)
     values = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    found = _explain(closed.jaxpr, closed.consts, values, None)
-    return found if isinstance(found, NanSource) else None
+    source = _explain(closed.jaxpr, closed.consts, values, None)
+    return source if isinstance(source, NanSource) else None
 
 
 def _explain(
@@ -118,8 +118,8 @@ def _inside(equation: Any, operands: Sequence[Any], output: int) -> NanSource | 
         return _explain(program.jaxpr, program.consts, operands, output)
     if name == "cond":
         branch = params["branches"][int(operands[0])]
-        found = _explain(branch.jaxpr, branch.consts, operands[1:], output)
-        return found + 1 if isinstance(found, int) else found
+        source = _explain(branch.jaxpr, branch.consts, operands[1:], output)
+        return source + 1 if isinstance(source, int) else source
     if name == "scan":
         return _in_scan(params, operands, output)
     if name == "while":
@@ -148,7 +148,7 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
     program, of_test = params["body_jaxpr"], [*operands[:num_cond]]
 
     def steps() -> Iterator[_Step]:
-        run, test = (jax.jit(jex.jaxpr_as_fun(one)) for one in (program, params["cond_jaxpr"]))
+        run, test = (jax.jit(jex.jaxpr_as_fun(jaxpr)) for jaxpr in (program, params["cond_jaxpr"]))
         arguments = [*operands[num_cond:]]
         while bool(test(*of_test, *arguments[num_body:])[0]):
             results = run(*arguments)
@@ -156,8 +156,8 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
             arguments = [*arguments[:num_body], *results]
 
     carry = range(num_body, len(operands) - num_cond)
-    found = _in_loop(program, steps, carry, output)
-    return found + num_cond if isinstance(found, int) else found
+    source = _in_loop(program, steps, carry, output)
+    return source + num_cond if isinstance(source, int) else source
 
 
 class _Step(NamedTuple):
@@ -180,10 +180,12 @@ def _in_loop(
     """
     while True:
         numbered = enumerate(steps())
-        found = next(((i, one) for i, one in numbered if _is_nan(one.results[output])), None)
-        if found is None:
+        nan_step = next(
+            ((i, step_now) for i, step_now in numbered if _is_nan(step_now.results[output])), None
+        )
+        if nan_step is None:
             return None
-        number, step = found
+        number, step = nan_step
         inside = _explain(program.jaxpr, program.consts, step.arguments, output)
         if not isinstance(inside, int) or inside not in carry or not number:
             return inside

@@ -140,8 +140,8 @@ class Products(Graph):
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             return [jax.lax.concatenate(arrays, axis)]
 
-        how = {"dimension": axis}
-        (joined,) = self._named("concatenate", how, flat, compute, [tuple(shape)])
+        params = {"dimension": axis}
+        (joined,) = self._named("concatenate", params, flat, compute, [tuple(shape)])
         return Joined(**_fields(joined), parts=tuple(flat), axis=axis)
 
     def _piece(self, value: Value, axis: int, start: int, stop: int) -> Value:
@@ -157,8 +157,8 @@ class Products(Graph):
             return [jax.lax.slice_in_dim(arrays[0], start, stop, axis=axis)]
 
         shape = tuple(stop - start if i == axis else size for i, size in enumerate(value.shape))
-        how = {"start": start, "stop": stop, "axis": axis}
-        return self._named("slice", how, [value], compute, [shape])[0]
+        params = {"start": start, "stop": stop, "axis": axis}
+        return self._named("slice", params, [value], compute, [shape])[0]
 
     def _turn(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Transpose a value; two transpositions cancel."""
@@ -179,13 +179,15 @@ class Products(Graph):
 
     def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
         """Compute it of arrays before they are transposed, and transpose the result."""
-        for each in operands if len(shape) > 2 else ():
-            if isinstance(each, Turned) and each.shape == shape:
-                axes = each.order_of_axes
+        for turned in operands if len(shape) > 2 else ():
+            if isinstance(turned, Turned) and turned.shape == shape:
+                axes = turned.order_of_axes
                 before = [self._turned_back(operand, axes, shape) for operand in operands]
                 if all(operand is not None for operand in before):
-                    given: Any = before
-                    return self._turn(self._elementwise(equation, given, each.before.shape), axes)
+                    turned_back: Any = before
+                    return self._turn(
+                        self._elementwise(equation, turned_back, turned.before.shape), axes
+                    )
         return super()._elementwise(equation, operands, shape)
 
     def _turned_back(
@@ -197,11 +199,11 @@ class Products(Graph):
         spread = self._spread(value, shape)
         if spread.source is None:
             return None
-        own = tuple(axes[axis] for axis in spread.axes)
+        source_axes = tuple(axes[axis] for axis in spread.axes)
         before = {axis: size for axis, size in zip(axes, shape, strict=True)}
-        in_order = list(own) == sorted(own)
+        in_order = list(source_axes) == sorted(source_axes)
         shape = tuple(before[axis] for axis in range(len(axes)))
-        return self._broadcast(spread.source, shape, own) if in_order else None
+        return self._broadcast(spread.source, shape, source_axes) if in_order else None
 
     def _sum_of_turned(self, value: Turned, axes: tuple[int, ...]) -> Value:
         """Sum an array before it is transposed."""
@@ -224,9 +226,9 @@ class Products(Graph):
             return [jnp.transpose(result.compute(arrays)[0], last)]
 
         shape = tuple(result.shape[axis] for axis in last)
-        how = {"layout": last, "of": result.name}
+        params = {"layout": last, "of": result.name}
         (turned,) = self._named(
-            "conv_general_dilated", how, list(result.operands), compute, [shape]
+            "conv_general_dilated", params, list(result.operands), compute, [shape]
         )
         return self._turn(turned, tuple(last.index(axis) for axis in range(len(last))))
 
@@ -234,8 +236,8 @@ class Products(Graph):
         if isinstance(value, Joined) and shape[axes[value.axis]] == value.shape[value.axis]:
             axis, spread = axes[value.axis], []
             for part in value.parts:
-                own = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
-                spread.append(self._broadcast(part, own, axes))
+                part_shape = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
+                spread.append(self._broadcast(part, part_shape, axes))
             return self.join(spread, axis)
         if isinstance(value, Sum) and not value.reads_inputs:
             terms = [self._broadcast(term, shape, axes) for term in value.terms]
@@ -294,19 +296,19 @@ class Products(Graph):
                 return [_dot(arrays[0], arrays[1], precision)]
 
         shape = (left.shape[0], right.shape[1])
-        how = {"precision": str(precision)}
-        (product,) = self._named("dot_general", how, [left, right], compute, [shape])
+        params = {"precision": str(precision)}
+        (product,) = self._named("dot_general", params, [left, right], compute, [shape])
         self.factors[product.name] = (left, right, precision, equation)
         return Sum(**_fields(product), terms=(product,))
 
-    def _add(self, equation: Any, one: Value, other: Value) -> Value | None:
+    def _add(self, equation: Any, value: Value, number: Value) -> Value | None:
         """Add two values of which one is a sum, joined or transposed; None for others."""
         if equation.primitive.name == "sub":
-            if not other.is_number or other.array.shape != () or one.is_number:
+            if not number.is_number or number.array.shape != () or value.is_number:
                 return None
-            other = self.constant(-other.array)
+            number = self.constant(-number.array)
         shape = tuple(equation.outvars[0].aval.shape)
-        return self._sum_of(self._spread(one, shape), self._spread(other, shape))
+        return self._sum_of(self._spread(value, shape), self._spread(number, shape))
 
     def _sum_of(self, one: Value, other: Value) -> Value | None:
         if one.is_number:
@@ -351,7 +353,9 @@ class Products(Graph):
         In a scan the first two are known for all steps before the loop.
         """
         products = sorted((term for term in terms if term.reads_inputs), key=self._place)
-        rest = sorted((term for term in terms if not term.reads_inputs), key=lambda one: one.order)
+        rest = sorted(
+            (term for term in terms if not term.reads_inputs), key=lambda term: term.order
+        )
         ordered = [*products[:1], *rest, *products[1:]]
         total = self._chain(ordered, number)
         self.sums[total.name] = tuple(ordered), number
@@ -410,8 +414,8 @@ class Products(Graph):
                 return [_dot(arrays[0], jnp.concatenate(arrays[1:], axis=1), precision)]
 
         shape = (left.shape[0], borders[-1][1])
-        how = {"joined": True}
-        (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
+        params = {"joined": True}
+        (whole,) = self._named("dot_general", params, [left, *rights], compute, [shape])
         for product, border in zip(products, borders, strict=True):
             piece = self._piece(whole, 1, *border)
             self.instead[product.name] = replace(piece, name=product.name)
@@ -421,21 +425,23 @@ class Products(Graph):
         """Let one sum compute several whose products lie side by side."""
         terms = {value.name: self.sums[value.name][0] for value in group}
         places = {
-            name: [self.wholes[term.name] for term in own if term.name in self.wholes]
-            for name, own in terms.items()
+            name: [self.wholes[term.name] for term in terms_of_sum if term.name in self.wholes]
+            for name, terms_of_sum in terms.items()
         }
         group = sorted(group, key=lambda value: places[value.name][0][1])
-        for one, after in pairwise(group):
-            both = zip(places[one.name], places[after.name], strict=True)
+        for before, after in pairwise(group):
+            both = zip(places[before.name], places[after.name], strict=True)
             if any(left[2] != right[1] for left, right in both):
                 return
         pieces: list[Value] = []
-        for each in zip(*(terms[value.name] for value in group), strict=True):
-            if each[0].name in self.wholes:
-                (whole, start, _), (_, _, stop) = (self.wholes[each[end].name] for end in (0, -1))
+        for terms_at_place in zip(*(terms[value.name] for value in group), strict=True):
+            if terms_at_place[0].name in self.wholes:
+                (whole, start, _), (_, _, stop) = (
+                    self.wholes[terms_at_place[end].name] for end in (0, -1)
+                )
                 pieces.append(self._piece(whole, 1, start, stop))
             else:
-                biases: Any = [term.source for term in each]
+                biases: Any = [term.source for term in terms_at_place]
                 whole = Value(**_fields(self.join(biases, 0)))  # to be spread as one array
                 pieces.append(self._broadcast(whole, pieces[0].shape, (1,)))
         whole = self._chain(pieces, self.sums[group[0].name][1])

@@ -122,7 +122,7 @@ class SelectEntries(Wrapper):
                 "wrap it in FlattenObservation first (flatten_observation=True)."
             )
         (size,) = spec.shape
-        wrong = [one for one in self.entries if not (is_integer(one) and 0 <= one < size)]
+        wrong = [entry for entry in self.entries if not (is_integer(entry) and 0 <= entry < size)]
         if wrong or not self.entries or len(set(self.entries)) < len(self.entries):
             raise TriglotError(
                 f"the entries must be different integers from 0 to {size - 1}, got "
