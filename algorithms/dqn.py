@@ -137,5 +137,5 @@ class DQN(rl.ReplayedQ):
         bonus = jnp.clip(log_policy, hyper.munchausen_min, 0.0)
         next_value = rl.soft_value(next_q, sample.next_action_mask, hyper.munchausen_temperature)
         reward = sample.reward + hyper.munchausen_coef * bonus
-        own = rl.at_action(q, sample.action)
-        return jnp.asarray(jax.vmap(rlax.td_learning)(own, reward, sample.discount, next_value))
+        q_taken = rl.at_action(q, sample.action)
+        return jnp.asarray(jax.vmap(rlax.td_learning)(q_taken, reward, sample.discount, next_value))

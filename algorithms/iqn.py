@@ -150,8 +150,10 @@ class IQN(rl.ReplayedQ):
         state = {}
 
         def apply(name: str, inputs: Any) -> jax.Array:
-            part, own = self.network.parts[name], nn.part_of(variables, name)
-            heads, state[name] = nn.apply_heads(part, own, inputs, key=keys[name], train=train)
+            part, part_variables = self.network.parts[name], nn.part_of(variables, name)
+            heads, state[name] = nn.apply_heads(
+                part, part_variables, inputs, key=keys[name], train=train
+            )
             return heads[name]
 
         steps = jnp.arange(self.config.num_cosines, dtype=jnp.float32)

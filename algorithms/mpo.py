@@ -189,7 +189,7 @@ class MPO(rl.ActorCritic):
                 rl.squashed_gaussian(policy.mean, old.log_std),
                 rl.squashed_gaussian(old.mean, policy.log_std),
             )
-        log_prob = jnp.stack([jax.vmap(one.log_prob)(drawn.raw) for one in pieces]).sum(axis=0)
+        log_prob = jnp.stack([jax.vmap(piece.log_prob)(drawn.raw) for piece in pieces]).sum(axis=0)
         divergences = old.kl_terms(policy)
 
         def bounded(name: str) -> rlax.LagrangePenalty:

@@ -96,15 +96,15 @@ class MuZero(rl.TreeSearch):
     ) -> dict[str, nn.NetworkSpec]:
         """Describe `representation`, `dynamics` and `prediction`."""
         num_actions = nn.num_actions(action_spec, algorithm="MuZero")
-        seen = rl.one_hot_spec(obs_spec)
-        torso = nn.default_torso(seen, config.hidden_sizes, config, activation="relu")
+        one_hot = rl.one_hot_spec(obs_spec)
+        torso = nn.default_torso(one_hot, config.hidden_sizes, config, activation="relu")
         latent, bins = nn.Head(size=config.latent_size), nn.Head(size=config.num_bins, scale=0.01)
         state = rl.Box((config.latent_size,), low=0.0, high=1.0)
         layers = nn.MLP(config.hidden_sizes, "relu")
         moved = (("latent", latent), ("reward", bins))
         heads = (("logits", nn.policy_head(num_actions)), ("value", bins))
         return {
-            "representation": nn.NetworkSpec(seen, torso, (("latent", latent),)),
+            "representation": nn.NetworkSpec(one_hot, torso, (("latent", latent),)),
             "dynamics": nn.NetworkSpec((state, rl.one_hot_spec(action_spec)), layers, moved),
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
@@ -142,17 +142,17 @@ class MuZero(rl.TreeSearch):
         """
         number = math.ceil(self.config.reanalyze_fraction * steps.reward.shape[1])
         again = jax.tree.map(lambda leaf: leaf[:, :number], steps)
-        seen = rl.flatten((again.obs, again.first, again.action_mask))
-        inputs = rl.PolicyInput(obs=seen[0], first=seen[1], action_mask=seen[2])
+        flat = rl.flatten((again.obs, again.first, again.action_mask))
+        inputs = rl.PolicyInput(obs=flat[0], first=flat[1], action_mask=flat[2])
         extras = self.search(state, inputs, key, explore=True).extras
         extras = jax.tree.map(lambda leaf: leaf.reshape(len(steps.reward), number, -1), extras)
-        found = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
+        searched = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
 
         def value_of(obs: Any) -> jax.Array:
             return self.value(state.learner.variables, obs)
 
         numbers = state.hyper.discount, state.hyper.td_lambda
-        again = rl.with_search_targets(replace(again, extras=found), value_of, *numbers)
+        again = rl.with_search_targets(replace(again, extras=searched), value_of, *numbers)
         rest = jax.tree.map(lambda leaf: leaf[:, number:], steps)
         return jax.tree.map(lambda *both: jnp.concatenate(both, axis=1), again, rest)
 
@@ -215,9 +215,11 @@ class MuZero(rl.TreeSearch):
         states = dict(variables.state) if state is None else state
 
         def apply(name: str, inputs: Any) -> dict[str, jax.Array]:
-            own = nn.Variables(params=variables.params[name], state=states[name])
-            given = {} if keys is None else {"key": next(keys), "train": True}
-            outputs, states[name] = self.network.parts[name].apply(own, inputs, **given)
+            part_variables = nn.Variables(params=variables.params[name], state=states[name])
+            options = {} if keys is None else {"key": next(keys), "train": True}
+            outputs, states[name] = self.network.parts[name].apply(
+                part_variables, inputs, **options
+            )
             return outputs
 
         return apply

@@ -137,9 +137,11 @@ class ES(rl.AgentBase):
         mean, obs = state.learner.variables, self.seen(state, inputs.obs)
 
         def act_alone(named: Any, *rows: Any) -> Any:
-            own = nn.Variables(params=self._decode(named), state=mean.state)
+            member_variables = nn.Variables(params=self._decode(named), state=mean.state)
             batch = jax.tree.map(lambda leaf: leaf[None], rows)
-            return jax.tree.map(lambda leaf: leaf[0], nn.apply_step(self.network, own, *batch))
+            return jax.tree.map(
+                lambda leaf: leaf[0], nn.apply_step(self.network, member_variables, *batch)
+            )
 
         if explore:
             members = _repeated(state.members, inputs.first.shape[0])
@@ -184,7 +186,7 @@ class ES(rl.AgentBase):
         leaves, structure = jax.tree.flatten(shapes)
         keys = jax.random.split(key, len(leaves))
         pairs = zip(keys, leaves, strict=True)
-        draws = [jax.random.normal(own, (num_pairs, *leaf.shape)) for own, leaf in pairs]
+        draws = [jax.random.normal(leaf_key, (num_pairs, *leaf.shape)) for leaf_key, leaf in pairs]
         return jax.tree.unflatten(structure, draws)
 
     def estimate(self, state: ESState, utility: jax.Array) -> Any:
@@ -242,10 +244,11 @@ def fitness(trajectory: rl.Trajectory) -> jax.Array:
     the rewards since its last episode began, or else all rewards of the trajectory.
     """
 
-    def step(before: tuple, seen: rl.Trajectory) -> tuple[tuple, None]:
+    def step(before: tuple, step_data: rl.Trajectory) -> tuple[tuple, None]:
         since, begun, total, count = before
-        since, begun = jnp.where(seen.first, 0.0, since) + seen.reward, begun | seen.first
-        whole = (begun & (seen.terminated | seen.truncated)).astype(jnp.float32)
+        since = jnp.where(step_data.first, 0.0, since) + step_data.reward
+        begun = begun | step_data.first
+        whole = (begun & (step_data.terminated | step_data.truncated)).astype(jnp.float32)
         return (since, begun, total + whole * since, count + whole), None
 
     zero = jnp.zeros(trajectory.reward.shape[1:], jnp.float32)

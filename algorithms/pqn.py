@@ -181,14 +181,14 @@ class PQN(rl.AgentBase):
             _, after = nn.carries(self.network, variables, t.obs, t.first, t.carry)
             successors = successors, after
 
-        def value_of(seen: Any) -> jax.Array:
-            outputs, _ = self.network.apply(variables, seen["successor"])
+        def value_of(next_inputs: Any) -> jax.Array:
+            outputs, _ = self.network.apply(variables, next_inputs["successor"])
             heads = nn.merge_heads(outputs[0] if self.network.recurrent else outputs)
-            return rl.mask_q(heads["q"], seen["mask"]).max(axis=-1)
+            return rl.mask_q(heads["q"], next_inputs["mask"]).max(axis=-1)
 
         hyper, ended = state.hyper, (t.terminated, t.truncated)
-        seen = {"successor": successors, "mask": t.next_action_mask}
-        next_value = rl.successor_values(value_of, t.extras["value"], seen, *ended)
+        next_inputs = {"successor": successors, "mask": t.next_action_mask}
+        next_value = rl.successor_values(value_of, t.extras["value"], next_inputs, *ended)
         target = rl.lambda_returns(t.reward, *ended, next_value, hyper.discount, hyper.q_lambda)
         steps = Batch(obs=t.obs, action=t.action, target=target)
         if not self.network.recurrent:

@@ -102,11 +102,11 @@ class QLearning(rl.Tabular):
 
         Where the given one starts an episode, the pending one has an end, or was cut from outside.
         """
-        given = {one.name: getattr(step, one.name) for one in fields(Step)}
-        if given["next_action_mask"] is None:
+        values = {field.name: getattr(step, field.name) for field in fields(Step)}
+        if values["next_action_mask"] is None:
             shape = (*step.truncated.shape, self.actions.num_values)
-            given["next_action_mask"] = jnp.ones(shape, bool)
-        last = jax.tree.map(lambda leaf: leaf[None], Step(**given))
+            values["next_action_mask"] = jnp.ones(shape, bool)
+        last = jax.tree.map(lambda leaf: leaf[None], Step(**values))
         before = jax.tree.map(lambda leaf: leaf[0], pending)
         truncated = rl.truncated_or_cut(before.terminated, before.truncated, step.first)
         return replace(before, truncated=truncated), last

@@ -171,11 +171,11 @@ class R2D2(rl.ReplayedQ):
         `td_errors` among them, and the network's new state; `key` is for the network's own
         randomness.
         """
-        config, hyper, given = self.config, batch.hyper, batch.sample.steps
+        config, hyper, sequence = self.config, batch.hyper, batch.sample.steps
         cut = config.burn_in_length
-        steps = jax.tree.map(lambda leaf: leaf[cut:], replace(given, carry=()))
-        q, after, new_state = self._unroll(variables, given, key=key, train=True)
-        target_q, target_after, _ = self._unroll(batch.target, given)
+        steps = jax.tree.map(lambda leaf: leaf[cut:], replace(sequence, carry=()))
+        q, after, new_state = self._unroll(variables, sequence, key=key, train=True)
+        target_q, target_after, _ = self._unroll(batch.target, sequence)
         value = self._next_q(batch.target, steps, target_q, target_after)
         chooser = self._next_q(variables, steps, q, after) if config.double else value
         best = rl.greedy(chooser, steps.next_action_mask)
@@ -191,14 +191,14 @@ class R2D2(rl.ReplayedQ):
         self, variables: nn.Variables, steps: rl.Trajectory, **options: Any
     ) -> tuple[jax.Array, Any, Any]:
         """Compute Q `[L, B, A]` and the carries after the burn-in, which has no gradient."""
-        cut, carry, seen = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
+        cut, carry, inputs = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
         if cut:
-            early = jax.tree.map(lambda leaf: leaf[:cut], seen)
-            seen = jax.tree.map(lambda leaf: leaf[cut:], seen)
+            early = jax.tree.map(lambda leaf: leaf[:cut], inputs)
+            inputs = jax.tree.map(lambda leaf: leaf[cut:], inputs)
             fixed = jax.lax.stop_gradient(variables)
             carry = nn.unroll(self.network, fixed, *early, carry=carry)[1]
         outputs, after, new_state = nn.outputs_and_carries(
-            self.network, variables, *seen, carry=carry, **options
+            self.network, variables, *inputs, carry=carry, **options
         )
         return nn.merge_heads(outputs)["q"], after, new_state
 

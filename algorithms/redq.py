@@ -83,8 +83,8 @@ class REDQ(rl.ActorCritic):
         )
         last = jax.tree.map(lambda leaf: leaf[-1], sample)
         losses = {"actor": self.actor_loss, "temperature": self.temperature_loss}
-        state, found = self.step(state, last, actor_key, **losses)
-        return state, rl.joined(metrics, found)
+        state, actor_metrics = self.step(state, last, actor_key, **losses)
+        return state, rl.joined(metrics, actor_metrics)
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

@@ -85,8 +85,8 @@ class TD3(rl.ActorCritic):
         critic_key, actor_key = jax.random.split(key)
         state, metrics = self.step_each(state, sample, critic_key, critic=self.critic_loss)
         last = jax.tree.map(lambda leaf: leaf[-1], sample)
-        state, found = self.step(state, last, actor_key, actor=self.actor_loss)
-        return self.move_targets(state), rl.joined(metrics, found)
+        state, actor_metrics = self.step(state, last, actor_key, actor=self.actor_loss)
+        return self.move_targets(state), rl.joined(metrics, actor_metrics)
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array

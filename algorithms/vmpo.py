@@ -225,7 +225,7 @@ class VMPO(rl.PolicyGradient):
                 "entropy": actor.entropy().mean(),
                 "temperature": jnp.exp(duals.params["temperature"]),
                 "temperature_loss": jnp.asarray(parts.temperature_loss),
-                **{f"{name}_kl": jnp.mean(one) for name, one in divergences.items()},
+                **{f"{name}_kl": jnp.mean(divergence) for name, divergence in divergences.items()},
                 **{f"{name}_multiplier": jnp.exp(duals.params[name]) for name in divergences},
             },
             new_state,

@@ -56,8 +56,10 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
     layout = arithmetic == "canonical"
 
     def init(key: jax.Array) -> Variables:
-        own = network.init(key)
-        return Variables(params=codec.encode(own.params, layout=layout), state=own.state)
+        variables = network.init(key)
+        return Variables(
+            params=codec.encode(variables.params, layout=layout), state=variables.state
+        )
 
     def decoded(variables: Variables) -> Variables:
         params = codec.decode(variables.params, layout=layout)
@@ -67,8 +69,8 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         def forward(params: Params, inputs: PyTree) -> tuple[PyTree, PyTree]:
-            own = decoded(Variables(params=params, state=variables.state))
-            return network.apply(own, inputs, key=key, train=train)
+            native = decoded(Variables(params=params, state=variables.state))
+            return network.apply(native, inputs, key=key, train=train)
 
         if not layout:
             return forward(variables.params, inputs)
@@ -76,9 +78,9 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         return rewritten(variables.params, inputs)
 
     def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
-        own = codec.decode(params, layout=layout)
+        native = codec.decode(params, layout=layout)
         assert network.scatter_add is not None  # for the type checker
-        return codec.encode(network.scatter_add(own, inputs, changes), layout=layout)
+        return codec.encode(network.scatter_add(native, inputs, changes), layout=layout)
 
     def initial_carry(variables: Variables, num_envs: int) -> Any:
         return network.initial_carry(decoded(variables), num_envs)
@@ -195,8 +197,10 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast a bias in one step from its own axes, to fix its gradient's summation order."""
     if array.shape == shape:
         return array
-    own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
-    return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
+    kept_axes = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
+    return jax.lax.broadcast_in_dim(
+        array.reshape([shape[axis] for axis in kept_axes]), shape, kept_axes
+    )
 
 
 def _swaps(operands: list[Value], out_sharding: Any) -> bool:

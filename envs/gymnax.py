@@ -57,15 +57,17 @@ def make(env_id: str, **params: Hashable) -> Adapted:
     return adapting.adapted("gymnax", env_id, params, _build)
 
 
-def _build(env_id: str, given: dict[str, Any]) -> Adapter:
+def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, gymnax = f"gymnax:{env_id}", require("gymnax", "gymnax")
     env, defaults = gymnax.make(env_id)
     of_class, of_params = arguments(type(env)), vars(defaults)
-    check_given(name, given, of_class | of_params)
-    of_constructor = {n: given[n] for n in given.keys() & of_class.keys()}
+    check_given(name, options, of_class | of_params)
+    of_constructor = {n: options[n] for n in options.keys() & of_class.keys()}
     with building(name, of_constructor):
         env, defaults = gymnax.make(env_id, **of_constructor)
-    changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & of_params.keys()}
+    changed = {
+        n: _like(getattr(defaults, n), options[n]) for n in options.keys() & of_params.keys()
+    }
     params = defaults.replace(**changed)
     with user_error_context(f"{name} failed when it was reset"):
         returned, _ = jax.eval_shape(env.reset_env, abstract_key(), params)

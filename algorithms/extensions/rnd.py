@@ -121,17 +121,21 @@ class RND(rl.Extension):
     @staticmethod
     def variables(state: RNDState) -> Mapping[str, nn.Variables]:
         """Select the variables of its networks."""
-        own = {} if state.value is None else {"rnd_value": state.value.variables}
-        return {"rnd_predictor": state.predictor.variables, "rnd_target": state.target, **own}
+        value_variables = {} if state.value is None else {"rnd_value": state.value.variables}
+        return {
+            "rnd_predictor": state.predictor.variables,
+            "rnd_target": state.target,
+            **value_variables,
+        }
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
-        how = self.step_hyper(hyper)
+        learner_hyper = self.step_hyper(hyper)
 
         def start(name: str) -> rl.LearnerState:
-            return self.learner(name).start(nn.part_of(whole, name), how)
+            return self.learner(name).start(nn.part_of(whole, name), learner_hyper)
 
         return RNDState(
             predictor=start("rnd_predictor"),
@@ -152,13 +156,13 @@ class RND(rl.Extension):
         shape = trajectory.reward.shape
         flat = rl.vector(self.obs_spec, rl.flatten(trajectory.next_obs))
         stats = state.obs.add(flat)
-        seen = stats.normalize(flat, limit=5.0)
+        normalized = stats.normalize(flat, limit=5.0)
 
-        wanted = self._part("rnd_target").apply(state.target, seen)[0]["embedding"]
+        wanted = self._part("rnd_target").apply(state.target, normalized)[0]["embedding"]
 
         def error(variables: nn.Variables, own_key: jax.Array | None) -> tuple[jax.Array, Any]:
             predictor, train = self._part("rnd_predictor"), own_key is not None
-            outputs, new_state = predictor.apply(variables, seen, key=own_key, train=train)
+            outputs, new_state = predictor.apply(variables, normalized, key=own_key, train=train)
             return jnp.square(outputs["embedding"] - wanted).mean(axis=1), new_state
 
         bonus = error(state.predictor.variables, None)[0].reshape(shape)
@@ -175,8 +179,10 @@ class RND(rl.Extension):
             errors, new_state = error(variables, own_key)
             return errors.mean(), ({}, new_state)
 
-        how = self.step_hyper(hyper)
-        predictor, learned = self.learner("rnd_predictor").step(state.predictor, loss, (), key, how)
+        learner_hyper = self.step_hyper(hyper)
+        predictor, learned = self.learner("rnd_predictor").step(
+            state.predictor, loss, (), key, learner_hyper
+        )
         after = replace(state, predictor=predictor, obs=stats, returns=returns, last_return=last)
         metrics = {"reward": scaled.mean(), "loss": learned["loss"]}
         if state.value is None or value_key is None:

@@ -57,7 +57,7 @@ def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
     draw = kernel_initializer(scale, column_axis=0)
     weight = draw(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
-        lambda each: (each.weight, each.bias), layer, (weight, jnp.zeros_like(layer.bias))
+        lambda dense: (dense.weight, dense.bias), layer, (weight, jnp.zeros_like(layer.bias))
     )
 
 
@@ -121,9 +121,12 @@ class TorsoAndHeads(eqx.Module):
         is_normed = torso.normalization != "none"
         self.norm = [_norm(torso, width) for width in spec.widths if is_normed]
         self.torso = []
-        for channels, one in spec.convolutions:
-            size, stride, padding = one.size, one.stride, one.size // 2 if one.same else 0
-            layer = eqx.nn.Conv2d(channels, one.channels, size, stride, padding, key=next(keys))
+        for channels, convolution in spec.convolutions:
+            size, stride = convolution.size, convolution.stride
+            padding = convolution.size // 2 if convolution.same else 0
+            layer = eqx.nn.Conv2d(
+                channels, convolution.channels, size, stride, padding, key=next(keys)
+            )
             self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
         size = spec.num_features
         for width in torso.hidden_sizes:

@@ -54,12 +54,13 @@ class TorsoAndHeads(keras.Layer):
         self.spec = spec
         self.norm_input = _norm(torso) if torso.normalize_inputs else None
         layers: list[keras.Layer] = []
-        for _, one in spec.convolutions:
+        for _, convolution in spec.convolutions:
             kernel: Any = _kernel(torso.scale)
-            size, stride = (one.size, one.size), (one.stride, one.stride)
-            layout: Any = {"padding": one.padding.lower(), "data_format": "channels_last"}
+            size = (convolution.size, convolution.size)
+            stride = (convolution.stride, convolution.stride)
+            layout: Any = {"padding": convolution.padding.lower(), "data_format": "channels_last"}
             layers.append(
-                keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
+                keras.layers.Conv2D(convolution.channels, size, stride, **layout, **kernel, **HOW)
             )
         size = spec.num_features
         for width in torso.hidden_sizes:
@@ -78,7 +79,7 @@ class TorsoAndHeads(keras.Layer):
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
         activated, norm = (
-            partial(each, training=training) for each in (self._activated, self._norm)
+            partial(function, training=training) for function in (self._activated, self._norm)
         )
 
         def convolution(features: Any, index: int) -> Any:
@@ -171,8 +172,8 @@ class LSTM(keras.layers.LSTMCell):
     """Keras's cell, with the order of results and the carry of built-in networks."""
 
     def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
-        given = [states["hidden"], states["cell"]]
-        hidden, (_, cell) = super().call(inputs, given, training)
+        carry = [states["hidden"], states["cell"]]
+        hidden, (_, cell) = super().call(inputs, carry, training)
         return hidden, {"hidden": hidden, "cell": cell}
 
 

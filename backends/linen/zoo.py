@@ -71,7 +71,9 @@ class TorsoAndHeads(nn.Module):
     ) -> jax.Array:
         torso = self.spec.layers
         convolution = partial(self._convolution, layers=self.spec.convolutions)
-        activated, norm = (partial(each, train=train) for each in (self._activated, self._norm))
+        activated, norm = (
+            partial(function, train=train) for function in (self._activated, self._norm)
+        )
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
@@ -90,11 +92,12 @@ class TorsoAndHeads(nn.Module):
     def _convolution(
         self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
-        _, one = layers[index]
+        _, convolution = layers[index]
         init = kernel_initializer(self.spec.layers.scale, default_kernel_init)
-        size, stride = (one.size, one.size), (one.stride, one.stride)
-        how: Any = {"padding": one.padding, "kernel_init": init, "name": f"torso_{index}"}
-        return nn.Conv(one.channels, size, stride, **how)(features)
+        size = (convolution.size, convolution.size)
+        stride = (convolution.stride, convolution.stride)
+        how: Any = {"padding": convolution.padding, "kernel_init": init, "name": f"torso_{index}"}
+        return nn.Conv(convolution.channels, size, stride, **how)(features)
 
     def _activated(self, features: jax.Array, index: int, train: bool) -> jax.Array:
         torso = self.spec.layers

@@ -108,9 +108,9 @@ def from_nnx(
             module.train()
         else:
             module.eval()
-        given, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
+        args, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
         more = {"rngs": nnx.Rngs(drawn)} if "rngs" in names else {}
-        outputs = module(*given, **more, **modes)
+        outputs = module(*args, **more, **modes)
         return outputs, split(module)[3] if train else variables.state
 
     def is_layer(node: Any) -> bool:

@@ -48,14 +48,14 @@ class TorsoAndHeads(nnx.Module):
         if torso.normalize_inputs:
             self.norm_input = _norm(torso, spec.obs_shape[-1], rngs=rngs)
         layers: list[nnx.Conv | nnx.Linear | Noisy] = []
-        for channels, one in spec.convolutions:
+        for channels, convolution in spec.convolutions:
             layers.append(
                 nnx.Conv(
                     channels,
-                    one.channels,
-                    (one.size, one.size),
-                    (one.stride, one.stride),
-                    padding=one.padding,
+                    convolution.channels,
+                    (convolution.size, convolution.size),
+                    (convolution.stride, convolution.stride),
+                    padding=convolution.padding,
                     kernel_init=init,
                     rngs=rngs,
                 )

@@ -39,9 +39,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        found = {head: variables.params[head][inputs] for head in heads}
+        rows = {head: variables.params[head][inputs] for head in heads}
         return {
-            head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
+            head: row[:, 0] if heads[head].size is None else row for head, row in rows.items()
         }, variables.state
 
     def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:

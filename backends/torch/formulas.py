@@ -89,7 +89,9 @@ def rms_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
 def _of_shape(s: Settings, p: Arrays) -> Arrays:
     """Give the scale and bias the normalized shape; of several axes, none is canonical."""
     names = {"scale": "weight", "bias": "bias"}
-    arrays = {name: p[name] if name in p else p.get(own) for name, own in names.items()}
+    arrays = {
+        name: p[name] if name in p else p.get(torch_name) for name, torch_name in names.items()
+    }
     return {n: a.reshape(s["normalized_shape"]) for n, a in arrays.items() if a is not None}
 
 

@@ -86,7 +86,7 @@ def _with_draws(network: Network, spec: NetworkSpec) -> Network:
             drawn = draw_masks(sizes, spec.dropout, batch, key)
         else:
             rows = draw_noise(sizes, key)
-            drawn = {n: jnp.broadcast_to(one, (batch, one.size)) for n, one in rows.items()}
+            drawn = {n: jnp.broadcast_to(row, (batch, row.size)) for n, row in rows.items()}
         return network.apply(variables, (*arguments(inputs), drawn), train=train)
 
     return replace(network, apply=apply)
@@ -99,7 +99,10 @@ def _with_named_statistics(network: Network, example: Any) -> Network:
     of 0 in every call leaves the plain average, which is that of Flax.
     """
     arrays, structure = jax.tree.flatten(example)
-    names = [one.name if one and not one.counts else None for one in network.statistics]
+    names = [
+        statistic.name if statistic and not statistic.counts else None
+        for statistic in network.statistics
+    ]
     leaves = list(zip(names, arrays, strict=True))
 
     def encode(state: PyTree) -> Statistics:
@@ -113,18 +116,18 @@ def _with_named_statistics(network: Network, example: Any) -> Network:
         )
 
     def init(key: jax.Array) -> Variables:
-        own = network.init(key)
+        start_variables = network.init(key)
         start = {
             name: jnp.full_like(array, float(name.endswith("/var")))
-            for name, array in encode(own.state).named.items()
+            for name, array in encode(start_variables.state).named.items()
         }
-        return Variables(params=own.params, state=Statistics(named=start))
+        return Variables(params=start_variables.params, state=Statistics(named=start))
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
-        own = Variables(params=variables.params, state=decode(variables.state))
-        outputs, moved = network.apply(own, inputs, key=key, train=train)
+        network_variables = Variables(params=variables.params, state=decode(variables.state))
+        outputs, moved = network.apply(network_variables, inputs, key=key, train=train)
         return outputs, encode(moved) if train else variables.state
 
     return replace(network, init=init, apply=apply, statistics=())

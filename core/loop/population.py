@@ -304,10 +304,8 @@ def _read(text: str, agent: Agent, hyper: AnyHyperparams) -> Perturbed:
         )
     if name not in by_name:
         raise unknown(f"hyperparameter of {owner} in perturb", name, by_name)
-    value, limits = (
-        getattr(hyper, name),
-        [field.metadata.get("below") for field in by_name.values()],
-    )
+    value = getattr(hyper, name)
+    limits = [field.metadata.get("below") for field in by_name.values()]
     if "below" in by_name[name].metadata or name in limits:
         raise TriglotError(
             f"{owner}'s {name} must keep its order with another hyperparameter, so a population "

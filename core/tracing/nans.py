@@ -118,8 +118,8 @@ def _inside(equation: Any, operands: Sequence[Any], output: int) -> NanSource | 
         return _explain(program.jaxpr, program.consts, operands, output)
     if name == "cond":
         branch = params["branches"][int(operands[0])]
-        source = _explain(branch.jaxpr, branch.consts, operands[1:], output)
-        return source + 1 if isinstance(source, int) else source
+        origin = _explain(branch.jaxpr, branch.consts, operands[1:], output)
+        return origin + 1 if isinstance(origin, int) else origin
     if name == "scan":
         return _in_scan(params, operands, output)
     if name == "while":
@@ -156,8 +156,8 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
             arguments = [*arguments[:num_body], *results]
 
     carry = range(num_body, len(operands) - num_cond)
-    source = _in_loop(program, steps, carry, output)
-    return source + num_cond if isinstance(source, int) else source
+    origin = _in_loop(program, steps, carry, output)
+    return origin + num_cond if isinstance(origin, int) else origin
 
 
 class _Step(NamedTuple):

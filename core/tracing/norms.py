@@ -198,10 +198,8 @@ class Graph:
         return self._new(equation, operands)
 
     def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
-        name, arrays = (
-            equation.primitive.name,
-            [operand for operand in operands if not operand.is_number],
-        )
+        name = equation.primitive.name
+        arrays = [operand for operand in operands if not operand.is_number]
         numbers = [operand.array for operand in operands if operand.is_number]
         dtype = equation.outvars[0].aval.dtype
         if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
@@ -271,22 +269,20 @@ class Graph:
         jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
         return self.add(jaxpr, dict(zip(jaxpr.invars, values, strict=True)))[0]
 
-    def _product(self, equation: Any, left_factor: Value, other: Value) -> Value:
+    def _product(self, equation: Any, first: Value, second: Value) -> Value:
         """Multiply by factors last: (a * scale) * b as (a * b) * scale."""
-        for left, right in ((left_factor, other), (other, left_factor)):
+        for left, right in ((first, second), (second, first)):
             if left.factors and right.reads_inputs and not right.factors:
                 rest, factor = left.factors
                 product = self._product(equation, rest, right)
                 if len(factor.shape) == len(product.shape):
                     factor = self._spread(factor, product.shape)
                 return self._product(equation, product, factor)
-        left_factor, other = sorted(
-            (left_factor, other), key=lambda factor: (factor.is_factor, factor.order)
-        )
-        shape = jnp.broadcast_shapes(left_factor.shape, other.shape)
-        (product,) = self._new(equation, [left_factor, other], [shape])
-        is_scaled = other.is_factor and not left_factor.is_factor and not other.is_number
-        return replace(product, factors=(left_factor, other)) if is_scaled else product
+        first, second = sorted((first, second), key=lambda factor: (factor.is_factor, factor.order))
+        shape = jnp.broadcast_shapes(first.shape, second.shape)
+        (product,) = self._new(equation, [first, second], [shape])
+        is_scaled = second.is_factor and not first.is_factor and not second.is_number
+        return replace(product, factors=(first, second)) if is_scaled else product
 
     def _shifted(self, operands: list[Value], shape: tuple[int, ...], dtype: Any) -> Value | None:
         """Rewrite x * root + (bias - mean * root) to (x - mean) * root + bias; None for others."""

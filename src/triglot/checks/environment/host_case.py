@@ -170,10 +170,8 @@ class HostCase:
         where = "after a reset" if after_reset else f"after step {len(raw.steps)}"
         if not form:
             has_mask = "action_mask" in last[-1] and getattr(self.env, "use_action_mask", False)
-            return (
-                None,
-                f"{where}, info has an action_mask, and after the first reset none" * has_mask,
-            )
+            fault = f"{where}, info has an action_mask, and after the first reset none"
+            return None, fault * has_mask
         if form == "method":
             mask = single.get_wrapper_attr("action_masks")()
         else:

@@ -96,10 +96,8 @@ def libraries_chart(
       seeds: library and value of each single value.
       look: see `rows_chart`.
     """
-    colour, titles = (
-        colours(list(backends)),
-        {library: libraries.title(library) for library in estimates},
-    )
+    colour = colours(list(backends))
+    titles = {library: libraries.title(library) for library in estimates}
     return rows_chart(
         name,
         [row_of(titles[library], estimate, value) for library, estimate in estimates.items()],
