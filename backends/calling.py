@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from ..core import specs
 from ..core.errors import TriglotError, kind_of
 from ..core.hyper import is_integer
-from ..core.network import Network
-from ..core.types import PyTree
+from ..core.network import Codec, Network, Statistic, ValueAndGrad, Variables, value_and_grad_of
+from ..core.types import Key, PyTree
 
 InitialCarry: TypeAlias = Callable[[int], PyTree]
 Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
@@ -117,12 +117,31 @@ def display_name(module: Any) -> str:
 
 
 def lifted(
-    name: str, backend: str, init: Any, apply: Any, initial_carry: InitialCarry | None, **rest: Any
+    name: str,
+    backend: str,
+    init: Callable[[Key], Variables],
+    apply: Callable[..., tuple[PyTree, PyTree]],
+    initial_carry: InitialCarry | None,
+    *,
+    codec: Codec | None,
+    statistics: tuple[Statistic | None, ...] = (),
+    random_start: bool = True,
+    value_and_grad: ValueAndGrad = value_and_grad_of,
 ) -> Network:
     """Build the network of a module, which is recurrent if it has an `initial_carry`."""
 
     def carry(variables: PyTree, num_envs: int) -> PyTree:
         return initial_carry(num_envs) if initial_carry else ()
 
-    options: Any = {"recurrent": initial_carry is not None, "initial_carry": carry, **rest}
-    return Network(name=name, backend=backend, init=init, apply=apply, **options)
+    return Network(
+        name=name,
+        backend=backend,
+        init=init,
+        apply=apply,
+        value_and_grad=value_and_grad,
+        recurrent=initial_carry is not None,
+        initial_carry=carry,
+        random_start=random_start,
+        codec=codec,
+        statistics=statistics,
+    )

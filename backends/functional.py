@@ -100,7 +100,13 @@ def lift(
         for leaf, (_, array) in zip(leaves, params, strict=True)
         if not jnp.issubdtype(array.dtype, jnp.inexact)
     }
-    how: Any = {"codec": Codec.named(abstract.params, leaves)}
-    how["statistics"] = tuple(statistic(words_of(path)) for path, _ in state)
-    network = calling.lifted(name, backend, init_network, apply_network, initial_carry, **how)
+    network = calling.lifted(
+        name,
+        backend,
+        init_network,
+        apply_network,
+        initial_carry,
+        codec=Codec.named(abstract.params, leaves),
+        statistics=tuple(statistic(words_of(path)) for path, _ in state),
+    )
     return hold(network, buffers) if buffers else network

@@ -155,8 +155,20 @@ def _make(
         20, round(1000 / (_metadata(spec.entry_point or vector_entry).get("render_fps") or 30))
     )
     env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
-    how = (vector_entry, mode, milliseconds, form, use_mask, not alone)
-    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how, factory)
+    return Gymnasium(
+        "gymnasium",
+        env_id,
+        pairs,
+        obs_spec,
+        action_spec,
+        vector_entry_point=vector_entry,
+        vectorization_mode=mode,
+        milliseconds=milliseconds,
+        mask_form=form,
+        use_action_mask=use_mask,
+        has_single=not alone,
+        factory=factory,
+    )
 
 
 def _target(name: str, factory: Callable[..., Any] | None) -> Any:

@@ -126,14 +126,18 @@ def from_equinox(
     def is_layer(node: Any) -> bool:
         return isinstance(node, eqx.Module)
 
-    how: Any = {"random_start": not is_built}
-    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer)
-    how["statistics"] = (
-        *[None] * len(jax.tree.leaves(abstract_buffers)),
-        *_statistics(abstract, abstract_state),
+    num_buffers = len(jax.tree.leaves(abstract_buffers))
+    return lifted(
+        shown,
+        "equinox",
+        init,
+        apply,
+        initial_carry,
+        codec=codec_of("equinox", abstract, abstract_params, is_layer),
+        statistics=(*[None] * num_buffers, *_statistics(abstract, abstract_state)),
+        random_start=not is_built,
+        value_and_grad=lambda loss: eqx.filter_value_and_grad(loss, has_aux=True),
     )
-    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
-    return lifted(shown, "equinox", init, apply, initial_carry, **how)
 
 
 def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:

@@ -84,8 +84,9 @@ def _dense(
 def _norm(torso: Layers, size: int) -> eqx.nn.LayerNorm | eqx.nn.BatchNorm:
     if torso.normalization == "layer":
         return eqx.nn.LayerNorm(size, LAYER_NORM_EPSILON)
-    how: Any = {"momentum": BATCH_NORM_MOMENTUM, "mode": "batch"}
-    return eqx.nn.BatchNorm(size, BATCH_AXIS, BATCH_NORM_EPSILON, **how)
+    return eqx.nn.BatchNorm(
+        size, BATCH_AXIS, BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM, mode="batch"
+    )
 
 
 def _normalized(

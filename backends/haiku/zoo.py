@@ -105,10 +105,15 @@ class _Layers:
         self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
         (_, convolution), init = layers[index], _initializer(self.spec.layers.scale)
-        how: Any = {"padding": convolution.padding, "w_init": init, "name": f"torso_{index}"}
-        return hk.Conv2D(convolution.channels, convolution.size, convolution.stride, **how)(
-            features
+        layer = hk.Conv2D(
+            convolution.channels,
+            convolution.size,
+            convolution.stride,
+            padding=convolution.padding,
+            w_init=init,
+            name=f"torso_{index}",
         )
+        return layer(features)
 
     @property
     def _activation(self) -> Callable[[jax.Array], jax.Array]:

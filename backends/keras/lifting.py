@@ -122,12 +122,16 @@ def from_keras(
     paths = jax.tree_util.tree_leaves_with_path(expected.params)
     library = find("keras")
     leaves = [_leaf(library, by_name[path[-1].key]) for path, _ in paths]
-    how: Any = {"codec": Codec.named(expected.params, leaves)}
-    how["statistics"] = tuple(
-        _statistic(named) for named in sorted(kept, key=lambda named: named.name)
+    network = calling.lifted(
+        shown,
+        "keras",
+        init,
+        apply,
+        initial_carry,
+        codec=Codec.named(expected.params, leaves),
+        statistics=tuple(_statistic(named) for named in sorted(kept, key=lambda named: named.name)),
+        random_start=any(callable(starts[named.name]) for named in trained),
     )
-    how["random_start"] = any(callable(starts[named.name]) for named in trained)
-    network = calling.lifted(shown, "keras", init, apply, initial_carry, **how)
     with user_error_context(failed):
         jax.eval_shape(network.apply, expected, example_inputs)
     return network

@@ -96,8 +96,15 @@ class TorsoAndHeads(nn.Module):
         init = kernel_initializer(self.spec.layers.scale, default_kernel_init)
         size = (convolution.size, convolution.size)
         stride = (convolution.stride, convolution.stride)
-        how: Any = {"padding": convolution.padding, "kernel_init": init, "name": f"torso_{index}"}
-        return nn.Conv(convolution.channels, size, stride, **how)(features)
+        layer = nn.Conv(
+            convolution.channels,
+            size,
+            stride,
+            padding=convolution.padding,
+            kernel_init=init,
+            name=f"torso_{index}",
+        )
+        return layer(features)
 
     def _activated(self, features: jax.Array, index: int, train: bool) -> jax.Array:
         torso = self.spec.layers
@@ -110,8 +117,8 @@ class TorsoAndHeads(nn.Module):
             return features
         if kind == "layer":
             # The variance of Haiku's and Equinox's: of the centred features.
-            how: Any = {"epsilon": LAYER_NORM_EPSILON, "use_fast_variance": False}
-            return nn.LayerNorm(**how, name=name)(features)
+            layer = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, use_fast_variance=False, name=name)
+            return layer(features)
         norm = nn.BatchNorm(momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, name=name)
         return norm(features, use_running_average=not train)
 

@@ -121,8 +121,9 @@ def _pooled(features: jax.Array) -> jax.Array:
 
 def _norm(torso: Layers, size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm | nnx.BatchNorm:
     if torso.normalization == "batch":
-        how: Any = {"momentum": BATCH_NORM_MOMENTUM, "epsilon": BATCH_NORM_EPSILON}
-        return nnx.BatchNorm(size, **how, rngs=rngs)
+        return nnx.BatchNorm(
+            size, momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, rngs=rngs
+        )
     # The variance of Haiku's and Equinox's: of the centred features.
     return nnx.LayerNorm(size, epsilon=LAYER_NORM_EPSILON, use_fast_variance=False, rngs=rngs)
 

@@ -135,11 +135,17 @@ def lift(
             owners.append((place, skeleton.module.get_submodule(".".join(place))))
         leaves.append(describe(library, words, owners, array.shape))
     codec = Codec.named(dict(skeleton.params), leaves)
-    how: Any = {"random_start": not is_built, "codec": codec}
-    how["statistics"] = tuple(
-        _statistic(buffer, skeleton.module) for buffer in sorted(skeleton.state)
+    network = calling.lifted(
+        shown_name,
+        "torch",
+        init,
+        apply,
+        initial_carry,
+        codec=codec,
+        statistics=tuple(_statistic(buffer, skeleton.module) for buffer in sorted(skeleton.state)),
+        random_start=not is_built,
     )
-    return calling.lifted(shown_name, "torch", init, apply, initial_carry, **how), skeleton
+    return network, skeleton
 
 
 def _statistic(name: str, module: Any) -> Statistic | None:

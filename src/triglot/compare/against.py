@@ -1,17 +1,17 @@
 """What changed since a stored comparison, for another version of JAX or of a library."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..backends import libraries
 from ..core.errors import TriglotError
+from ..core.records import JSON, JSONDict
 from ..shared.statistics import format_return
 from ..shared.statistics.paired import difference_p_value, equivalence, holm
-from .assemble import SCHEMA, Json
+from .assemble import SCHEMA
 from .options import CompareOptions
 from .verdict.pairs import DIFFERENT
 
@@ -19,7 +19,7 @@ from .verdict.pairs import DIFFERENT
 SAME = ("algorithm", "env", "num_seeds", "seed", "arithmetic", "config", "hyper", "optimizer")
 
 
-def read(path: Path, options: CompareOptions) -> Json:
+def read(path: Path, options: CompareOptions) -> JSONDict:
     """Read a stored comparison, and check that it is of the same training.
 
     Raises:
@@ -48,7 +48,7 @@ def read(path: Path, options: CompareOptions) -> Json:
     return stored
 
 
-def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Json:
+def changes(path: Path, before: JSON, now: JSON) -> JSONDict:
     """List what changed: versions, the verdict, bits, returns, and costs beyond their intervals.
 
     Returns:
@@ -84,11 +84,11 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
     return {"path": str(path), "level": level, "sentence": sentence, "changes": listed}
 
 
-def _change(what: str, before: Any, now: Any, sentence: str) -> Json:
+def _change(what: str, before: object, now: object, sentence: str) -> JSONDict:
     return {"what": what, "before": before, "now": now, "sentence": sentence}
 
 
-def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
+def _versions(before: JSON, now: JSON) -> Iterator[JSONDict]:
     old, new = before["versions"], now["versions"]
     for name in sorted(old.keys() & new.keys()):  # others were not recorded then
         old_version, new_version = old[name], new[name]
@@ -98,9 +98,7 @@ def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Jso
             )
 
 
-def _returns(
-    names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]
-) -> dict[str, Json]:
+def _returns(names: Sequence[str], before: JSON, now: JSON) -> dict[str, JSONDict]:
     """Test the returns of all libraries whose bits changed, and list those that differ.
 
     The p-values are corrected for the number of libraries, by Holm's method.
@@ -130,7 +128,7 @@ def _returns(
     return differing
 
 
-def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
+def _costs(name: str, before: JSON, now: JSON) -> Iterator[JSONDict]:
     """Yield the stages whose intervals do not overlap and whose medians differ by a tenth."""
     titles = {stage["name"]: stage["title"] for stage in now["stages"]}
     for stage, new in now["backends"].get(name, {}).items():

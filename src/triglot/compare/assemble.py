@@ -7,10 +7,11 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from ..core.records import JSONDict
 from ..runs.identity import Trace, compare_traces
 from ..runs.jobs.ledger import Ledger
 from ..runs.registry.bounds import Bounds
@@ -26,7 +27,6 @@ from .verdict.overall import ladder, margin_of, verdict
 from .verdict.pairs import Pair, judge_together
 
 Records: TypeAlias = Mapping[str, Record]  # by library
-Json: TypeAlias = dict[str, Any]
 
 SCHEMA = 2  # of `comparison.json`
 MAX_POINTS = 200  # of a learning curve in `comparison.json`
@@ -78,7 +78,7 @@ class Finished:
         return {backend: Record.load(folder) for backend, folder in folders.items()}
 
 
-def assemble(finished: Finished, command: str) -> Json:
+def assemble(finished: Finished, command: str) -> JSONDict:
     """Judge everything that was trained.
 
     Returns:
@@ -115,7 +115,9 @@ def assemble(finished: Finished, command: str) -> Json:
     }
 
 
-def _environment(finished: Finished, env: str, records: Records, pairs: Sequence[Json]) -> Json:
+def _environment(
+    finished: Finished, env: str, records: Records, pairs: Sequence[JSONDict]
+) -> JSONDict:
     """Collect what was found in one environment, with its judged pairs."""
     options, facts = finished.options, next(iter(records.values())).facts
     traces = {name: Trace(metrics=r.metrics, params=r.params) for name, r in records.items()}
@@ -134,7 +136,9 @@ def _environment(finished: Finished, env: str, records: Records, pairs: Sequence
     }
 
 
-def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> dict[str, list[Json]]:
+def _judge(
+    finished: Finished, records: Mapping[str, Records], rung: Rung
+) -> dict[str, list[JSONDict]]:
     """Judge all pairs of one rung together, by environment."""
     pairs = {env: _pairs(finished, env, rung, of_env) for env, of_env in records.items()}
     entries = iter(judge_together([pair for of_env in pairs.values() for pair in of_env]))
@@ -165,7 +169,7 @@ def _random_return(records: Records) -> float | None:
     )
 
 
-def _divergence(pairs: Sequence[Json], steps_per_update: int) -> Json:
+def _divergence(pairs: Sequence[JSONDict], steps_per_update: int) -> JSONDict:
     updates = pairs[0]["divergence"]["updates"]
     return {
         "updates": updates,
@@ -180,7 +184,7 @@ def _divergence(pairs: Sequence[Json], steps_per_update: int) -> Json:
     }
 
 
-def _curves(records: Records, steps_per_update: int) -> Json:
+def _curves(records: Records, steps_per_update: int) -> JSONDict:
     """Average the learning curves over runs of updates, at most 200 points."""
     num_updates = next(iter(records.values())).facts["num_updates"]
     edges = np.linspace(0, num_updates, min(num_updates, MAX_POINTS) + 1).round().astype(int)
@@ -199,7 +203,7 @@ def _curves(records: Records, steps_per_update: int) -> Json:
     }
 
 
-def _statistics(records: Records, bounds: Bounds, random_return: float | None) -> Json:
+def _statistics(records: Records, bounds: Bounds, random_return: float | None) -> JSONDict:
     scores = {
         name: np.asarray(record.facts["final_returns"], np.float64)
         for name, record in records.items()
@@ -223,20 +227,22 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     }
 
 
-def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
+def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> JSONDict:
     statistics = {"mean": estimate.mean, "iqm": estimate.interquartile_mean}
     return {name: _estimated(function, scores, bounds) for name, function in statistics.items()}
 
 
 def _estimated(
-    function: Callable[..., estimate.Estimate], scores: Any, bounds: Bounds | None
-) -> Json | None:
+    function: Callable[..., estimate.Estimate],
+    scores: np.ndarray | list[np.ndarray],
+    bounds: Bounds | None,
+) -> JSONDict | None:
     """Estimate a statistic with its interval; None if a score is NaN or infinite."""
     finite = all(np.isfinite(returns).all() for returns in scores)
     return function(scores, bounds).as_json() if finite else None
 
 
-def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
+def _profiles(scores: Mapping[str, np.ndarray]) -> JSONDict | None:
     if not scores:
         return None
     everything = np.concatenate(list(scores.values()))
@@ -250,7 +256,7 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     }
 
 
-def _aggregate(by_env: Mapping[str, Json]) -> Json:
+def _aggregate(by_env: Mapping[str, JSONDict]) -> JSONDict:
     """Aggregate normalised scores: 0 is a random policy, 1 the first library's mean return."""
     scores: dict[str, list[np.ndarray]] = {}
     scales = {}
@@ -273,8 +279,8 @@ def _aggregate(by_env: Mapping[str, Json]) -> Json:
     }
 
 
-def _ladder(finished: Finished, env: str) -> list[Json]:
-    rungs: dict[str, Json] = {}
+def _ladder(finished: Finished, env: str) -> list[JSONDict]:
+    rungs: dict[str, JSONDict] = {}
     for rung in RUNGS:
         records = finished.records(env, rung)
         if len(records) > 1:
@@ -284,7 +290,7 @@ def _ladder(finished: Finished, env: str) -> list[Json]:
     return ladder(rungs)
 
 
-def _rung_facts(records: Records, options: CompareOptions) -> Json:
+def _rung_facts(records: Records, options: CompareOptions) -> JSONDict:
     facts = {}
     for name, record in records.items():
         summary = record.summary(options.num_seeds)

@@ -4,16 +4,15 @@ import inspect
 import itertools
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from dataclasses import fields, replace
-from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.sharding import fewest_devices
 from ..core.options import option_values
+from ..core.records import JSON, JSONDict
 from ..runs.devices import most_devices
 from ..runs.effects import with_effect
 from ..runs.jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices, choose_executor
@@ -45,7 +44,7 @@ from .programs import diff_all
 from .verdict.causes import add_causes
 
 
-def compare(options: CompareOptions) -> dict[str, Any]:
+def compare(options: CompareOptions) -> JSONDict:
     """Run a comparison, print its table and write its folder; or continue an interrupted one.
 
     Returns:
@@ -85,9 +84,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
 def _compare(
     options: CompareOptions,
     executor: Executor | None,
-    before: Mapping[str, Any] | None,
+    before: JSON | None,
     checked: Checked,
-) -> dict[str, Any]:
+) -> JSONDict:
     folder = options.out or default_folder("compare", options.algorithm, options.env)
     if executor is not None:
         executor.prepare(folder)
@@ -161,7 +160,7 @@ def _compare(
     return result
 
 
-def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
+def exit_code(options: CompareOptions, result: JSON) -> int:
     """Give the exit code that `--fail-on` asks for: 1 at that verdict or a worse one, else 0."""
     if options.fail_on is None:
         return 0
@@ -169,7 +168,7 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
 
 
-def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
+def _code(options: CompareOptions, backend: str) -> JSONDict:
     """Give the source of a library's network."""
     if options.network:
         text = next((t for t in options.network if t.startswith(f"{backend}=")), options.network[0])

@@ -8,9 +8,9 @@ are missing; a job that was interrupted continues from its checkpoint in its unf
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..runs.jobs.choose import Executor
 from ..runs.jobs.job import Task
 from ..runs.jobs.ledger import Ledger
@@ -80,7 +80,7 @@ class Failure:
     stage: str
     message: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JSONDict:
         """Give the entry of `comparison.json`."""
         names = ("backend", "rung", "env")
         facts = {name: getattr(self.job, name) for name in names}
@@ -132,7 +132,7 @@ def weights_file(out: Path, position: int) -> Path:
     return out / f"initial_params{f'-{position}' if position else ''}.safetensors"
 
 
-def computing(options: CompareOptions) -> dict[str, Any]:
+def computing(options: CompareOptions) -> JSONDict:
     """List the options that decide what is computed, as JSON values."""
     return plain({name: value for name, value in vars(options).items() if name not in ADDABLE})
 
@@ -165,7 +165,7 @@ def run_jobs(
             missing.setdefault(job.position, []).append(job)
     leading = [sharing[0] for sharing in missing.values()]
 
-    def task(name: str, label: str, backend: str, function: str, **arguments: Any) -> Task:
+    def task(name: str, label: str, backend: str, function: str, **arguments: object) -> Task:
         chosen = arguments_of(options, backend, f"{TRAIN}:{function}")
         return ledger.task(name, label, START, chosen | arguments)
 
@@ -206,7 +206,7 @@ def run_jobs(
     ]
 
 
-def arguments_of(options: CompareOptions, backend: str, function: str) -> dict[str, Any]:
+def arguments_of(options: CompareOptions, backend: str, function: str) -> JSONDict:
     """Build the arguments with which a process starts; see `start`."""
     resolved = {
         name: path.resolve()

@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import jax
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..diff.types import Operation, places
 from .results import Record
 
@@ -35,7 +38,7 @@ EXACT = PASSING | {
 CALLED = {"dot": ("matmul", "gemm"), "convolution": ("conv",)}
 
 
-def program_text(compiled: Any) -> str:
+def program_text(compiled: jax.stages.Compiled) -> str:
     """Print an optimized program with the values of all its constants.
 
     `compiled.as_text()` leaves out constants of more than 10 elements, in which two programs may
@@ -217,7 +220,7 @@ def short_path(path: str) -> str:
     return f"triglot/{inside}" if package else path
 
 
-def describe(compiled: Any) -> dict[str, Any]:
+def describe(compiled: jax.stages.Compiled) -> JSONDict:
     """Describe an optimized program (`jax.stages.Compiled`), as JSON values.
 
     XLA counts a loop of dynamic length once, so `flops` and `bytes_accessed` of a training program
@@ -278,7 +281,7 @@ def _first_computing(instructions: Iterable[Instruction]) -> Instruction | None:
     return min(computing, key=lambda instruction: not instruction.may_round, default=None)
 
 
-def difference(one: Program, other: Program) -> dict[str, Any]:
+def difference(one: Program, other: Program) -> JSONDict:
     """Compare two programs, as JSON values.
 
     Returns:
@@ -316,7 +319,7 @@ def difference(one: Program, other: Program) -> dict[str, Any]:
     }
 
 
-def diff_all(records: Mapping[str, Record]) -> dict[str, Any]:
+def diff_all(records: Mapping[str, Record]) -> JSONDict:
     """Describe the training programs of all libraries, and compare them in pairs.
 
     Returns:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from pygments import highlight
@@ -11,6 +10,7 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...shared.machine.files import write_files
 from ...shared.pages import numbers
 from ...shared.pages.charts import curves, drawing, schedules, theme
@@ -182,7 +182,7 @@ def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
     return findings
 
 
-def _code(networks: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _code(networks: Mapping[str, JSON]) -> list[JSONDict]:
     """Highlight the code of each library's network, with its length relative to the longest."""
     known = {name: network for name, network in networks.items() if network.get("source")}
     longest = max((network["lines"] for network in known.values()), default=1)

@@ -1,9 +1,9 @@
 """Which tables a comparison has, and what stands in them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from ...backends import libraries
+from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.pages.tables import (
     GAP_NOTE,
@@ -113,7 +113,7 @@ def _speed(fact: tuple[str, str, str, float]) -> Column:
     return Column(header, text)
 
 
-def _differs(identity: Mapping[str, Any] | None) -> str:
+def _differs(identity: JSON | None) -> str:
     if identity is None:
         return numbers.MISSING
     place = identity["first_difference"]
@@ -247,7 +247,7 @@ def ladder_table(result: Result) -> Table:
     )
 
 
-def _rung(rung: Mapping[str, Any]) -> Record:
+def _rung(rung: JSON) -> Record:
     pairs = rung.get("pairs") or [] if rung["run"] else []
     equal = sum(pair["identical"] for pair in pairs)
     returns = ((pair.get("return_difference") or {}).get("mean") for pair in pairs)
@@ -342,6 +342,6 @@ def series(result: Result) -> list[Table]:
     return built
 
 
-def _over_steps(name: str, columns: Mapping[str, Sequence[Any]]) -> Table:
+def _over_steps(name: str, columns: Mapping[str, Sequence[float]]) -> Table:
     records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return Table(name=name, title=name, columns=(), records=records)

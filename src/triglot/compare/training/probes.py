@@ -6,7 +6,6 @@ All probes are of the first seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -167,16 +166,16 @@ def probe(
     params = variables.params
     learning = Learning(agent=agent, hyper=state.agent.hyper, names=names)
 
-    def gradients() -> dict[str, Any]:
+    def gradients() -> dict[str, jax.Array]:
         factors = learning.factors(variables, outputs)
         return jax.jit(lambda at: learning.gradients(at, outputs, factors))(variables)
 
-    def optimizer() -> dict[str, Any]:
+    def optimizer() -> dict[str, jax.Array]:
         grads = jax.jit(learning.decode)(params, learning.fixed_gradients(params, 0))
         steps = jax.jit(learning.steps)(params, grads)
         return {**steps, "global norm": learning.norms(params)}
 
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
+    parts: dict[str, Callable[[], Mapping[str, jax.Array]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
         "hyper": lambda: by_path(state.agent.hyper),
         "environment": lambda: by_path(state.env.obs),

@@ -1,10 +1,9 @@
 """Returns after training: mean and seeds of each library, profiles, and the rungs of the ladder."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ....backends import libraries
+from ....core.records import JSON
 from ....shared.pages.charts.chart import (
     Axes,
     Chart,
@@ -19,7 +18,7 @@ from ....shared.pages.charts.theme import Series, colours, grouped, library_seri
 TITLE = "return per episode, after training"
 
 
-def returns_chart(result: Mapping[str, Any]) -> Chart | None:
+def returns_chart(result: JSON) -> Chart | None:
     """Build the plot of the returns after training, a row for each library."""
     statistics = (result.get("statistics") or {}).get("backends") or {}
     if not statistics:
@@ -41,7 +40,7 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
+def aggregate_chart(result: JSON) -> Chart | None:
     """Build the plot of the normalized scores of each library, over all environments."""
     scores = (result.get("aggregate") or {}).get("backends")
     if not scores:
@@ -57,7 +56,7 @@ def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
+def profiles_chart(result: JSON) -> Chart | None:
     """Build the performance profiles: the fraction of seeds that reach at least a return.
 
     None if all seeds have the same return.
@@ -99,7 +98,7 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
+def ladder_chart(result: JSON) -> Chart | None:
     """Build the plot of the return after training on each rung that was run."""
     run = [rung for rung in result.get("ladder") or () if rung["run"] and rung.get("backends")]
     if not run:
