@@ -94,7 +94,7 @@ class AlphaZero(rl.TreeSearch):
 
         return node_of(rl.root_of(inputs)), expand
 
-    def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
+    def value(self, variables: nn.Variables, obs: rl.Obs) -> jax.Array:
         return nn.apply_heads(self.network, variables, obs)[0]["value"]
 
     def loss(
@@ -102,7 +102,7 @@ class AlphaZero(rl.TreeSearch):
         variables: nn.Variables,
         batch: tuple[rl.Trajectory, AlphaZeroHyperparams],
         key: jax.Array,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the value's squared error and the policy's cross-entropy (equation 1).
 
         L = mean(value_coef * (z - v)^2 - sum_a pi_a log p_a), with the search's policy pi and the

@@ -10,7 +10,6 @@ steps before its 3 gradient steps; a truncated episode bootstraps from its true 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +104,7 @@ class CrossQ(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over both critics (section 3).
 
         y = r + discount * (min_i Q_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(s'), without
@@ -130,7 +129,7 @@ class CrossQ(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s).
 
         The actor normalizes by the batch, the critics by their running statistics.

@@ -10,7 +10,6 @@ one entry add up. Of two environments at one pair, the model keeps what the late
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +97,9 @@ class DynaQ(rl.Tabular):
     Hyperparams = DynaQHyperparams
     title = "Dyna-Q"
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> DynaQState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: DynaQHyperparams | None = None
+    ) -> DynaQState:
         pairs = self.num_states, self.actions.num_values
         own_obs = jnp.arange(pairs[0], dtype=rl.zeros(self.obs_spec).dtype)
         model = Model(

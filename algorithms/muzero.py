@@ -125,7 +125,7 @@ class MuZero(rl.TreeSearch):
 
         return node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask), expand
 
-    def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
+    def value(self, variables: nn.Variables, obs: rl.Obs) -> jax.Array:
         apply = self._apply(variables)
         return self._scalar(apply("prediction", self._represent(apply, obs))["value"])
 
@@ -148,7 +148,7 @@ class MuZero(rl.TreeSearch):
         extras = jax.tree.map(lambda leaf: leaf.reshape(len(steps.reward), number, -1), extras)
         searched = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
 
-        def value_of(obs: Any) -> jax.Array:
+        def value_of(obs: rl.Obs) -> jax.Array:
             return self.value(state.learner.variables, obs)
 
         numbers = state.hyper.discount, state.hyper.td_lambda
@@ -161,7 +161,7 @@ class MuZero(rl.TreeSearch):
         variables: nn.Variables,
         batch: tuple[rl.Trajectory, MuZeroHyperparams],
         key: jax.Array,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Unroll the model over sequences `[K + 1, B]`, and sum the cross-entropies (equation 1).
 
         L = mean(sum_k w_k (l(pi_k, p_k) + value_coef l(z_k, v_k) + reward_coef l(u_k, r_k))), with
@@ -224,7 +224,7 @@ class MuZero(rl.TreeSearch):
 
         return apply
 
-    def _represent(self, apply: Apply, obs: Any) -> jax.Array:
+    def _represent(self, apply: Apply, obs: rl.Obs) -> jax.Array:
         return _scaled(apply("representation", rl.one_hot(self.obs_spec, obs))["latent"])
 
     def _advance(self, apply: Apply, latent: jax.Array, action: jax.Array) -> Any:

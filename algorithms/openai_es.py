@@ -115,7 +115,7 @@ class ES(rl.AgentBase):
         heads = tuple(head for head in heads if head[0] != "log_std")
         return {"actor": nn.NetworkSpec(obs_spec, torso, heads, cell)}
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ESState:
+    def init(self, key: jax.Array, num_envs: int, hyper: ESHyperparams | None = None) -> ESState:
         learner_key, noise_key = jax.random.split(key)
         learned = super().init(learner_key, num_envs, hyper)
         return ESState(
@@ -124,14 +124,20 @@ class ES(rl.AgentBase):
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def seen(self, state: ESState, obs: Any) -> Any:
+    def seen(self, state: ESState, obs: rl.Obs) -> Any:
         return rl.normalized(state.obs_stats, obs)
 
-    def initial_carry(self, state: ESState, num_envs: int) -> Any:
+    def initial_carry(self, state: ESState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self, state: ESState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: ESState,
+        carry: rl.Carry,
+        inputs: rl.PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> rl.PolicyOutput:
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
         mean, obs = state.learner.variables, self.seen(state, inputs.obs)
@@ -210,7 +216,7 @@ class ES(rl.AgentBase):
 
     def loss(
         self, variables: nn.Variables, batch: tuple[Any, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Give the optimizer the gradient -g + weight_decay * theta.
 
         L = sum(-g * theta + 0.5 * weight_decay * theta^2), with g of `estimate`.

@@ -75,11 +75,11 @@ class Batch:
     `first` and `carry` `[B, ...]`, from before the first step, are for recurrent networks.
     """
 
-    obs: Any
+    obs: rl.Obs
     action: jax.Array
     target: jax.Array
     first: Any = None
-    carry: Any = ()
+    carry: rl.Carry = ()
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,17 @@ class PQN(rl.AgentBase):
         cell = None if config.cell == "none" else nn.RecurrentCell(config.cell, config.cell_size)
         return {"q_network": replace(spec, cell=cell)}
 
-    def initial_carry(self, state: rl.AgentState, num_envs: int) -> Any:
+    def initial_carry(self, state: rl.AgentState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
-    def action_values(self, state: rl.AgentState, obs: Any) -> jax.Array:
+    def action_values(self, state: rl.AgentState, obs: rl.Obs) -> jax.Array:
         """Estimate the action values, float32 `[B, num_actions]`, of a network without a carry."""
         return nn.apply_heads(self.network, state.learner.variables, obs)[0]["q"]
 
     def act(
         self,
         state: rl.AgentState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -197,7 +197,7 @@ class PQN(rl.AgentBase):
 
     def loss(
         self, variables: nn.Variables, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 * (Q(s, a) - G)^2 over samples, with the targets G from before the update.
 
         Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for

@@ -108,14 +108,16 @@ class R2D2(rl.ReplayedQ):
         """The replay buffer."""
         return rl.SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> rl.ReplayedQState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: R2D2Hyperparams | None = None
+    ) -> rl.ReplayedQState:
         state = super().init(key, num_envs, hyper)
         return replace(state, replay=self.replay.init(self.initial_carry(state, num_envs)))
 
-    def initial_carry(self, state: rl.ReplayedQState, num_envs: int) -> Any:
+    def initial_carry(self, state: rl.ReplayedQState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: R2D2Hyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: R2D2Hyperparams) -> jax.Array:
         """Compute the action values of observations with which episodes start."""
         del hyper
         carry = self.network.initial_carry(variables, len(jax.tree.leaves(obs)[0]))
@@ -125,7 +127,7 @@ class R2D2(rl.ReplayedQ):
     def act(
         self,
         state: rl.ReplayedQState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -159,7 +161,7 @@ class R2D2(rl.ReplayedQ):
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average half the squared n-step errors of the steps after the burn-in, weighted.
 
         L = mean(0.5 * w * (y_t - Q(s_t, a_t))^2), y_t = h(sum_{k<n} discount^k r_{t+k}

@@ -93,7 +93,7 @@ class TQC(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the quantile regression losses, and sum them over the critics.
 
         L = sum_n E_{i, m}[w |tau_m - 1{u < 0}| Huber(u) / kappa], u = y_i - theta_nm(s, a), with
@@ -121,7 +121,7 @@ class TQC(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - mean_{n, m} theta_nm(s, a), a ~ pi(s).
 
         The mean is that of all quantiles: nothing is left out.
@@ -139,11 +139,11 @@ class TQC(rl.ActorCritic):
     def _quantiles(
         self,
         critic: nn.Variables,
-        obs: Any,
+        obs: rl.Obs,
         action: jax.Array | None,
         key: jax.Array | None = None,
         train: bool = False,
-    ) -> tuple[jax.Array, Any]:
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Apply the critics, `[N, B, M]`."""
         network = self.network.parts["critic"]
         heads, state = nn.apply_heads(network, critic, (obs, action), key=key, train=train)

@@ -10,13 +10,16 @@ import numpy as np
 
 from .errors import TriglotError, kind_of
 
-# Any nesting of tuples, lists, dictionaries and registered dataclasses, with arrays as leaves.
 PyTree: TypeAlias = Any
+"""Any nesting of tuples, lists, dictionaries and registered dataclasses of arrays."""
+
 # Names of what a tree holds; a type checker sees `Any`, since every part has its own structure.
 Params: TypeAlias = PyTree  # the trainable arrays of a network
 OptState: TypeAlias = PyTree  # the state of an optimizer
-Obs: TypeAlias = PyTree  # one observation or more, as a `Spec` describes it
-Carry: TypeAlias = PyTree  # what a recurrent policy keeps between steps, `[N, ...]`; `()` without
+Obs: TypeAlias = PyTree
+"""One observation or more, as a `Spec` describes it."""
+Carry: TypeAlias = PyTree
+"""What a recurrent policy keeps between steps, `[N, ...]`; `()` without."""
 EnvState: TypeAlias = PyTree  # the state of an environment
 AnyAgentState: TypeAlias = PyTree  # the state of an agent; that of `AgentBase` is an `AgentState`
 AnyConfig: TypeAlias = Any  # a `Config` of an algorithm, or the `OptionValues` of several

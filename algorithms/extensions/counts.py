@@ -70,7 +70,7 @@ class Counts(rl.Extension):
     Config = CountsConfig
     Hyperparams = CountsHyperparams
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> CountsState:
+    def init(self, key: jax.Array, num_envs: int, hyper: CountsHyperparams) -> CountsState:
         del hyper
         bits, size = self.config.counts_bits, rl.vector_size(self.obs_spec)
         shape = (num_envs, 2**bits) if self.config.counts_episodic else (2**bits,)
@@ -86,7 +86,11 @@ class Counts(rl.Extension):
         )
 
     def update(
-        self, state: CountsState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
+        self,
+        state: CountsState,
+        trajectory: rl.Trajectory,
+        key: jax.Array,
+        hyper: CountsHyperparams,
     ) -> tuple[rl.Trajectory, CountsState, rl.Metrics]:
         """Count the successors in the order of the steps, and add the rewards."""
         del key

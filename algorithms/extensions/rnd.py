@@ -91,7 +91,7 @@ class RND(rl.Extension):
 
     @classmethod
     def networks(
-        cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: Any
+        cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: RNDConfig
     ) -> Mapping[str, nn.NetworkSpec]:
         """Describe the predictor, the target and the value, which read one vector."""
         torso = nn.MLP(config.rnd_hidden_sizes, activation="relu")
@@ -128,7 +128,7 @@ class RND(rl.Extension):
             **value_variables,
         }
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
+    def init(self, key: jax.Array, num_envs: int, hyper: RNDHyperparams) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
@@ -147,7 +147,7 @@ class RND(rl.Extension):
         )
 
     def update(
-        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
+        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: RNDHyperparams
     ) -> tuple[rl.Trajectory, RNDState, rl.Metrics]:
         """Reward the scaled error at each successor, then learn to predict it."""
         value_key = None
@@ -160,7 +160,9 @@ class RND(rl.Extension):
 
         wanted = self._part("rnd_target").apply(state.target, normalized)[0]["embedding"]
 
-        def error(variables: nn.Variables, own_key: jax.Array | None) -> tuple[jax.Array, Any]:
+        def error(
+            variables: nn.Variables, own_key: jax.Array | None
+        ) -> tuple[jax.Array, rl.PyTree]:
             predictor, train = self._part("rnd_predictor"), own_key is not None
             outputs, new_state = predictor.apply(variables, normalized, key=own_key, train=train)
             return jnp.square(outputs["embedding"] - wanted).mean(axis=1), new_state
@@ -201,7 +203,7 @@ class RND(rl.Extension):
         stats: rl.RunningStats,
         reward: jax.Array,
         key: jax.Array,
-        hyper: Any,
+        hyper: RNDHyperparams,
     ) -> tuple[rl.LearnerState, jax.Array, rl.Metrics]:
         """Estimate the advantages `[T, N]` of intrinsic rewards, then learn their value.
 
@@ -210,10 +212,10 @@ class RND(rl.Extension):
         observation bootstraps.
         """
 
-        def seen(obs: Any) -> jax.Array:
+        def seen(obs: rl.Obs) -> jax.Array:
             return stats.normalize(rl.vector(self.obs_spec, obs), limit=5.0)
 
-        def value_of(obs: Any) -> jax.Array:
+        def value_of(obs: rl.Obs) -> jax.Array:
             network = self._part("rnd_value")
             return network.apply(learner.variables, seen(obs))[0]["value"]
 

@@ -9,7 +9,7 @@ from .report import Failed, describe_error, describe_value
 EXPECTED = {bool: "True or False", int: "an integer of at least 1", str: "a string"}
 
 
-def check_members(component: Any, members: Mapping[str, type | str]) -> None:
+def check_members(component: object, members: Mapping[str, type | str]) -> None:
     """Check attributes and methods.
 
     Args:
@@ -54,7 +54,7 @@ def _check_signature(name: str, function: Any, arguments: str) -> None:
         )
 
 
-def check_hashable(name: str, value: Any) -> None:
+def check_hashable(name: str, value: object) -> None:
     """Check that a value has one hash, and is equal to itself."""
     try:
         first, again, equal = hash(value), hash(value), bool(value == value)
@@ -64,7 +64,7 @@ def check_hashable(name: str, value: Any) -> None:
         raise Failed(f"{name} is not equal to itself, or its hash changes.")
 
 
-def check_pair(function: str, result: Any, expected: str) -> None:
+def check_pair(function: str, result: object, expected: str) -> None:
     """Check that a function returned a pair.
 
     Args:

@@ -27,7 +27,7 @@ FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expen
 NUM_ROWS = 3
 
 
-def attempt(text: str, function: Callable[..., Any], *args: Any) -> Any:
+def attempt(text: str, function: Callable[..., PyTree], *args: PyTree) -> PyTree:
     """Call the component's code; report an exception as a finding that starts with `text`."""
     try:
         return function(*args)
@@ -40,16 +40,16 @@ def attempt(text: str, function: Callable[..., Any], *args: Any) -> Any:
 class Compiled:
     """A jitted function that counts how often it is traced."""
 
-    def __init__(self, text: str, function: Callable[..., Any]) -> None:
+    def __init__(self, text: str, function: Callable[..., PyTree]) -> None:
         self.text, self.num_traces = f"{text} under jax.jit", 0
 
-        def counted(*args: Any) -> Any:
+        def counted(*args: PyTree) -> PyTree:
             self.num_traces += 1
             return function(*args)
 
         self._jitted = jax.jit(counted, compiler_options=FAST_COMPILATION)
 
-    def __call__(self, *args: PyTree) -> Any:
+    def __call__(self, *args: PyTree) -> PyTree:
         return attempt(self.text, self._jitted, *args)
 
 
@@ -68,10 +68,10 @@ class Call:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., PyTree]
     args: Mapping[str, PyTree]
     constants: tuple[str, ...] = ()
-    compare: Callable[[Any], Any] = lambda result: result
+    compare: Callable[[PyTree], PyTree] = lambda result: result
     rtol: float = 1e-4
     atol: float = 1e-5
     of_largest: float = 0.0
@@ -82,18 +82,18 @@ class Call:
         """Return the call as code."""
         return f"`{self.name}({', '.join([*self.args, *self.constants])})`"
 
-    def run(self, *args: PyTree) -> Any:
+    def run(self, *args: PyTree) -> PyTree:
         """Call the function eagerly."""
         return attempt(self.text, self.function, *args)
 
     @cached_property
-    def first(self) -> tuple[Any, dict[str, PyTree]]:
+    def first(self) -> tuple[PyTree, dict[str, PyTree]]:
         """The result of the first eager call, and its arguments as the call left them."""
         args = {name: trees.copied(value) for name, value in self.args.items()}
         return self.run(*args.values()), args
 
     @property
-    def result(self) -> Any:
+    def result(self) -> PyTree:
         """The result of the first eager call."""
         return self.first[0]
 
@@ -102,7 +102,7 @@ class Call:
         return Compiled(self.text, self.function)
 
     @cached_property
-    def compiled_result(self) -> Any:
+    def compiled_result(self) -> PyTree:
         """The result of the compiled function for the same arguments."""
         return self.compiled(*self.args.values())
 
@@ -111,7 +111,7 @@ class Call:
         """The function under vmap, compiled."""
         return Compiled(f"{self.text} under jax.vmap", jax.vmap(self.function))
 
-    def difference(self, first: Any, second: Any) -> str:
+    def difference(self, first: PyTree, second: PyTree) -> str:
         """Describe how two results differ by more than the tolerance."""
         one, other = self.compare(first), self.compare(second)
         return trees.find_value_difference(
@@ -137,7 +137,7 @@ class Case(ABC):
         """The functions to try; the first makes the initial state."""
 
     @abstractmethod
-    def key_sequences(self) -> Sequence[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> Sequence[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         """Functions that run several calls in a row, and their arguments."""
 
     @abstractmethod
@@ -313,7 +313,7 @@ def _checkpoint(case: Case) -> None:
 def _vary_keys(tree: PyTree, number: int) -> PyTree:
     """Replace every random key by another one."""
 
-    def vary(leaf: Any) -> Any:
+    def vary(leaf: jax.Array) -> jax.Array:
         if not (isinstance(leaf, jax.Array) and is_key(leaf)):
             return leaf
         keys = jax.vmap(jax.random.fold_in, (0, None))(leaf.ravel(), number)
@@ -328,7 +328,7 @@ def _vary_rows(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
 
 
-def _find_reused_key(function: Callable[..., Any], *args: PyTree) -> str:
+def _find_reused_key(function: Callable[..., PyTree], *args: PyTree) -> str:
     """Trace a function with JAX's key-reuse checker and describe what it finds, if anything."""
     shapes = jax.eval_shape(lambda: args)
     try:

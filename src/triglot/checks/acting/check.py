@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.families.extension import Extended
 from ...core.host.trainer import HostTrainer
@@ -80,7 +81,7 @@ def compare_training(trainer: Trainer, key: jax.Array) -> Outcome:
     return Comparison(play, played).run()
 
 
-def without_extension(agent: Any) -> tuple[Any, str]:
+def without_extension(agent: Agent) -> tuple[Agent, str]:
     """Take the algorithm out of its extensions, with the reason."""
     reason = ""
     while isinstance(agent, Extended):

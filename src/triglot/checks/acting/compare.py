@@ -7,7 +7,6 @@ replays need no knowledge of the algorithm.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -411,7 +410,9 @@ class Comparison:
         if self.play.stores and not any(n.startswith("stored") for n in self.outcome.compared):
             self.outcome.left_out["stored numbers"] = "no loss subtracts or divides by them"
 
-    def _place(self, number: int, difference: Difference, index: Any) -> tuple[int, int, int]:
+    def _place(
+        self, number: int, difference: Difference, index: tuple[np.intp, ...]
+    ) -> tuple[int, int, int]:
         """Find the step of one number: by where the batch has it, and the observation there."""
         shape = difference.stored.shape
         for name in difference.names:

@@ -56,7 +56,7 @@ Emit: TypeAlias = Callable[..., None]
 class _Value:
     """An array with what it was computed from."""
 
-    array: Any
+    array: jax.Array
     leaves: frozenset[str] = frozenset()
     learned: bool = False
 

@@ -1,7 +1,7 @@
 """Let an agent act and learn with frozen parameters, and keep what its networks computed."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ...core.agent import PolicyInput, Trajectory
+from ...core.agent import PolicyInput, PolicyOutput, Trajectory
 from ...core.learner import LearnerState
 from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
 from ...core.network import Variables
-from ...core.types import AnyAgentState, AnyHyperparams, PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
 from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
@@ -36,7 +36,7 @@ def frozen(hyper: AnyHyperparams) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
 
 
-def at_rest(hyper: AnyHyperparams) -> Any:
+def at_rest(hyper: AnyHyperparams) -> AnyHyperparams:
     """Set every learning rate to 0."""
     if not dataclasses.is_dataclass(hyper) or isinstance(hyper, type):
         return hyper
@@ -89,7 +89,7 @@ class Update:
     """
 
     steps: list[Step]
-    given: tuple[Any, Trajectory, jax.Array]
+    given: tuple[AnyAgentState, Trajectory, Key]
     state: AnyAgentState
     applied: list[Application] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Play:
         state = jax.jit(self.trainer.init, compiler_options=FAST_COMPILATION)(key)
         return replace(state, agent=self.rest(state.agent))
 
-    def rest(self, state: AnyAgentState) -> Any:
+    def rest(self, state: AnyAgentState) -> AnyAgentState:
         """Set the learning rates in an agent's state to 0."""
         if hasattr(state, "hyper"):
             return replace(state, hyper=at_rest(state.hyper))
@@ -186,7 +186,12 @@ class Play:
 
     @cached_property
     def _update(self) -> Any:
-        def update(state: AnyAgentState, trajectory: Any, key: jax.Array, tables: Any) -> tuple:
+        def update(
+            state: AnyAgentState,
+            trajectory: Trajectory,
+            key: jax.Array,
+            tables: tuple[Forbidden, ...],
+        ) -> tuple:
             with self.recorder.phase(LEARN, tables):
                 return self.agent.update(state, trajectory, key)
 
@@ -194,13 +199,17 @@ class Play:
 
     @cached_property
     def _look(self) -> Any:
-        def look(state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
+        def look(
+            state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array
+        ) -> PolicyOutput:
             with self.recorder.phase(ACT):
                 return self.agent.act(state, carry, inputs, key, explore=True)
 
         return jax.jit(look, compiler_options=FAST_COMPILATION)
 
-    def run(self, runner: RunnerState, num_updates: int, recorded: Any) -> Iterator[Update]:
+    def run(
+        self, runner: RunnerState, num_updates: int, recorded: Callable[[int], bool]
+    ) -> Iterator[Update]:
         """Act and learn for some updates; `recorded(number)` says which of them to record."""
         done = 0
         while done < num_updates:
@@ -241,10 +250,10 @@ class Play:
                     return
             runner = replace(runner, num_updates=runner.num_updates + 1)
 
-    def _kept(self, carry: PyTree, initial: PyTree, recorded: dict[str, Any]) -> Step:
+    def _kept(self, carry: PyTree, initial: PyTree, recorded: dict[str, PyTree]) -> Step:
         applications = self.recorder.applications
 
-        def forbidden(mask: Any) -> np.ndarray | None:
+        def forbidden(mask: jax.Array | None) -> np.ndarray | None:
             return None if mask is None else ~np.asarray(mask)
 
         has_carry, size = bool(jax.tree.leaves(carry)), recorded["first"].shape[0]
@@ -314,7 +323,7 @@ def first_of(applications: list[Application], num_envs: int) -> Application | No
     return min(whole, key=lambda application: application.site, default=None)
 
 
-def moved(before: Any, after: Any) -> bool:
+def moved(before: AnyAgentState, after: AnyAgentState) -> bool:
     """Whether parameters in an agent's state have changed, by more than a target network rounds."""
 
     def params(state: AnyAgentState) -> list[np.ndarray]:
@@ -333,7 +342,7 @@ def moved(before: Any, after: Any) -> bool:
 def gradients(state: AnyAgentState) -> dict[str, np.ndarray]:
     """Collect the optimizer states of an agent's state, which are sums of gradients."""
 
-    def is_learner(node: Any) -> bool:
+    def is_learner(node: object) -> bool:
         return isinstance(node, LearnerState)
 
     learners = [node for node in jax.tree.leaves(state, is_leaf=is_learner) if is_learner(node)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.learner import Loss, observing
 from ...core.network import Network, Variables
-from ...core.types import Carry, PyTree, by_path, pytree_dataclass
+from ...core.types import Carry, Key, PyTree, by_path, pytree_dataclass
 from .differences import Difference, with_differences
 
 ACT, NEXT, LEARN = "act", "next", "learn"
@@ -102,7 +102,7 @@ class Recorder:
 
     def _wrapped(self, network: Network, name: str) -> Network:
         def apply(
-            variables: Variables, inputs: PyTree, *, key: Any = None, train: bool = False
+            variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
         ) -> tuple[PyTree, PyTree]:
             returned, state = network.apply(variables, inputs, key=key, train=train)
             if self._phase is None:
@@ -140,7 +140,7 @@ class Recorder:
 
         return with_differences(loss, emit)
 
-    def _differ(self, build: Callable[..., Difference], *arrays: Any) -> None:
+    def _differ(self, build: Callable[..., Difference], *arrays: jax.Array) -> None:
         if self._listening:
             self.differences.append(build(*map(np.asarray, arrays)))
 

@@ -1,7 +1,6 @@
 """Checks of an agent in training, and of what it learns, above all at episode ends."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,8 @@ import numpy as np
 
 from ...core import specs
 from ...core.hyper import first_numbers
-from ...core.types import AnyHyperparams
+from ...core.loop.state import Updated
+from ...core.types import AnyAgentState, AnyHyperparams
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_not_finite, find_value_difference, is_inexact, to_float64
@@ -92,7 +92,7 @@ def _hyperparameters(case: LearningCase) -> None:
     if not jax.tree.leaves(hyper):
         raise NotApplicable("the agent has no hyperparameters.")
 
-    def init(hyper: AnyHyperparams) -> Any:
+    def init(hyper: AnyHyperparams) -> AnyAgentState:
         text = "`init(key, num_envs, hyper)`"
         return attempt(text, case.agent.init, case.key(1), case.num_envs, hyper)
 
@@ -107,7 +107,7 @@ def _hyperparameters(case: LearningCase) -> None:
             )
     several = jax.tree.map(lambda leaf: jnp.stack([leaf, other_value(leaf), leaf]), hyper)
 
-    def train(hyper: AnyHyperparams) -> Any:
+    def train(hyper: AnyHyperparams) -> Updated:
         return case.trainer.update(replace(case.start, agent=init(hyper)))
 
     attempt("training under jax.vmap over hyper", jax.eval_shape, jax.vmap(train), several)

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,9 @@ from ...core.errors import TriglotError
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import combine
+from ...core.records import Values
 from ...core.rl.optimizers import sgd
-from ...core.types import AnyAgentState, AnyHyperparams, PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
 from ..trees import by_path, flat, is_inexact
 
 ROWS = "rows_by_observation"  # part of the path of each such parameter in a state
@@ -34,7 +35,7 @@ MODERATE = 1e4  # of an observation's floats
 # One gradient step on all that was collected: a number that all steps share, such as a temperature,
 # then carries nothing from one step to another, and one that all steps contribute to, such as the
 # mean of the advantages, is the same if the steps are exchanged.
-SETTINGS: dict[str, Any] = {
+SETTINGS: Values = {
     "num_envs": 6,
     "rollout_length": 12,
     "num_epochs": 1,
@@ -49,7 +50,7 @@ SETTINGS: dict[str, Any] = {
     "normalize_obs": False,  # observations are recognized by their values
 }
 # Samples do not depend on errors, so that equal keys draw equal steps.
-HYPERPARAMETERS: dict[str, Any] = {"priority_exponent": 0.0}
+HYPERPARAMETERS: Values = {"priority_exponent": 0.0}
 
 
 class NotSeparable(Exception):
@@ -66,9 +67,9 @@ class Separated:
       changed: the settings that differ from the given agent's, by name.
     """
 
-    agent: Any
+    agent: Agent
     obs: PyTree
-    changed: dict[str, Any]
+    changed: Values
 
     def rows(self, state: AnyAgentState) -> dict[str, np.ndarray]:
         """Read what was learned: `[P, ...]` each, by the path in the state; 0 before learning."""
@@ -86,7 +87,7 @@ def num_rows(obs: PyTree) -> int:
     return jax.tree.leaves(obs)[0].shape[0]
 
 
-def small(agent: Any) -> tuple[Any, dict[str, Any]]:
+def small(agent: Agent) -> tuple[Agent, Values]:
     """Replace the settings of an agent; also return those that differ.
 
     An agent without a dataclass as its `config`, or whose settings refuse this, stays as it is.
@@ -190,7 +191,7 @@ def _separated(
         return network
     reads = obs_spec if described is None else described.obs_spec
     several = isinstance(reads, tuple)
-    read: Any = reads[0] if isinstance(reads, tuple) else reads
+    read = reads[0] if isinstance(reads, tuple) else reads
     if read == specs.one_hot_spec(obs_spec) != obs_spec:
         pool = jax.nn.one_hot(obs, num_rows(obs))
     elif read == obs_spec:
@@ -228,7 +229,7 @@ def _recognizer(pool: PyTree) -> Callable[[PyTree], jax.Array]:
     return recognize
 
 
-def _differing_axis(one: Any, other: Any) -> int:
+def _differing_axis(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> int:
     """Return the first axis in which two shapes differ: that of the batch."""
     pairs = enumerate(zip(one.shape, other.shape, strict=True))
     return next(axis for axis, (size, other_size) in pairs if size != other_size)
@@ -271,7 +272,7 @@ def _with_rows(
     )
     mixing = np.random.default_rng(1).normal(size=(size, 2)).astype(np.float32)
 
-    def leaves(make: Callable[[int, tuple[int, ...], Any], jax.Array]) -> PyTree:
+    def leaves(make: Callable[[int, tuple[int, ...], np.dtype], jax.Array]) -> PyTree:
         flat_shapes, treedef = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
         dtypes = [leaf.dtype for leaf in jax.tree.leaves(three)]
         leaves = [make(i, *leaf) for i, leaf in enumerate(zip(flat_shapes, dtypes, strict=True))]
@@ -291,10 +292,10 @@ def _with_rows(
         )
 
     def apply(
-        variables: Variables, inputs: PyTree, *, key: Any = None, train: bool = False
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        read, carry = inputs if network.recurrent else cast(tuple[Any, Any], (inputs, ()))
+        read, carry = inputs if network.recurrent else (inputs, ())
         obs, rest = (read[0], read[1:]) if several else (read, ())
         index = recognize(obs)
         mixed = jnp.zeros(index.shape, jnp.float32)
@@ -303,7 +304,9 @@ def _with_rows(
             weights = jnp.cos(1.0 + number + jnp.arange(columns.shape[1], dtype=jnp.float32))
             mixed = mixed + jnp.tanh(columns * weights[None]).sum(axis=1)
 
-        def output(axis: int, rows: Any, constants: Any, slopes: Any) -> jax.Array:
+        def output(
+            axis: int, rows: jax.Array, constants: jax.Array, slopes: jax.Array
+        ) -> jax.Array:
             scaled = mixed.reshape(-1, *(1,) * (rows.ndim - 1)).astype(rows.dtype)
             return jnp.moveaxis(constants[index] + rows[index] + slopes[index] * scaled, 0, axis)
 

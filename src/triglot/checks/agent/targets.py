@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
+from jax.tree_util import KeyEntry
 
 from ...core import specs
 from ...core.hyper import first_numbers
 from ...core.options import has_options, option_fields
-from ...core.types import AnyAgentState, AnyConfig, by_path
+from ...core.types import AnyAgentState, AnyConfig, PyTree, by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
 from .feeder import LearningCase
@@ -180,7 +181,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     acts = [(call.function, list(call.args.values())[1:]) for call in case.acts.values()]
     args = list(case.update.args.values())[1:]
 
-    def effects(state: AnyAgentState) -> Any:
+    def effects(state: AnyAgentState) -> PyTree:
         return agent.update(state, *args)[0], [
             act(state, *args_of_act) for act, args_of_act in acts
         ]
@@ -224,10 +225,12 @@ def _short(path: str) -> str:
     return path.replace(f".{ROWS}", "")
 
 
-def _with_constants(state: AnyAgentState, change: Callable[[jax.Array], jax.Array]) -> Any:
+def _with_constants(
+    state: AnyAgentState, change: Callable[[jax.Array], jax.Array]
+) -> AnyAgentState:
     """Change the constant outputs for each observation, of all networks of a state but policies."""
 
-    def changed(path: Any, leaf: Any) -> Any:
+    def changed(path: tuple[KeyEntry, ...], leaf: jax.Array) -> jax.Array:
         names = jax.tree_util.keystr(path, simple=True, separator=".").split(".")
         if CONSTANTS not in names or names[-1] in POLICY_HEADS:
             return leaf

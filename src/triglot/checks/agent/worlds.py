@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.agent import Trajectory
+from ...core.agent import Agent, PolicyInput, PolicyOutput, Trajectory
 from ...core.errors import TriglotError
-from ...core.types import AnyAgentState, PyTree
+from ...core.records import Values
+from ...core.types import AnyAgentState, Carry, Key, PyTree
 from ..purity import Compiled
 from ..report import Failed, NotApplicable
 from .feeder import LearningCase
@@ -43,8 +44,8 @@ class World:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    action: Any = None
-    extras: Any = None
+    action: PyTree = None
+    extras: PyTree = None
 
     @property
     def first(self) -> np.ndarray:
@@ -60,7 +61,7 @@ class World:
         partner = np.arange(num_envs) ^ 1
         partner = np.where(partner < num_envs, partner, np.arange(num_envs))
 
-        def exchange(leaf: Any) -> np.ndarray:
+        def exchange(leaf: jax.Array | np.ndarray) -> np.ndarray:
             leaf = np.asarray(leaf)
             mask = where.reshape(*where.shape, *(1,) * (leaf.ndim - 2))
             return np.where(mask, leaf[:, partner], leaf)
@@ -109,29 +110,29 @@ class EpisodeCase:
             return replace(separated, changed=changed)
         raise NotApplicable(f"not checked: {reason}.")
 
-    def _variants(self, agent: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def _variants(self, agent: Agent) -> Iterator[tuple[Agent, Values]]:
         with suppress(TriglotError):
             yield small(agent)
         yield agent, {}
 
-    def _check_size(self, agent: Any) -> None:
+    def _check_size(self, agent: Agent) -> None:
         if 2 * self.num_steps(agent) * agent.num_envs > MAX_OBSERVATIONS:
             raise NotSeparable(
                 f"{agent.num_envs} environments with rollouts of {agent.rollout_length} steps need "
                 f"more than {MAX_OBSERVATIONS} observations: give it fewer or shorter ones"
             )
 
-    def length(self, agent: Any) -> int:
+    def length(self, agent: Agent) -> int:
         """Steps in one trajectory, `T`."""
         return 1 if agent.online else agent.rollout_length
 
-    def num_steps(self, agent: Any) -> int:
+    def num_steps(self, agent: Agent) -> int:
         """Steps in all, `L`: as many as `MIN_STEPS`, in whole trajectories."""
         length = self.length(agent)
         return -(-MIN_STEPS // length) * length
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> Agent:
         return self.separated.agent
 
     @property
@@ -159,7 +160,7 @@ class EpisodeCase:
         return np.indices(self.shape)[0]
 
     @cached_property
-    def state(self) -> Any:
+    def state(self) -> AnyAgentState:
         """The initial state."""
         init = Compiled("`init`", lambda key: self.agent.init(key, self.agent.num_envs))
         return self._call(init, self.case.key(71))
@@ -214,7 +215,7 @@ class EpisodeCase:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[numbers], self.separated.obs)
 
     @cached_property
-    def _inputs(self) -> Any:
+    def _inputs(self) -> PolicyInput:
         """Inputs of the policy, of the environment's first step, for as many environments."""
         rows = np.arange(self.agent.num_envs) % self.case.num_envs
         inputs = jax.tree.map(lambda leaf: leaf[rows], self.case.inputs)
@@ -225,8 +226,12 @@ class EpisodeCase:
     def _acting(self) -> Compiled:
         visible_inputs = self._inputs  # computed before something is traced
 
-        def act_all(state: AnyAgentState, obs: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
-            def step(carry: PyTree, visible: Any) -> tuple[PyTree, Any]:
+        def act_all(
+            state: AnyAgentState, obs: jax.Array, first: jax.Array, keys: jax.Array
+        ) -> tuple[Carry, PolicyOutput]:
+            def step(
+                carry: Carry, visible: tuple[jax.Array, jax.Array, Key]
+            ) -> tuple[Carry, tuple[Carry, PolicyOutput]]:
                 number, first, key = visible
                 inputs = replace(visible_inputs, obs=self._look_up(number), first=first)
                 output = self.agent.act(state, carry, inputs, key, explore=True)
@@ -237,7 +242,7 @@ class EpisodeCase:
 
         return Compiled("`act` in a scan", act_all)
 
-    def _played(self, world: World) -> tuple[PyTree, Any]:
+    def _played(self, world: World) -> tuple[Carry, PolicyOutput]:
         """Act on a world's observations: the carries before each step, and the outputs."""
         keys = jax.random.split(self.case.key(72), self.shape[0])
         return self._call(self._acting, self.state, world.obs, world.first, keys)
@@ -268,9 +273,11 @@ class EpisodeCase:
         length = self.length(self.agent)
 
         def learn(
-            state: AnyAgentState, world: dict[str, Any], carries: PyTree, keys: jax.Array
-        ) -> Any:
-            def step(state: AnyAgentState, inputs: Any) -> tuple[Any, None]:
+            state: AnyAgentState, world: dict[str, PyTree], carries: Carry, keys: jax.Array
+        ) -> AnyAgentState:
+            def step(
+                state: AnyAgentState, inputs: tuple[dict[str, PyTree], Carry, Key]
+            ) -> tuple[AnyAgentState, None]:
                 now, carry, key = inputs
                 now = {**now, "obs": self._look_up(now["obs"])}
                 now["next_obs"] = self._look_up(now["next_obs"])
@@ -284,7 +291,9 @@ class EpisodeCase:
 
         return Compiled("`update` in a scan", learn)
 
-    def learn(self, world: World, state: AnyAgentState = None, next_mask: Any = None) -> Runs:
+    def learn(
+        self, world: World, state: AnyAgentState = None, next_mask: np.ndarray | None = None
+    ) -> Runs:
         """Return what each observation's parameters became in a world, for several keys.
 
         Args:
@@ -309,7 +318,7 @@ class EpisodeCase:
             )
         return runs
 
-    def _call(self, compiled: Compiled, *args: Any) -> Any:
+    def _call(self, compiled: Compiled, *args: PyTree) -> PyTree:
         """Call the agent, which passed its own checks: an error is of the other network."""
         try:
             return compiled(*args)

@@ -5,8 +5,6 @@ environment does not give: ends that look like starts although other steps do no
 that depends on the key alone, or an observation that stops following the state at episode ends.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,7 +94,7 @@ def _follows_from_key(case: EnvironmentCase, field: str) -> str:
     half = NUM_STARTS // 2
     rows = np.concatenate([np.resize(rollout.ends, half), np.resize(rollout.middles, half)])
 
-    def pick(leaf: Any) -> Any:
+    def pick(leaf: jax.Array) -> jax.Array:
         return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[rows]
 
     state, action = jax.tree.map(pick, (rollout.before.state, rollout.action))

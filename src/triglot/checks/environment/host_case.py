@@ -73,12 +73,12 @@ class HostCase:
     def __init__(self, env: HostEnvironment, seed: int) -> None:
         self.env, self.seed, self.notes = env, seed, list[str]()
 
-    def choose(self, number: int, step: int, mask: Any) -> np.ndarray:
+    def choose(self, number: int, step: int, mask: np.ndarray | None) -> np.ndarray:
         """Draw an allowed action for a step of an environment; the same for the same numbers."""
         rng = np.random.default_rng([self.seed, number, step])
         return drawn(self.env.action_spec, rng, mask)
 
-    def actions(self, step: int, masks: Any) -> np.ndarray:
+    def actions(self, step: int, masks: np.ndarray | None) -> np.ndarray:
         """Draw the actions of `NUM_ENVS` environments, `[1, NUM_ENVS, ...]`."""
         actions = [
             self.choose(i, step, None if masks is None else masks[0, i]) for i in range(NUM_ENVS)
@@ -110,7 +110,7 @@ class HostCase:
             return self.play(runner, NUM_STEPS)
 
     @cached_property
-    def starts(self) -> Any:
+    def starts(self) -> Obs:
         """Observations after resets with different seeds, `[n, ...]`, and those of the rollout."""
         starts = []
         with closing(self.runner(self.seed + 1000)) as runner:
@@ -119,7 +119,9 @@ class HostCase:
                 starts.append(jax.tree.map(lambda leaf: np.array(leaf[0]), runner.obs))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *starts)
 
-    def short(self, run: Callable[[HostRunner], None] = lambda _: None, seed: Any = None) -> Played:
+    def short(
+        self, run: Callable[[HostRunner], None] = lambda _: None, seed: int | None = None
+    ) -> Played:
         """Play `NUM_SHORT` steps from a seed, after something else was done."""
         with closing(self.runner(seed)) as runner:
             run(runner)
@@ -162,7 +164,7 @@ class HostCase:
             single.close()
         return raw
 
-    def _raw_mask(self, single: Any, raw: Raw) -> tuple[Any, str]:
+    def _raw_mask(self, single: Any, raw: Raw) -> tuple[np.ndarray | None, str]:
         """Read the mask of the next action, or say what is wrong with it."""
         form: str = getattr(self.env, "mask_form", "")
         after_reset = not raw.steps or _ended(raw.steps[-1])
@@ -203,11 +205,11 @@ class HostCase:
         return self.transitions("")
 
 
-def _is_start(result: Any) -> bool:
+def _is_start(result: object) -> bool:
     return isinstance(result, tuple) and len(result) == 2
 
 
-def _is_step(result: Any) -> bool:
+def _is_step(result: object) -> bool:
     return isinstance(result, tuple) and len(result) == 5
 
 
@@ -221,7 +223,7 @@ def _copied(result: Any) -> Any:
     return (jax.tree.map(lambda leaf: np.array(leaf), result[0]), *result[1:])
 
 
-def drawn(spec: Spec, rng: np.random.Generator, mask: Any = None) -> np.ndarray:
+def drawn(spec: Spec, rng: np.random.Generator, mask: np.ndarray | None = None) -> np.ndarray:
     """Draw one value uniformly; a mask, bool `[num_values]`, says which are allowed."""
     if isinstance(spec, specs.Discrete | specs.MultiDiscrete):
         counts = np.ravel(spec.num_values)

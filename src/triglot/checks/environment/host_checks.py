@@ -10,8 +10,10 @@ import numpy as np
 
 from ...core import specs
 from ...core.errors import TriglotError
+from ...core.host.vector import HostRunner
 from ...core.host_environment import HostInspectable, host_mask_size
 from ...core.specs import check_fits
+from ...core.types import Obs
 from ..members import check_hashable, check_members
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable, Report, describe_value, reject
@@ -85,7 +87,7 @@ def _step(case: HostCase) -> None:
             )
 
 
-def _raw_observations(raw: Raw) -> Iterator[tuple[str, Any]]:
+def _raw_observations(raw: Raw) -> Iterator[tuple[str, Obs]]:
     for result in raw.starts:
         yield "after a reset", result[0]
     for number, result in enumerate(raw.steps, 1):
@@ -301,7 +303,7 @@ def _resets(case: HostCase) -> None:
     Fix: Set every attribute that step changes in reset.
     """
 
-    def played_before(runner: Any) -> None:
+    def played_before(runner: HostRunner) -> None:
         for number in range(3):
             runner.step(case.actions(900 + number, runner.action_mask))
         runner.restart([case.seed])

@@ -78,7 +78,7 @@ def _not_finite(tree: PyTree, leading: int) -> Wrong:
             yield from _first(path, leaf, ~np.isfinite(to_float64(leaf)), leading)
 
 
-def _first(path: str, leaf: Any, wrong: np.ndarray, leading: int) -> Wrong:
+def _first(path: str, leaf: np.ndarray, wrong: np.ndarray, leading: int) -> Wrong:
     for at in np.argwhere(wrong)[:1].tolist():
         place = f"{path}{at[leading:]}" if at[leading:] else path
         yield place, str(np.asarray(leaf)[tuple(at)]), at

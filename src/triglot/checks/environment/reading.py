@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...core import specs
+from ...core.types import Obs
 from .case import spec_leaves
 
 MAX_NOTES = 8
@@ -13,7 +14,7 @@ MAX_NOTES = 8
 NARROW = 0.1
 
 
-def reading_notes(spec: specs.Spec, observations: list[Any]) -> Iterator[str]:
+def reading_notes(spec: specs.Spec, observations: list[Obs]) -> Iterator[str]:
     """Describe, for each array of an observation, the values that the default networks read.
 
     Args:
@@ -28,7 +29,7 @@ def reading_notes(spec: specs.Spec, observations: list[Any]) -> Iterator[str]:
         yield f"The default networks read {path} as {_described(leaf, values)}."
 
 
-def _values(spec: specs.Spec, obs: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _values(spec: specs.Spec, obs: Obs) -> Iterator[tuple[str, np.ndarray]]:
     for path, _, value in spec_leaves(spec, obs):
         yield path, np.asarray(value)
 

@@ -1,7 +1,5 @@
 """Checks of a network's outputs: rows, values, random starts and gradients."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -123,7 +121,7 @@ def _seeds(case: NetworkCase) -> None:
         case.notes.append(f"{', '.join(fixed)} are not constant, and equal for every key.")
 
 
-def _check_copies(leaves: dict[str, Any]) -> None:
+def _check_copies(leaves: dict[str, jax.Array]) -> None:
     paths = list(leaves)
     for index, path in enumerate(paths):
         for other in paths[:index]:
@@ -134,7 +132,7 @@ def _check_copies(leaves: dict[str, Any]) -> None:
                 )
 
 
-def _varies(leaf: Any) -> bool:
+def _varies(leaf: jax.Array) -> bool:
     values = np.asarray(leaf)
     return values.size > 1 and bool((values != values.flat[0]).any())
 
@@ -152,7 +150,7 @@ def _gradient(case: NetworkCase) -> None:
     if not jax.tree.leaves(params):
         raise NotApplicable("the network has no parameters.")
 
-    def loss(params: Params) -> tuple[jax.Array, Any]:
+    def loss(params: Params) -> tuple[jax.Array, PyTree]:
         variables = Variables(params=params, state=case.made.state)
         outputs, state = case.train(variables, case.inputs, case.key(2))
         total = jnp.zeros(())

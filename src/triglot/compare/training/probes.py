@@ -4,7 +4,7 @@ Each probe depends on the parts before it only: keys, environments, outputs, gra
 All probes are of the first seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import jax
