@@ -6,7 +6,7 @@ The fingerprints are computed inside the compiled program after every update; th
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import join_parts, part_of
-from ..core.records import JSON
+from ..core.records import JSON, JSONDict
 from ..core.types import AnyAgentState, PyTree
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
@@ -181,7 +181,7 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return marked & ~((one != one) & (other != other))
 
 
-def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> dict[str, Any]:
+def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> JSONDict:
     """Compare trainings bit for bit, and find where each diverges from the first of them.
 
     Args:

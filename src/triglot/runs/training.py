@@ -26,7 +26,8 @@ from ..core.loop.population import Population
 from ..core.loop.sharding import Shard
 from ..core.loop.state import RunnerState
 from ..core.options import has_options, option_values, replace_options
-from ..core.types import PyTree, as_key
+from ..core.records import Values
+from ..core.types import AnyHyperparams, PyTree, as_key
 from ..shared.machine.files import check_free, make_folder
 from ..shared.machine.interrupt import Signalled
 from .plan import check_memory
@@ -121,7 +122,7 @@ def train(
                 "stop_if_diverged=True only: leave stop_if_diverged or out away."
             )
     earlier = continue_from if isinstance(continue_from, TrainResult) else None
-    state: Any = continue_from if earlier is None else earlier.runner_state
+    state = continue_from if earlier is None else earlier.runner_state
     if state is not None:
         if key is not None:
             raise TriglotError("key has no effect, since continue_from has its own: leave it out.")
@@ -236,7 +237,9 @@ class _Follower:
             self._kept.update(state)
 
 
-def _changes(agent: Any, hyper: Any, earlier: TrainResult | None) -> dict[str, Any]:
+def _changes(
+    agent: Agent, hyper: AnyHyperparams | Values | None, earlier: TrainResult | None
+) -> dict[str, Any]:
     """List the hyperparameters that change where a training is continued."""
     changes: dict[str, Any] = {}
     if earlier is not None and has_options(agent.hyper):
@@ -247,7 +250,7 @@ def _changes(agent: Any, hyper: Any, earlier: TrainResult | None) -> dict[str, A
     return {**changes, **(named or {})}
 
 
-def _hyper_of(result: TrainResult) -> Any:
+def _hyper_of(result: TrainResult) -> AnyHyperparams:
     """Return the hyperparameters of a training as they were given, with one value or `[S]`."""
     hyper, agent = result.experiment.hyper, result.agent
     if isinstance(hyper, list | tuple):

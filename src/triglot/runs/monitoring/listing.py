@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, check_known
 from ...core.folders import NotPlain
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 from ...shared.machine.files import DamagedRecord
 from ...shared.pages.tables import Column, Record, Table, as_text
 from ...shared.statistics import format_return
@@ -133,7 +133,7 @@ def _damaged(folder: Path) -> JSON:
     }
 
 
-def _scalars(config: Record) -> dict[str, Any]:
+def _scalars(config: Record) -> JSONDict:
     return {name: value for name, value in config.items() if not isinstance(value, dict)}
 
 

@@ -109,9 +109,9 @@ def make_env(env: Any, /, **options: object) -> "Environment":
     return environment
 
 
-def _with_wrapper_options(name: Any, options: dict[str, Any]) -> "Environment":
+def _with_wrapper_options(name: Any, options: dict[str, object]) -> "Environment":
     """Make an environment, and wrap it by the options that it does not have itself."""
-    of_wrappers: dict[str, Any] = {}
+    of_wrappers: dict[str, object] = {}
     # Options of wrappers are found by trying, so that suites need no list of their options, and a
     # suite's option takes precedence. An environment may report one unknown option at a time.
     while True:

@@ -139,7 +139,7 @@ def load_env(text: str, options: Values) -> "Environment":
     return env_of(load("environment", text), options, text)
 
 
-def env_of(source: Any, options: Mapping[str, Any], text: str = "") -> "Environment":
+def env_of(source: Any, options: Values, text: str = "") -> "Environment":
     """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
 
     Args:
@@ -174,7 +174,7 @@ def _is_gymnasium(kind: type) -> bool:
     return gymnasium is not None and issubclass(kind, gymnasium.Env)
 
 
-def _adapted(called: str, factory: Any, options: Mapping[str, Any]) -> Any:
+def _adapted(called: str, factory: Any, options: Values) -> Any:
     from ...envs.gymnasium import adapt
 
     return adapt(called, factory, **options)

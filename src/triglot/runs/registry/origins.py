@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ...core.records import Values
 from .algorithms import ALGORITHMS
 
 
@@ -70,7 +71,7 @@ def remember_agent(
     )
 
 
-def origin_of_agent(agent: Any) -> AgentOrigin:
+def origin_of_agent(agent: object) -> AgentOrigin:
     """Return how an agent was built; one that `make_agent` did not build has no name."""
     known = _recall(_AGENTS, agent)
     if known is not None:
@@ -79,7 +80,7 @@ def origin_of_agent(agent: Any) -> AgentOrigin:
     return AgentOrigin(algorithm=name, unnamed=("agent",))
 
 
-def remember_env(env: Any, name: str) -> None:
+def remember_env(env: object, name: str) -> None:
     """Record the name from which `make_env` built an environment."""
     _remember(_ENVS, env, name)
 
@@ -99,7 +100,7 @@ def name_of_env(env: Any) -> str | None:
     return None if name is None else with_options(name, options)
 
 
-def with_options(name: str, options: Mapping[str, Any]) -> str | None:
+def with_options(name: str, options: Values) -> str | None:
     """Add options to the name of an environment; None if one cannot be written as text."""
     texts = [name]
     for option, value in options.items():

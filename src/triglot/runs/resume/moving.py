@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,7 @@ class _Form:
         of the first one's.
     """
 
-    structure: Any
+    structure: jax.tree_util.PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec

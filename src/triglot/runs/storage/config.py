@@ -1,15 +1,15 @@
 """`config.json`: the options of a run as JSON fields, under a schema version."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
 from ...core.options import option_fields
-from ...core.records import JSON, Values
+from ...core.records import JSON, JSONDict, Values
 from ...shared.machine.files import (
     ANY,
     COUNT,
@@ -33,6 +33,8 @@ from .trust import CONFIG, require_trust
 
 if TYPE_CHECKING:
     from ...core.agent import Agent, Algorithm
+    from ...core.host_environment import AnyEnvironment
+    from ...core.types import AnyConfig
 
 SCHEMA = 1
 IN_PYTHON = "triglot.train(...)"  # in place of the command line
@@ -79,7 +81,7 @@ def write_config(
     options: TrainOptions,
     arguments: Sequence[str],
     facts: JSON,
-) -> dict[str, Any]:
+) -> JSONDict:
     """Write the options of a run.
 
     Args:
@@ -98,7 +100,7 @@ def write_config(
     return content
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> JSONDict:
     """Read `config.json`; a file of an older schema is migrated in memory.
 
     A migrated one has the additional field `migrated_from`.
@@ -146,8 +148,8 @@ def options_of_run(
     *,
     trust: bool = False,
     advice: str = "add --trust",
-    agent: Any = None,
-    env: Any = None,
+    agent: "Agent | None" = None,
+    env: "AnyEnvironment | None" = None,
 ) -> TrainOptions:
     """Build the options with which a run was started.
 
@@ -184,7 +186,7 @@ def options_of_run(
     return from_overrides(TrainOptions, chosen)
 
 
-def _check_named(folder: Path, facts: Mapping[str, Any], named: Collection[str]) -> None:
+def _check_named(folder: Path, facts: JSON, named: Collection[str]) -> None:
     """Refuse a run whose components have no name, unless they are given.
 
     Args:
@@ -207,7 +209,7 @@ def _check_named(folder: Path, facts: Mapping[str, Any], named: Collection[str])
     )
 
 
-def _check_configuration(folder: Path, agent: Any, config: Any) -> None:
+def _check_configuration(folder: Path, agent: "Agent", config: "AnyConfig") -> None:
     """Refuse an agent of another configuration than that of a run.
 
     Raises:
@@ -252,7 +254,7 @@ def moved_to_hyper(config: JSON, algorithm: "Algorithm | Agent") -> Values:
     return {n: value for n, value in config["config"].items() if n in numbers - fixed}
 
 
-def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
+def _from_schema_0(config: JSONDict) -> JSONDict:
     """Migrate a file without a schema: rename fields, and add those that did not exist."""
     renamed = RENAMED_AFTER_0.get(str(config.get("algorithm")), {})
     groups = {

@@ -14,7 +14,7 @@ import tomli_w
 
 from ...core.errors import TriglotError
 from ...core.options import option_fields
-from ...core.records import AnyOptions, Values
+from ...core.records import AnyOptions, JSONDict, Values
 from ..options import LEFT_OUT
 from ..registry.arg import marked
 from ..registry.overrides import fields_as_text, from_overrides, overrides_of
@@ -82,7 +82,7 @@ def read(path: Path) -> ConfigFile:
     return ConfigFile(path, values, is_run, preset)
 
 
-def _of_run(path: Path) -> dict[str, Any]:
+def _of_run(path: Path) -> JSONDict:
     """Read what a run was started with."""
     from .config import options_of_run, read_config, without_spans
 
