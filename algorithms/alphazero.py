@@ -11,6 +11,7 @@ Adam without a penalty on the weights (`--optimizer adamw` has one); by default 
 all moves (`num_sampling_moves`); the value loss has the weight `value_coef`, where the paper has 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -73,8 +74,10 @@ class AlphaZero(rl.TreeSearch):
         spec = nn.NetworkSpec(obs_spec, torso, heads)
         return {"network": spec.normalized(config.normalization)}
 
-    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
-        def node_of(step: rl.TimeStep, discount: Any = None) -> rl.Node:
+    def tree(
+        self, state: State, inputs: rl.PolicyInput
+    ) -> tuple[rl.Node, Callable[[rl.TimeStep, jax.Array, jax.Array], rl.Node]]:
+        def node_of(step: rl.TimeStep, discount: jax.Array | None = None) -> rl.Node:
             heads, _ = nn.apply_heads(self.network, state.learner.variables, step.obs)
             return rl.Node(
                 state=step,

@@ -9,7 +9,6 @@ fewer samples of tau by default than the paper's 64; greedy actions take midpoin
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -149,7 +148,7 @@ class IQN(rl.ReplayedQ):
             keys = dict(zip(keys, jax.random.split(key, len(keys)), strict=True))
         state = {}
 
-        def apply(name: str, inputs: Any) -> jax.Array:
+        def apply(name: str, inputs: rl.PyTree) -> jax.Array:
             part, part_variables = self.network.parts[name], nn.part_of(variables, name)
             heads, state[name] = nn.apply_heads(
                 part, part_variables, inputs, key=keys[name], train=train

@@ -68,7 +68,7 @@ class Drawn:
       q: their values by the target critic, float32 `[M, B]`.
     """
 
-    policy: Any
+    policy: rl.Categorical | rl.SquashedGaussian
     raw: jax.Array
     q: jax.Array
 
@@ -177,7 +177,11 @@ class MPO(rl.ActorCritic):
         return loss, ({"entropy": policy.entropy().mean()}, new_state)
 
     def _improvement(
-        self, drawn: Drawn, policy: Any, dual: nn.Variables, hyper: MPOHyperparams
+        self,
+        drawn: Drawn,
+        policy: rl.Categorical | rl.SquashedGaussian,
+        dual: nn.Variables,
+        hyper: MPOHyperparams,
     ) -> tuple[Any, dict[str, jax.Array]]:
         """Compute the losses of both steps `[B]`, and the KL divergences from the target policy.
 

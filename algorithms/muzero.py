@@ -12,7 +12,7 @@ Reanalysis (appendix H) is an option; it has no target network, and its returns 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import rlax
 
 from .. import nn, rl
 
-Apply: TypeAlias = Callable[[str, Any], dict[str, jax.Array]]  # a network, by name, to inputs
+Apply: TypeAlias = Callable[[str, rl.PyTree], dict[str, jax.Array]]  # a network, by name, to inputs
 State: TypeAlias = rl.TreeSearchState
 
 
@@ -109,10 +109,12 @@ class MuZero(rl.TreeSearch):
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
 
-    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
+    def tree(
+        self, state: State, inputs: rl.PolicyInput
+    ) -> tuple[rl.Node, Callable[[jax.Array, jax.Array, jax.Array], rl.Node]]:
         apply = self._apply(state.learner.variables)
 
-        def node_of(latent: jax.Array, **rest: Any) -> rl.Node:
+        def node_of(latent: jax.Array, **rest: jax.Array | None) -> rl.Node:
             heads = apply("prediction", latent)
             value = self._scalar(heads["value"])
             return rl.Node(state=latent, logits=heads["logits"], value=value, **rest)
@@ -208,13 +210,13 @@ class MuZero(rl.TreeSearch):
     def _apply(
         self,
         variables: nn.Variables,
-        state: dict[str, Any] | None = None,
+        state: dict[str, rl.PyTree] | None = None,
         keys: Iterator[jax.Array] | None = None,
     ) -> Apply:
         """Apply networks by name; with `keys`, in training, which replaces their `state`."""
         states = dict(variables.state) if state is None else state
 
-        def apply(name: str, inputs: Any) -> dict[str, jax.Array]:
+        def apply(name: str, inputs: rl.PyTree) -> dict[str, jax.Array]:
             part_variables = nn.Variables(params=variables.params[name], state=states[name])
             options = {} if keys is None else {"key": next(keys), "train": True}
             outputs, states[name] = self.network.parts[name].apply(
@@ -227,7 +229,9 @@ class MuZero(rl.TreeSearch):
     def _represent(self, apply: Apply, obs: rl.Obs) -> jax.Array:
         return _scaled(apply("representation", rl.one_hot(self.obs_spec, obs))["latent"])
 
-    def _advance(self, apply: Apply, latent: jax.Array, action: jax.Array) -> Any:
+    def _advance(
+        self, apply: Apply, latent: jax.Array, action: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         heads = apply("dynamics", (latent, rl.one_hot(self.action_spec, action)))
         return _scaled(heads["latent"]), heads["reward"]
 

@@ -10,7 +10,6 @@ virtual batch normalization.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +74,7 @@ class ESState(rl.AgentState):
       obs_stats: statistics of the observations, or None.
     """
 
-    members: Any
+    members: rl.PyTree
     obs_stats: rl.RunningStats | None
 
 
@@ -124,7 +123,7 @@ class ES(rl.AgentBase):
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def seen(self, state: ESState, obs: rl.Obs) -> Any:
+    def seen(self, state: ESState, obs: rl.Obs) -> rl.Obs:
         return rl.normalized(state.obs_stats, obs)
 
     def initial_carry(self, state: ESState, num_envs: int) -> rl.Carry:
@@ -142,7 +141,7 @@ class ES(rl.AgentBase):
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
         mean, obs = state.learner.variables, self.seen(state, inputs.obs)
 
-        def act_alone(named: Any, *rows: Any) -> Any:
+        def act_alone(named: rl.PyTree, *rows: rl.PyTree) -> rl.PyTree:
             member_variables = nn.Variables(params=self._decode(named), state=mean.state)
             batch = jax.tree.map(lambda leaf: leaf[None], rows)
             return jax.tree.map(
@@ -176,14 +175,14 @@ class ES(rl.AgentBase):
 
     def population(
         self, learner: rl.LearnerState, key: jax.Array, num_envs: int, hyper: ESHyperparams
-    ) -> Any:
+    ) -> rl.PyTree:
         """Perturb parameters in mirrored pairs, theta + sigma * eps and theta - sigma * eps."""
         mean, eps = self._encode(learner.variables.params), self.noise(learner, key, num_envs // 2)
         change = jax.tree.map(lambda leaf: hyper.noise_std * leaf, eps)
         pairs = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), change)
         return jax.tree.map(lambda leaf, pair: leaf[None] + pair, mean, pairs)
 
-    def noise(self, learner: rl.LearnerState, key: jax.Array, num_pairs: int) -> Any:
+    def noise(self, learner: rl.LearnerState, key: jax.Array, num_pairs: int) -> rl.PyTree:
         """Draw standard normal numbers `[num_pairs, ...]` for each parameter by canonical name.
 
         So they are the same for every library.
@@ -195,7 +194,7 @@ class ES(rl.AgentBase):
         draws = [jax.random.normal(leaf_key, (num_pairs, *leaf.shape)) for leaf_key, leaf in pairs]
         return jax.tree.unflatten(structure, draws)
 
-    def estimate(self, state: ESState, utility: jax.Array) -> Any:
+    def estimate(self, state: ESState, utility: jax.Array) -> rl.PyTree:
         """Estimate the gradient of the expected utility (algorithm 1, line 7), by canonical name.
 
         g = 1 / (N * sigma) * sum_i F_i eps_i, which with F_j of the mirrored member j is a sum over
@@ -215,7 +214,7 @@ class ES(rl.AgentBase):
         return jax.tree.map(over_pairs, state.members)
 
     def loss(
-        self, variables: nn.Variables, batch: tuple[Any, jax.Array], key: jax.Array
+        self, variables: nn.Variables, batch: tuple[rl.PyTree, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Give the optimizer the gradient -g + weight_decay * theta.
 
@@ -227,16 +226,16 @@ class ES(rl.AgentBase):
         decay = 0.5 * weight_decay * optax.tree.norm(theta, squared=True)
         return decay - ascent, ({}, variables.state)
 
-    def _encode(self, params: Any) -> Any:
+    def _encode(self, params: rl.PyTree) -> rl.PyTree:
         codec = self.network.codec
         return params if codec is None else codec.encode(params)
 
-    def _decode(self, named: Any) -> Any:
+    def _decode(self, named: rl.PyTree) -> rl.PyTree:
         codec = self.network.codec
         return named if codec is None else codec.decode(named)
 
 
-def _repeated(members: Any, number: int) -> Any:
+def _repeated(members: rl.PyTree, number: int) -> rl.PyTree:
     """Repeat the `N` members up to a number of environments."""
     size = jax.tree.leaves(members)[0].shape[0]
     index = jnp.arange(number) % size

@@ -7,7 +7,7 @@ at the start; with a recurrent network, targets come from the values of the roll
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ class Batch:
     obs: rl.Obs
     action: jax.Array
     target: jax.Array
-    first: Any = None
+    first: jax.Array | None = None
     carry: rl.Carry = ()
 
 
@@ -181,7 +181,7 @@ class PQN(rl.AgentBase):
             _, after = nn.carries(self.network, variables, t.obs, t.first, t.carry)
             successors = successors, after
 
-        def value_of(next_inputs: Any) -> jax.Array:
+        def value_of(next_inputs: dict[str, rl.PyTree]) -> jax.Array:
             outputs, _ = self.network.apply(variables, next_inputs["successor"])
             heads = nn.merge_heads(outputs[0] if self.network.recurrent else outputs)
             return rl.mask_q(heads["q"], next_inputs["mask"]).max(axis=-1)

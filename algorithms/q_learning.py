@@ -10,7 +10,7 @@ of a step are learned at once: targets use the values from before, and changes o
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,9 @@ class QLearning(rl.Tabular):
     Config = QLearningConfig
     title = "Q-learning"
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> QLearningState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: rl.TabularHyperparams | None = None
+    ) -> QLearningState:
         learned = super().init(key, num_envs, hyper)
         if self.config.method != "sarsa":
             return QLearningState(**vars(learned))

@@ -12,7 +12,6 @@ that of its first errors; a loss is the average over a sequence's steps, not the
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -150,7 +149,7 @@ class R2D2(rl.ReplayedQ):
         state = replace(state, replay=self.replay.add(state.replay, trajectory))
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
 
-        def step(state: Any, keys: jax.Array) -> tuple[rl.ReplayedQState, rl.Metrics]:
+        def step(state: rl.ReplayedQState, keys: jax.Array) -> tuple[rl.ReplayedQState, rl.Metrics]:
             sequences = self.replay.sample(state.replay, keys[0], self.config.batch_size)
             return self._learn_from(state, sequences, keys[1])
 
@@ -190,8 +189,12 @@ class R2D2(rl.ReplayedQ):
         return loss, ({"td_errors": priority, "q": q.mean()}, new_state)
 
     def _unroll(
-        self, variables: nn.Variables, steps: rl.Trajectory, **options: Any
-    ) -> tuple[jax.Array, Any, Any]:
+        self,
+        variables: nn.Variables,
+        steps: rl.Trajectory,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[jax.Array, rl.Carry, rl.PyTree]:
         """Compute Q `[L, B, A]` and the carries after the burn-in, which has no gradient."""
         cut, carry, inputs = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
         if cut:
@@ -200,12 +203,12 @@ class R2D2(rl.ReplayedQ):
             fixed = jax.lax.stop_gradient(variables)
             carry = nn.unroll(self.network, fixed, *early, carry=carry)[1]
         outputs, after, new_state = nn.outputs_and_carries(
-            self.network, variables, *inputs, carry=carry, **options
+            self.network, variables, *inputs, carry=carry, key=key, train=train
         )
         return nn.merge_heads(outputs)["q"], after, new_state
 
     def _next_q(
-        self, variables: nn.Variables, steps: rl.Trajectory, q: jax.Array, after: Any
+        self, variables: nn.Variables, steps: rl.Trajectory, q: jax.Array, after: rl.Carry
     ) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
         fixed, q, after = jax.lax.stop_gradient((variables, q, after))

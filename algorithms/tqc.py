@@ -8,7 +8,6 @@ normalized.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +78,7 @@ class TQC(rl.ActorCritic):
         """Describe the `actor`, the ensemble `critic` and the `temperature`."""
         unit = rl.unit_box(action_spec, algorithm="TQC")
         described = nn.soft_actor_critic(obs_spec, unit, config, config.num_critics)
-        critic: Any = described["critic"]
+        critic = described["critic"]
         head = ("quantiles", nn.Head(size=config.num_quantiles))
         return described | {"critic": replace(critic, heads=(head,))}
 

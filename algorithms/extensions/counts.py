@@ -12,7 +12,6 @@ replay learns from the bonus that a step had when it was stored, which a later c
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +101,9 @@ class Counts(rl.Extension):
         hashes = jnp.where(above, weights, 0).sum(axis=1).reshape(shape)
         rows = jnp.arange(shape[1])
 
-        def count(table: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
+        def count(
+            table: jax.Array, step: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             number, first = step
             if not self.config.counts_episodic:
                 table = table.at[number].add(1.0)

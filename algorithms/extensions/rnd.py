@@ -12,7 +12,6 @@ the predictor's later progress does not renew.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +102,7 @@ class RND(rl.Extension):
             described["rnd_value"] = nn.NetworkSpec(reads, torso, (("value", nn.Head(scale=1.0)),))
         return described
 
-    def check(self, agent: Any) -> None:
+    def check(self, agent: rl.Agent) -> None:
         if self.config.rnd_own_value and not agent.learns_estimates:
             raise rl.TriglotError(
                 f"rnd_own_value adds to an agent's advantages, and {agent.name} does not "
@@ -176,7 +175,9 @@ class RND(rl.Extension):
         returns = state.returns.add(sums)
         scaled = bonus * returns.scale
 
-        def loss(variables: nn.Variables, batch: Any, own_key: jax.Array) -> Any:
+        def loss(
+            variables: nn.Variables, batch: tuple[()], own_key: jax.Array
+        ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
             del batch
             errors, new_state = error(variables, own_key)
             return errors.mean(), ({}, new_state)
@@ -228,13 +229,17 @@ class RND(rl.Extension):
             reward, never, cut, value, next_value, hyper.rnd_discount, hyper.rnd_gae_lambda
         )
 
-        def loss(variables: nn.Variables, batch: Any, own_key: jax.Array) -> Any:
+        def loss(
+            variables: nn.Variables, batch: tuple[jax.Array, jax.Array], own_key: jax.Array
+        ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
             inputs, wanted = batch
             network = self._part("rnd_value")
             outputs, new_state = network.apply(variables, inputs, key=own_key, train=True)
             return rlax.l2_loss(outputs["value"], wanted).mean(), ({}, new_state)
 
-        def step(state: Any, batch: Any, own_key: jax.Array) -> Any:
+        def step(
+            state: rl.LearnerState, batch: tuple[jax.Array, jax.Array], own_key: jax.Array
+        ) -> tuple[rl.LearnerState, rl.Metrics]:
             return self.learner("rnd_value").step(
                 state, loss, batch, own_key, self.step_hyper(hyper)
             )

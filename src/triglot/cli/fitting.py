@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.agent import Agent
     from ..core.environment import Environment
     from ..core.options import OptionTable
-    from ..core.types import AnyConfig
+    from ..core.types import AnyConfig, PyTree
 
 # Tried in this order: discrete actions, actions in a box, discrete observations, action masks,
 # images; then probes, which need no library. Suites that are not installed are left out.
@@ -111,7 +111,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
     from ..core.agent import PolicyInput
     from ..core.loop.vectorize import VectorEnvironment
 
-    def act(key: jax.Array) -> Any:
+    def act(key: jax.Array) -> "PyTree":
         start = VectorEnvironment(env, agent.num_envs).reset(key)
         inputs = PolicyInput.of(agent, start, start.first)
         state = agent.init(key, agent.num_envs)

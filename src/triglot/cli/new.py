@@ -8,7 +8,7 @@ import re
 import sys
 import tokenize
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
@@ -18,6 +18,10 @@ from ..runs.registry.algorithms import ALGORITHMS
 from ..runs.registry.components import names
 from .list import source_of
 from .options import NewOptions
+
+if TYPE_CHECKING:
+    from ..core.agent import Agent
+    from ..core.environment import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXTRAS = {name: library.extra or "" for name, library in LIBRARIES.items() if library.lift}
@@ -210,7 +214,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     from ..runs.registry.overrides import overrides_of
     from .fitting import WITHOUT_LIBRARY, fitting_env, small_agent, small_config
 
-    def make(env: Any) -> Any:
+    def make(env: "Environment") -> "Agent":
         return small_agent(algorithm, env, {})
 
     env, test_env = fitting_env(make)[0].name, fitting_env(make, names=WITHOUT_LIBRARY)[0].name

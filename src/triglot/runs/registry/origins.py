@@ -8,11 +8,16 @@ then takes the agent or the environment as an argument.
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...core.records import Values
 from .algorithms import ALGORITHMS
+
+if TYPE_CHECKING:
+    from ...core.agent import Agent
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +38,18 @@ class AgentOrigin:
 
 
 # Equal agents and environments have equal names, so they may share an entry.
-_AGENTS: WeakKeyDictionary[Any, AgentOrigin] = WeakKeyDictionary()
-_ENVS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_AGENTS: WeakKeyDictionary[object, AgentOrigin] = WeakKeyDictionary()
+_ENVS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def remember_agent(
-    agent: Any,
-    algorithm: Any,
+    agent: "Agent",
+    algorithm: object,
     *,
     backend: str,
     arithmetic: str | None,
-    networks: Any,
-    optimizer: Any,
+    networks: object,
+    optimizer: object,
 ) -> None:
     """Record the arguments with which `make_agent` built an agent."""
     unnamed = []
@@ -71,7 +76,7 @@ def remember_agent(
     )
 
 
-def origin_of_agent(agent: object) -> AgentOrigin:
+def origin_of_agent(agent: "Agent") -> AgentOrigin:
     """Return how an agent was built; one that `make_agent` did not build has no name."""
     known = _recall(_AGENTS, agent)
     if known is not None:
@@ -85,7 +90,7 @@ def remember_env(env: object, name: str) -> None:
     _remember(_ENVS, env, name)
 
 
-def name_of_env(env: Any) -> str | None:
+def name_of_env(env: object) -> str | None:
     """Return the name from which `make_env` builds an equal environment; None if there is none.
 
     Args:
@@ -112,7 +117,7 @@ def with_options(name: str, options: Values) -> str | None:
     return ",".join(texts)
 
 
-def importable_name(named: Any) -> str | None:
+def importable_name(named: object) -> str | None:
     """Return `package.module:object` of a class, function or environment; a name as it is.
 
     Returns:
@@ -128,7 +133,7 @@ def importable_name(named: Any) -> str | None:
     return next((short for short, full in ALGORITHMS.items() if full == path), path)
 
 
-def _network_names(networks: Any) -> tuple[str, ...] | None:
+def _network_names(networks: object) -> tuple[str, ...] | None:
     """Return the networks as `--network` takes them, a tuple; None if one is an object."""
     if networks is None:
         return ()
@@ -143,21 +148,21 @@ def _network_names(networks: Any) -> tuple[str, ...] | None:
     return None
 
 
-def _optimizer_name(optimizer: Any) -> str | None:
+def _optimizer_name(optimizer: object) -> str | None:
     from ...core.rl.optimizers import OPTIMIZERS
 
     built_in = (name for name, factory in OPTIMIZERS.items() if factory is optimizer)
     return next(built_in, None) or importable_name(optimizer)
 
 
-def _remember(memory: WeakKeyDictionary[Any, Any], key: Any, value: Any) -> None:
+def _remember(memory: WeakKeyDictionary[object, _Value], key: object, value: _Value) -> None:
     try:
         memory[key] = value
     except TypeError:  # not hashable, or without weak references: it has no name
         return
 
 
-def _recall(memory: WeakKeyDictionary[Any, Any], key: Any) -> Any:
+def _recall(memory: WeakKeyDictionary[object, _Value], key: object) -> _Value | None:
     try:
         return memory.get(key)
     except TypeError:
