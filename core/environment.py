@@ -164,7 +164,7 @@ def _check_time_steps(env: Environment, steps: Any, method: str) -> None:
         )
 
 
-def _check_obs(what: str, spec: Spec, obs: Any) -> None:
+def _check_obs(what: str, spec: Spec, obs: Obs) -> None:
     declared = "as obs_spec declares"
     if not isinstance(spec, Dict):
         _check_array(what, obs, spec.shape, spec.dtype, declared)

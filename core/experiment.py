@@ -47,6 +47,7 @@ from .loop.trainer import (
     play_seeds,
     updates_for,
 )
+from .records import JSON
 from .rl.schedules import Schedule
 from .trainers import make_trainer
 from .types import Params, PyTree, as_key, is_key, type_differences
@@ -370,7 +371,7 @@ class Experiment:
         state: RunnerState,
         *,
         beside: Mapping[str, PyTree] | None = None,
-        of: Mapping[str, Any] | None = None,
+        of: JSON | None = None,
         write_files: Callable[[Path], None] | None = None,
         keep: int = 2,
     ) -> None:

@@ -28,7 +28,7 @@ from .options import (
     replace_options,
 )
 from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
-from .types import by_path
+from .types import AnyConfig, AnyHyperparams, by_path
 
 Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
@@ -232,7 +232,7 @@ def _is_concrete(value: object) -> TypeGuard[Any]:
     return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
 
 
-def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
+def check_hyperparams(owner: str, hyper: AnyHyperparams, config: AnyConfig) -> None:
     """Refuse hyperparameters out of range, as float32 numbers.
 
     One without a declared range must be finite and not negative. Arrays that are traced, and None
@@ -279,7 +279,7 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
             )
 
 
-def allowed_by(field: "Field[Any]", config: Any) -> Any:
+def allowed_by(field: "Field[Any]", config: AnyConfig) -> Any:
     """Return what a field of `Hyperparams` allows under an algorithm's `config`.
 
     A count that depends on the actions, and is not known yet, limits nothing.
@@ -319,7 +319,7 @@ def to_float32(number: float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def check_config(owner: str, config: Any) -> None:
+def check_config(owner: str, config: AnyConfig) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
     So is each number of a `PerLayer`. A declared range may begin at 0. None is allowed where it is
@@ -439,7 +439,7 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
     return replace_options(hyper, schedules) if schedules else hyper
 
 
-def schedules_of(hyper: Any) -> dict[str, Schedule]:
+def schedules_of(hyper: AnyHyperparams) -> dict[str, Schedule]:
     """List the hyperparameters that are schedules, by name, with float32 arrays as numbers."""
     if not has_options(hyper):
         return {}

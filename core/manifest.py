@@ -6,12 +6,11 @@ Without JAX, so that commands that only list folders start quickly.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import TriglotError, describe
 from .folders import read_bytes
+from .records import JSON, JSONDict
 
 MANIFEST = "manifest.json"
 
@@ -37,9 +36,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(
-    folder: Path, of: Mapping[str, Any] | None = None, *, nested: bool = True
-) -> None:
+def write_manifest(folder: Path, of: JSON | None = None, *, nested: bool = True) -> None:
     """Write the digests of all files in a folder, so that `check_manifest` notices any change.
 
     Args:
@@ -56,7 +53,7 @@ def write_manifest(
     sync(folder / MANIFEST)
 
 
-def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
+def check_manifest(path: Path, *, nested: bool = True) -> JSONDict:
     """Compare the files in a folder with the digests that `write_manifest` wrote.
 
     Args:
@@ -81,7 +78,7 @@ def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
     return of
 
 
-def belongs_to(path: Path) -> dict[str, Any]:
+def belongs_to(path: Path) -> JSONDict:
     """Read what the files of a folder belong to, without comparing their digests.
 
     Raises:
@@ -90,7 +87,7 @@ def belongs_to(path: Path) -> dict[str, Any]:
     return _manifest(path)[1]
 
 
-def _manifest(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+def _manifest(path: Path) -> tuple[dict[str, str], JSONDict]:
     try:
         content = json.loads(read_bytes(path / MANIFEST))
     except (OSError, ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ import jax
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box
-from ..core.types import abstract_key
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.importing import without_warning
@@ -76,7 +76,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
 
     reset, step = adapting.brax_functions(env, episode_length)
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         bodies = [(state.pipeline_state.x.pos, state.pipeline_state.x.rot) for state in states]
         write_page(path, name, env.sys, bodies, float(env.dt))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Spec
-from ..core.types import abstract_key
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import arguments, building, check_given
@@ -76,7 +76,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         env, params, lambda state: env.is_truncated(state, params)
     )
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         write_gif(path, _frames(env, params, states), num_frames=len(states))
 
     to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
@@ -98,7 +98,7 @@ def _like(default: Any, value: Any) -> Any:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
 
-def _frames(env: Any, params: Any, states: list[Any]) -> Iterator[np.ndarray]:
+def _frames(env: Any, params: Any, states: list[EnvState]) -> Iterator[np.ndarray]:
     """Render each state with gymnax, uint8 `[height, width, 3]`."""
     visualize = require("gymnax.visualize.visualizer", "gymnax")
     if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
@@ -114,7 +114,7 @@ def _frames(env: Any, params: Any, states: list[Any]) -> Iterator[np.ndarray]:
 
 
 def _classic_frames(
-    vis_gym: Any, name: str, params: Any, states: list[Any]
+    vis_gym: Any, name: str, params: Any, states: list[EnvState]
 ) -> Iterator[np.ndarray]:
     """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
     without_window()

@@ -242,7 +242,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         return observed(env.step(replace(state, key=key), actions.to_library(action)))
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         import matplotlib
 
         # By default matplotlib writes with ffmpeg, or with Pillow and a warning.

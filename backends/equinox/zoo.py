@@ -91,7 +91,7 @@ def _norm(torso: Layers, size: int) -> eqx.nn.LayerNorm | eqx.nn.BatchNorm:
 
 def _normalized(
     norm: eqx.nn.LayerNorm | eqx.nn.BatchNorm, features: jax.Array, state: PyTree
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, PyTree]:
     """Normalize features whose channels come last, of one example."""
     if isinstance(norm, eqx.nn.LayerNorm):
         for _ in features.shape[:-1]:
@@ -146,7 +146,7 @@ class TorsoAndHeads(eqx.Module):
         self.activation = getattr(jax.nn, torso.activation)
         self.spec = spec
 
-    def __call__(self, *inputs: PyTree, state: PyTree = None) -> Any:
+    def __call__(self, *inputs: PyTree, state: PyTree = None) -> PyTree:
         spec, moved, flat = self.spec, state, []
         observations, more = spec.split(inputs)
         noise = more if self.cell is None else {}
@@ -193,7 +193,9 @@ class TorsoAndHeads(eqx.Module):
         outputs = heads if carry is None else (heads, carry)
         return outputs if state is None else (outputs, moved)
 
-    def _activated(self, features: jax.Array, index: int, state: PyTree) -> tuple[jax.Array, Any]:
+    def _activated(
+        self, features: jax.Array, index: int, state: PyTree
+    ) -> tuple[jax.Array, PyTree]:
         is_last = self.spec.layers.normalize_after_activation
         features = self.activation(features) if is_last else features
         if self.norm:

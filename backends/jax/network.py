@@ -53,7 +53,7 @@ def lift(
 
     def init_network(key: jax.Array) -> Variables:
         known: dict[str, Any] = {KEY: key, "train": False, "evaluate": True}
-        example: tuple[Any, ...] = ()
+        example: tuple[PyTree, ...] = ()
         if obs_spec is not None and starts.requires_inputs:
             example = calling.example_arguments(obs_spec, initial_carry)
         if obs_spec is not None and starts.takes(SHAPE):
@@ -122,7 +122,7 @@ def _is_pair(returned: Any) -> bool:
     return isinstance(returned, tuple | list) and len(returned) == 2
 
 
-def _is_shape(shape: Any) -> bool:
+def _is_shape(shape: PyTree) -> bool:
     """Check for an output's shape, or several, as stax returns them."""
     return all(isinstance(size, int) for size in jax.tree.leaves(shape))
 
@@ -136,7 +136,7 @@ def _input_shape(inputs: calling.Inputs) -> Any:
     return tuple(shapes) if isinstance(inputs, tuple) else shapes[0]
 
 
-def _arrays(tree: PyTree, shown: str) -> Any:
+def _arrays(tree: PyTree, shown: str) -> PyTree:
     """Convert the leaves to arrays, without weak types."""
 
     def convert(leaf: Any) -> jax.Array:

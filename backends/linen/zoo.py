@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -43,7 +42,7 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, *inputs: PyTree, train: bool = False) -> Any:
+    def __call__(self, *inputs: PyTree, train: bool = False) -> PyTree:
         observations, more = self.spec.split(inputs)
         if self.spec.cell is None:
             features = self._torso(self.spec.parts(observations), more, train)

@@ -74,7 +74,7 @@ class TorsoAndHeads(nnx.Module):
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
-    def __call__(self, *inputs: PyTree) -> Any:
+    def __call__(self, *inputs: PyTree) -> PyTree:
         spec = self.spec
         observations, more = spec.split(inputs)
         noise, flat = more if self.cell is None else {}, []
@@ -168,7 +168,7 @@ def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
 class LSTM(nnx.OptimizedLSTMCell):
     """NNX's cell, with the order of arguments and the carry of built-in networks."""
 
-    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: jax.Array, carry: Carry) -> tuple[jax.Array, Carry]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)
         return features, {"hidden": hidden, "cell": cell}
 
@@ -180,7 +180,7 @@ class GRU(nnx.GRUCell):
         super().__init__(in_features, size, rngs=rngs)
         self.bias_n = nnx.Param(jnp.zeros((size,)))
 
-    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: jax.Array, carry: Carry) -> tuple[jax.Array, Carry]:  # pyright: ignore[reportIncompatibleMethodOverride]
         hidden = carry["hidden"]
         i_r, i_z, i_n = jnp.split(self.dense_i(features), 3, axis=-1)
         h_r, h_z, h_n = jnp.split(self.dense_h(hidden), 3, axis=-1)

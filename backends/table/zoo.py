@@ -1,7 +1,5 @@
 """A lookup table for each head, built from a `NetworkSpec`."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -44,7 +42,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             head: row[:, 0] if heads[head].size is None else row for head, row in rows.items()
         }, variables.state
 
-    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
+    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Params:
         return {
             head: params[head]
             .at[inputs]

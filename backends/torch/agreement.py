@@ -133,7 +133,7 @@ def _call(module: Any, args: tuple[Any, ...], recurrent: bool, channels_first: b
 
 
 def _with_jax(network: Network, variables: Variables, inputs: PyTree) -> tuple[PyTree, PyTree]:
-    def loss(params: Params) -> tuple[jax.Array, Any]:
+    def loss(params: Params) -> tuple[jax.Array, PyTree]:
         outputs, _ = network.apply(Variables(params=params, state=variables.state), inputs)
         floats = [
             output
@@ -177,7 +177,7 @@ def _hint(skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_f
     return "; it accepts images with the channels first: pass channels_first=True"
 
 
-def _check_equal(shown: str, what: str, expected: Any, actual: Any) -> None:
+def _check_equal(shown: str, what: str, expected: PyTree, actual: PyTree) -> None:
     if jax.tree.structure(expected) != jax.tree.structure(actual):
         raise TriglotError(f"{shown} returns another structure with JAX than with PyTorch.")
     pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(actual), strict=True)

@@ -92,7 +92,7 @@ def _with_draws(network: Network, spec: NetworkSpec) -> Network:
     return replace(network, apply=apply)
 
 
-def _with_named_statistics(network: Network, example: Any) -> Network:
+def _with_named_statistics(network: Network, example: PyTree) -> Network:
     """Keep running statistics by canonical name, with the same start and meaning in all libraries.
 
     Haiku and Equinox divide theirs by their weight so far, the latter after a start at 1: a counter
@@ -109,7 +109,7 @@ def _with_named_statistics(network: Network, example: Any) -> Network:
         arrays = zip(leaves, structure.flatten_up_to(state), strict=True)
         return Statistics(named={name: jnp.ravel(array) for (name, _), array in arrays if name})
 
-    def decode(statistics: Statistics) -> Any:
+    def decode(statistics: Statistics) -> PyTree:
         return structure.unflatten(
             statistics.named[name].reshape(leaf.shape) if name else jnp.zeros_like(leaf)
             for name, leaf in leaves

@@ -44,7 +44,7 @@ from ..rl.priorities import importance_weights
 from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Box, Discrete, Spec
-from ..types import Key, Metrics, PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Key, Metrics, PyTree, pytree_dataclass
 
 # The log standard deviation is clipped to this, as in Haarnoja et al.'s own code.
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -132,7 +132,7 @@ class ActorCriticState:
     learners: dict[str, LearnerState]
     target: PyTree
     replay: ReplayState
-    hyper: Any
+    hyper: AnyHyperparams
     obs_stats: RunningStats | None
 
 
@@ -162,14 +162,14 @@ class ActorCritic(AgentBase, ABC):
     """
 
     config: ActorCriticConfig = ActorCriticConfig()
-    hyper: Any = ActorCriticHyperparams()
+    hyper: AnyHyperparams = ActorCriticHyperparams()
 
     discrete: ClassVar[bool] = False  # whether actions may be discrete
 
     @staticmethod
     @abstractmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: Any
+        obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> Mapping[str, NetworkSpec | Network]:
         """Describe the networks, `actor` and `critic` among them."""
 
@@ -196,7 +196,9 @@ class ActorCritic(AgentBase, ABC):
         """Select what target networks follow: a pytree of the parts' variables."""
         return variables["critic"]
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ActorCriticState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> ActorCriticState:
         numbers = as_float32(self.hyper if hyper is None else hyper)
         joined = self.network.init(key)
         variables = {part: part_of(joined, part) for part in self.network.parts}
@@ -480,7 +482,9 @@ class ActorCritic(AgentBase, ABC):
           move_targets: whether the targets move after each call.
         """
 
-        def one(state: Any, row: tuple[Sample, jax.Array]) -> tuple[Any, Metrics]:
+        def one(
+            state: AnyAgentState, row: tuple[Sample, jax.Array]
+        ) -> tuple[AnyAgentState, Metrics]:
             state, metrics = self.step(state, *row, **losses)
             return self.move_targets(state) if move_targets else state, metrics
 
@@ -513,14 +517,14 @@ class ActorCritic(AgentBase, ABC):
             wanted = self._default_target_entropy(mask, state.hyper)
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _default_target_entropy(self, mask: jax.Array | None, hyper: Any) -> Any:
+    def _default_target_entropy(self, mask: jax.Array | None, hyper: AnyHyperparams) -> Any:
         """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
         if isinstance(self.unit, Box):
             return -float(self.unit.shape[0])
         num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
         return hyper.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
 
-    def _with_rate(self, part: str, hyper: Any) -> Any:
+    def _with_rate(self, part: str, hyper: AnyHyperparams) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""
         rate_name, known = f"{part}_learning_rate", {field.name for field in fields(hyper)}
         return (
@@ -535,5 +539,5 @@ def joined(metrics: Metrics, others: Metrics) -> Metrics:
     return {**metrics, **others, "loss": total, "grad_norm": jnp.sqrt(squares)}
 
 
-def _is_variables(node: Any) -> bool:
+def _is_variables(node: object) -> bool:
     return isinstance(node, Variables)

@@ -17,7 +17,7 @@ from ..networks.unroll import carries
 from ..rl.minibatches import flatten
 from ..rl.optimizers import adam
 from ..specs import Spec, one_hot, one_hot_spec
-from ..types import Metrics, PyTree
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Metrics, PyTree
 from .extension import ExtendedState, Extension
 
 
@@ -38,7 +38,7 @@ class AuxiliaryLoss(Extension):
     """
 
     @classmethod
-    def heads(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> Mapping[str, Head]:
+    def heads(cls, obs_spec: Spec, action_spec: Spec, config: AnyConfig) -> Mapping[str, Head]:
         """Describe the heads that it adds, whose names begin with its own."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class AuxiliaryLoss(Extension):
         outputs: Mapping[str, jax.Array],
         next_outputs: Mapping[str, jax.Array],
         steps: Trajectory,
-        hyper: Any,
+        hyper: AnyHyperparams,
     ) -> tuple[jax.Array, Metrics]:
         """Compute the loss of a rollout.
 
@@ -64,7 +64,7 @@ class AuxiliaryLoss(Extension):
 
     @classmethod
     def described(
-        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: Any
+        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> dict[str, Any]:
         """Add the heads to the algorithm's first network."""
         name, spec = next(iter(networks.items()))
@@ -82,7 +82,7 @@ class AuxiliaryLoss(Extension):
         return {**networks, name: replace(spec, heads=(*spec.heads, *added))}
 
     def start(
-        self, agent: Any, state: Any, key: jax.Array, num_envs: int, hyper: Any
+        self, agent: Any, state: AnyAgentState, key: jax.Array, num_envs: int, hyper: AnyHyperparams
     ) -> LearnerState:
         """Start the optimizer of the agent's variables, which stay in the agent's state."""
         del key, num_envs
@@ -92,7 +92,7 @@ class AuxiliaryLoss(Extension):
         return replace(began, variables=NOTHING)
 
     def update(
-        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: Any
+        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: AnyHyperparams
     ) -> tuple[Trajectory, PyTree, Metrics]:
         del key, hyper
         return trajectory, state, {}
@@ -100,11 +100,11 @@ class AuxiliaryLoss(Extension):
     def after(
         self,
         agent: Any,
-        agent_state: Any,
-        state: Any,
+        agent_state: AnyAgentState,
+        state: AnyAgentState,
         trajectory: Trajectory,
         key: jax.Array,
-        hyper: Any,
+        hyper: AnyHyperparams,
     ) -> tuple[Any, LearnerState, Metrics]:
         """Take one gradient step on the agent's variables."""
         name, network, reads = _shaped(agent)
@@ -167,7 +167,7 @@ def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
     return None, network, spec.obs_spec
 
 
-def _variables(state: Any, name: str | None) -> Variables:
+def _variables(state: AnyAgentState, name: str | None) -> Variables:
     if isinstance(state, ExtendedState):
         return _variables(state.agent, name)
     if hasattr(state, "learners"):
@@ -181,7 +181,7 @@ def _variables(state: Any, name: str | None) -> Variables:
     return variables if name is None else part_of(variables, name)
 
 
-def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
+def _with_variables(state: AnyAgentState, name: str | None, variables: Variables) -> Any:
     if isinstance(state, ExtendedState):
         return replace(state, agent=_with_variables(state.agent, name, variables))
     if hasattr(state, "learners"):

@@ -21,7 +21,7 @@ from ..loop.episode import Episode, Episodes
 from ..specs import Spec, zeros
 from ..tracing.hoist import vmap_seeds
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import PyTree
+from ..types import AnyAgentState, PyTree
 from .vector import HostRunner
 
 
@@ -109,7 +109,7 @@ class Player:
         self,
         agent: Agent,
         env: HostEnvironment,
-        agent_state: Any,
+        agent_state: AnyAgentState,
         key: jax.Array,
         num_envs: int,
         *,
@@ -154,7 +154,7 @@ class Player:
 def play_episodes(
     agent: Agent,
     env: HostEnvironment,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     num_episodes: int,
@@ -178,7 +178,7 @@ def play_episodes(
 def film(
     agent: Agent,
     env: HostRenderable,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     max_steps: int = 1000,

@@ -30,7 +30,7 @@ from ..loop.state import (
 )
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
-from ..types import PyTree, abstract_key, pytree_dataclass
+from ..types import AnyAgentState, AnyHyperparams, PyTree, abstract_key, pytree_dataclass
 from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
@@ -105,11 +105,13 @@ class HostTrainer:
         """Trace the agent's `init` without running it."""
         jax.eval_shape(self.init, abstract_key())
 
-    def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
+    def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
-    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    def evaluate_seeds(
+        self, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+    ) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
         played = [
             self.evaluate(jax.tree.map(lambda leaf, s=seed: leaf[s], agent_states), key, **options)
@@ -122,7 +124,7 @@ class HostTrainer:
 class _HyperOnly:
     """The part of an agent's state that schedules change."""
 
-    hyper: Any
+    hyper: AnyHyperparams
 
 
 class HostProgram:
@@ -302,7 +304,7 @@ def _scheduled_hyper(
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _learn(
-    agent: Agent, impl: Any, agent_state: Any, trajectory: Trajectory, key_data: jax.Array
+    agent: Agent, impl: Any, agent_state: AnyAgentState, trajectory: Trajectory, key_data: jax.Array
 ) -> tuple[Any, dict[str, jax.Array]]:
     """Learn from each seed's trajectory; the given states are donated."""
 

@@ -12,7 +12,7 @@ from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
 from ..options import option_values, replace_options
 from ..rl.schedules import Schedule
-from ..types import AnyAgentState, PyTree, on_data, type_differences
+from ..types import AnyAgentState, AnyHyperparams, PyTree, on_data, type_differences
 from .state import RunnerState, reads_learning_rate
 
 
@@ -91,7 +91,7 @@ def continued(
     return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
 
 
-def stretched(hyper: Any, done: int, num_updates: int) -> Any:
+def stretched(hyper: AnyHyperparams, done: int, num_updates: int) -> Any:
     """Stretch the schedules of a training that ended with it, as `continued` stretches the state's.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from ..learner import LearnerState
 from ..rl.replay import ReplayState
 from ..rl.sequences import SequenceReplayState
-from ..types import on_data
+from ..types import PyTree, on_data
 from .sharding import on_host
 from .state import RunnerState
 
@@ -108,7 +108,7 @@ class LastFinite:
     def _take(self, state: RunnerState) -> None:
         start = time.perf_counter()
 
-        def copy(node: Any) -> Any:
+        def copy(node: object) -> Any:
             return None if _is_replay(node) else _host_copy(node)
 
         self._kept = jax.tree.map(copy, state, is_leaf=_is_replay)
@@ -116,7 +116,7 @@ class LastFinite:
         self._seconds = self._taken - start
 
 
-def _is_replay(node: Any) -> bool:
+def _is_replay(node: object) -> bool:
     return isinstance(node, ReplayState | SequenceReplayState)
 
 
@@ -160,9 +160,9 @@ def _nonfinite_source(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> 
     return None
 
 
-def _finite(tree: Any) -> bool:
+def _finite(tree: PyTree) -> bool:
     return all(bool(jnp.isfinite(array).all()) for array in _floats(tree))
 
 
-def _floats(tree: Any) -> list[Any]:
+def _floats(tree: PyTree) -> list[Any]:
     return [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, one_of, only_for
 from ..specs import Box, Discrete, Spec
-from ..types import PyTree
+from ..types import AnyConfig, PyTree
 from .inputs import (
     Convolution,
     Path,
@@ -614,7 +614,7 @@ def default_torso(
     )
 
 
-def describe_image_torso(spec: NetworkSpec, config: Any) -> str | None:
+def describe_image_torso(spec: NetworkSpec, config: AnyConfig) -> str | None:
     """Say which network was chosen for images, and why; None where the options name it.
 
     Args:

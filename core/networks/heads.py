@@ -12,7 +12,7 @@ from jaxtyping import PyTree as TreeOf
 from .. import specs
 from ..errors import TriglotError, user_error_context
 from ..network import Network, Variables
-from ..types import Key, PyTree, abstract_key
+from ..types import Key, Obs, PyTree, abstract_key
 from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
@@ -158,7 +158,7 @@ def check_heads(
         raise TriglotError(f"{context} returned {' and '.join(wrong)}.")
 
 
-def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> Any:
+def _outputs(network: Network, variables: Variables, obs: Obs, batch: int) -> Any:
     """Evaluate the outputs' shapes of one step.
 
     Raises:
@@ -191,7 +191,7 @@ def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> An
     )
 
 
-def _shapes(tree: Any) -> str:
+def _shapes(tree: PyTree) -> str:
     """Describe a tree's structure, shapes and dtypes."""
     return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", tree)).replace("'", "")
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from ..agent import Trajectory
 from ..errors import TriglotError
 from ..specs import Box, Dict, Spec
-from ..types import PyTree, pytree_dataclass
+from ..types import AnyConfig, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -176,7 +176,9 @@ class Normalizer:
     reward_scale: RewardScale | None
 
     @classmethod
-    def init(cls, config: Any, obs_spec: Spec, action_spec: Spec, num_envs: int) -> "Normalizer":
+    def init(
+        cls, config: AnyConfig, obs_spec: Spec, action_spec: Spec, num_envs: int
+    ) -> "Normalizer":
         """Start as `config.normalize_obs` and `config.scale_rewards` say.
 
         None means on where actions are continuous, and observations can be normalized.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 
 from ..types import PyTree
@@ -78,7 +79,10 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
     made_in_loop = [var for var in during if var in in_after]
 
     def stage(
-        equations: list[Any], names: list[Any], values: list[Any], outputs_of_stage: list[Any]
+        equations: list[jex.JaxprEqn],
+        names: list[Any],
+        values: list[Any],
+        outputs_of_stage: list[Any],
     ) -> Any:
         read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
         return [read(atom) for atom in outputs_of_stage]
@@ -89,7 +93,7 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
         loop_inputs, slots = row
         by_product = {id(p.equation): (p, slot) for p, slot in zip(summed, slots, strict=True)}
 
-        def rule(equation: Any, operands: list[Any]) -> list[Any]:
+        def rule(equation: jex.JaxprEqn, operands: list[Any]) -> list[Any]:
             if id(equation) not in by_product:
                 return bind(equation, operands)
             (product, slot), (left, right) = by_product[id(equation)], operands
@@ -114,7 +118,7 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
     return carry, jax.tree.unflatten(out_tree.children()[1], last(stage_inputs))
 
 
-def _is_summed(equation: Any, constants: dict[Any, Any]) -> bool:
+def _is_summed(equation: jex.JaxprEqn, constants: dict[Any, Any]) -> bool:
     """Whether an equation of the loop is a product of the carry and a constant on its right."""
     if equation.primitive.name != "dot_general":
         return False
@@ -134,7 +138,7 @@ class _Product:
     all steps.
     """
 
-    equation: Any
+    equation: jex.JaxprEqn
 
     def __call__(self, left: jax.Array, right: jax.Array) -> jax.Array:
         return bind(self.equation, [left, right])[0]
@@ -198,7 +202,7 @@ class _Parts(NamedTuple):
     after: list[Any]
 
 
-def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
+def _split(jaxpr: jex.Jaxpr, carry_size: int, max_bytes: float) -> _Parts:
     live = needed(jaxpr.eqns, jaxpr.outvars)
     may_batch = [batched_bytes(equation) <= max_bytes for equation in live]  # none with effects
     staged: dict[str, list[Any]] = {ONCE: [], AHEAD: [], LOOP: []}
@@ -212,11 +216,11 @@ def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
     return _Parts(staged[ONCE], staged[AHEAD], loop, after)
 
 
-def _made(equations: Iterable[Any]) -> list[Any]:
+def _made(equations: Iterable[jex.JaxprEqn]) -> list[Any]:
     return [var for equation in equations for var in equation.outvars]
 
 
-def _read(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
+def _read(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Any]) -> list[Any]:
     """List the variables that equations or outputs read, in order, so that programs repeat."""
     atoms = [atom for equation in equations for atom in equation.invars]
     return list(dict.fromkeys(variables([*atoms, *outputs])))

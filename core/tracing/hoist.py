@@ -154,7 +154,7 @@ class _Parts:
 
 
 def _choose(
-    jaxpr: Any, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
+    jaxpr: jex.Jaxpr, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
 ) -> _Parts:
     """Batch the equations up to the largest size with which all passed values fit."""
     live = needed(jaxpr.eqns, jaxpr.outvars)
@@ -191,7 +191,7 @@ ONCE, AHEAD, LOOP = "once", "ahead", "loop"
 
 
 def stages_of(
-    equations: Sequence[Any],
+    equations: Sequence[jex.JaxprEqn],
     may_batch: Sequence[bool],
     carry_vars: Sequence[Any],
     row_vars: Sequence[Any],
@@ -221,7 +221,7 @@ def stages_of(
     return stages
 
 
-def batched_bytes(equation: Any) -> float:
+def batched_bytes(equation: jex.JaxprEqn) -> float:
     """Size an equation's largest value, per step; inf if the equation must stay in the loop."""
     if equation.primitive.name in _IN_LOOP or equation.effects:
         return math.inf

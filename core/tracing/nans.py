@@ -64,7 +64,7 @@ def find_nan_source(
 
 
 def _explain(
-    jaxpr: Any, consts: Sequence[Any], values: Sequence[Any], output: int | None
+    jaxpr: jex.Jaxpr, consts: Sequence[Any], values: Sequence[Any], output: int | None
 ) -> NanSource | int | None:
     """Evaluate a program and follow a NaN back.
 
@@ -110,7 +110,7 @@ def _explain(
     return jaxpr.invars.index(variable) if variable in jaxpr.invars else None
 
 
-def _inside(equation: Any, operands: Sequence[Any], output: int) -> NanSource | int | None:
+def _inside(equation: jex.JaxprEqn, operands: Sequence[Any], output: int) -> NanSource | int | None:
     """Explain a result of an equation that holds programs; the number of an operand, or None."""
     name, params = equation.primitive.name, equation.params
     program = called_program(equation)
@@ -199,7 +199,7 @@ def _is_nan(value: Any) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.inexact)) and bool(jnp.isnan(value).any())
 
 
-def _source(equation: Any, operands: Sequence[Any], result: Any) -> NanSource:
+def _source(equation: jex.JaxprEqn, operands: Sequence[Any], result: Any) -> NanSource:
     place = np.unravel_index(int(np.asarray(jnp.isnan(result)).argmax()), np.shape(result))
     shown = []
     for value in operands:

@@ -29,7 +29,7 @@ COMMUTATIVE = ("add", "max", "min")
 Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
-def has_norms(jaxpr: Any) -> bool:
+def has_norms(jaxpr: jex.Jaxpr) -> bool:
     """Check whether a program takes a root, as normalizations do."""
     return any(equation.primitive.name in ("sqrt", "rsqrt") for equation, _ in walk(jaxpr))
 
@@ -115,7 +115,7 @@ class Graph:
             return self.given(number, f"number {number.dtype}{number.shape}{number.tolist()}")
         return self.given(array, self._unique("constant"))
 
-    def add(self, jaxpr: Any, known: dict[Any, Value]) -> list[Value]:
+    def add(self, jaxpr: jex.Jaxpr, known: dict[Any, Value]) -> list[Value]:
         """Add a jaxpr's equations and return its results."""
 
         def read(atom: Any) -> Value:
@@ -163,7 +163,7 @@ class Graph:
                 waiting.extend(value.operands)
         return list(needed.values())
 
-    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
+    def _apply(self, equation: jex.JaxprEqn, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
         if name in ("jit", "pjit"):
             inner = params["jaxpr"]
@@ -197,7 +197,9 @@ class Graph:
             return [self._elementwise(equation, operands, shape)]
         return self._new(equation, operands)
 
-    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
+    def _elementwise(
+        self, equation: jex.JaxprEqn, operands: list[Value], shape: tuple[int, ...]
+    ) -> Value:
         name = equation.primitive.name
         arrays = [operand for operand in operands if not operand.is_number]
         numbers = [operand.array for operand in operands if operand.is_number]
@@ -269,7 +271,7 @@ class Graph:
         jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
         return self.add(jaxpr, dict(zip(jaxpr.invars, values, strict=True)))[0]
 
-    def _product(self, equation: Any, first: Value, second: Value) -> Value:
+    def _product(self, equation: jex.JaxprEqn, first: Value, second: Value) -> Value:
         """Multiply by factors last: (a * scale) * b as (a * b) * scale."""
         for left, right in ((first, second), (second, first)):
             if left.factors and right.reads_inputs and not right.factors:
@@ -373,7 +375,10 @@ class Graph:
         return spread
 
     def _new(
-        self, equation: Any, operands: list[Value], shapes: list[tuple[int, ...]] | None = None
+        self,
+        equation: jex.JaxprEqn,
+        operands: list[Value],
+        shapes: list[tuple[int, ...]] | None = None,
     ) -> list[Value]:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             with context_of(equation):

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,7 +21,7 @@ from .jaxprs import context_of
 from .norms import Graph, Value, kept_axes
 
 
-def in_one_order(closed: Any, num_params: int) -> Any:
+def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> Any:
     """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
 
     One with side effects is returned as it is.
@@ -95,7 +96,7 @@ class Products(Graph):
     sums: dict[str, tuple[tuple[Value, ...], float]] = field(default_factory=dict)
     wholes: dict[str, tuple[Value, int, int]] = field(default_factory=dict)
 
-    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
+    def _apply(self, equation: jex.JaxprEqn, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
         if not operands or equation.outvars[0].aval.dtype != np.float32:
             return super()._apply(equation, operands)
@@ -177,7 +178,9 @@ class Products(Graph):
         (turned,) = self._named("transpose", {"axes": axes}, [value], compute, [shape])
         return Turned(**_fields(turned), before=value, order_of_axes=axes)
 
-    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
+    def _elementwise(
+        self, equation: jex.JaxprEqn, operands: list[Value], shape: tuple[int, ...]
+    ) -> Value:
         """Compute it of arrays before they are transposed, and transpose the result."""
         for turned in operands if len(shape) > 2 else ():
             if isinstance(turned, Turned) and turned.shape == shape:
@@ -213,7 +216,7 @@ class Products(Graph):
         total = self.through(lambda x: x.sum(summed), np.float32, value.before)
         return self._turn(total, tuple(sorted(kept).index(axis) for axis in kept))
 
-    def _convolved(self, equation: Any, operands: list[Value]) -> Value:
+    def _convolved(self, equation: jex.JaxprEqn, operands: list[Value]) -> Value:
         """Transpose a convolution's result whose channels do not come last."""
         layout = equation.params["dimension_numbers"].out_spec  # where batch, channels, pixels are
         last = (layout[0], *sorted(layout[2:]), layout[1])
@@ -261,7 +264,7 @@ class Products(Graph):
 
         return self._named("reshape", {"new_sizes": shape}, [value], compute, [shape])[0]
 
-    def _multiply(self, equation: Any, left: Value, right: Value) -> Value | None:
+    def _multiply(self, equation: jex.JaxprEqn, left: Value, right: Value) -> Value | None:
         """Multiply a matrix and one of parameters; None for other products."""
         contracted, batch = equation.params["dimension_numbers"]
         plain = len(left.shape) == len(right.shape) == 2 and not any(batch)
@@ -277,7 +280,7 @@ class Products(Graph):
         product = self._product_of(equation, self._turn(right, (1, 0)), self._turn(left, (1, 0)))
         return self._turn(product, (1, 0))
 
-    def _product_of(self, equation: Any, left: Value, right: Value) -> Value:
+    def _product_of(self, equation: jex.JaxprEqn, left: Value, right: Value) -> Value:
         columns, rows = _parts(left, 1), _parts(right, 0)
         fits = [part.shape[1] for part in columns] == [part.shape[0] for part in rows]
         if columns and rows and fits:
@@ -301,7 +304,7 @@ class Products(Graph):
         self.factors[product.name] = (left, right, precision, equation)
         return Sum(**_fields(product), terms=(product,))
 
-    def _add(self, equation: Any, value: Value, number: Value) -> Value | None:
+    def _add(self, equation: jex.JaxprEqn, value: Value, number: Value) -> Value | None:
         """Add two values of which one is a sum, joined or transposed; None for others."""
         if equation.primitive.name == "sub":
             if not number.is_number or number.array.shape != () or value.is_number:

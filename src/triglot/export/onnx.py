@@ -13,6 +13,7 @@ from ..backends.naming import words_of
 from ..core.errors import TriglotError, describe, require, silenced
 from ..core.specs import Box, Dict, sample
 from ..core.tracing.jaxprs import evaluate, needed
+from ..core.types import PyTree
 from ..runs.acting import Acting
 
 FILE, LOADER = "policy.onnx", "load.py"
@@ -129,7 +130,7 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
     return {FILE: model, LOADER: _loader(acting, inputs, title, converter).encode()}
 
 
-def named_inputs(acting: Acting, trees: Sequence[Any]) -> dict[str, Any]:
+def named_inputs(acting: Acting, trees: Sequence[PyTree]) -> dict[str, PyTree]:
     """Name the arrays among a policy's arguments as the model's inputs, such as `obs_position`."""
     masked = acting.num_actions is not None
     arguments = ["obs", *(["action_mask"] if masked else []), "first", "carry"]
@@ -140,14 +141,14 @@ def named_inputs(acting: Acting, trees: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _needed_part(traced: Any) -> Callable[..., list[Any]]:
+def _needed_part(traced: Any) -> Callable[..., list[jax.Array]]:
     """Rebuild a function from its trace, without what its results do not depend on.
 
     Keys that a greedy policy ignores have no counterpart in ONNX.
     """
     jaxpr = traced.jaxpr
 
-    def function(*arrays: Any) -> list[Any]:
+    def function(*arrays: jax.Array) -> list[jax.Array]:
         known = dict(zip(jaxpr.constvars, traced.consts, strict=True))
         known |= dict(zip(jaxpr.invars, arrays, strict=True))
         read = evaluate(needed(jaxpr.eqns, jaxpr.outvars), known)
@@ -191,13 +192,13 @@ def _alike(acting: Acting, result: np.ndarray, wanted: np.ndarray) -> bool:
     return bool(np.allclose(result, wanted, rtol=TOLERANCE, atol=TOLERANCE * float(width)))
 
 
-def _random(acting: Acting, described: Sequence[Any], size: int) -> list[Any]:
+def _random(acting: Acting, described: Sequence[PyTree], size: int) -> list[PyTree]:
     """Draw arguments of the policy; every mask allows an action."""
     keys = jax.random.split(jax.random.key(0), size)
     obs = jax.vmap(lambda key: sample(acting.agent.obs_spec, key))(keys)
     rng = np.random.default_rng(0)
 
-    def draw(leaf: Any) -> np.ndarray:
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         if leaf.dtype == bool:
             return rng.random(leaf.shape) < 0.5
         return rng.uniform(-1, 1, leaf.shape).astype(leaf.dtype)
@@ -210,7 +211,7 @@ def _random(acting: Acting, described: Sequence[Any], size: int) -> list[Any]:
     return [obs, *rest]
 
 
-def _loader(acting: Acting, inputs: Mapping[str, Any], title: str, converter: str) -> str:
+def _loader(acting: Acting, inputs: Mapping[str, PyTree], title: str, converter: str) -> str:
     """Write `load.py`."""
     arguments = ["obs", *(name for name in ("action_mask", "first") if name in inputs)]
     dtypes = {name: str(leaf.dtype) for name, leaf in inputs.items()}

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..runs.monitoring.evaluating import METRIC
 from ..runs.registry.overrides import overrides_of
 from ..runs.storage import logs
@@ -61,7 +61,7 @@ def send(out: Path, plan: SweepPlan, outcomes: Sequence[Outcome]) -> None:
             log.close()
 
 
-def _config(plan: SweepPlan, outcome: Outcome) -> dict[str, Any]:
+def _config(plan: SweepPlan, outcome: Outcome) -> JSONDict:
     """Describe a setting by the options of `triglot train`, as in a run's `config.json`."""
     chosen = train_options(plan.options, outcome.values, algorithms_of(plan.options))
     options = {name: getattr(chosen, name) for name in logs.CHOSEN}

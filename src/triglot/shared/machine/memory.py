@@ -6,7 +6,7 @@ exist at the same time, and neither the temporary arrays of a gradient step nor 
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import psutil
@@ -21,6 +21,7 @@ from ...core.loop.trainer import TrainerLike
 from ...core.network import Variables
 from ...core.rl.replay import ReplayState
 from ...core.specs import zeros
+from ...core.types import PyTree
 
 Parts: TypeAlias = dict[str, int]  # bytes by name
 
@@ -90,7 +91,7 @@ def of_state(experiment: Experiment) -> Parts:
     return _of_state(experiment.trainer, experiment.shapes)
 
 
-def nbytes(tree: Any) -> int:
+def nbytes(tree: PyTree) -> int:
     """Sum the bytes of arrays, which may be abstract."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
@@ -159,7 +160,7 @@ def _group_free(groups: Path, membership: Path) -> Iterable[int]:
 def _of_state(trainer: TrainerLike, state: RunnerState) -> Parts:
     parts: Parts = dict.fromkeys(("parameters", "optimizer", "replay", "environments"), 0)
 
-    def is_part(node: Any) -> bool:
+    def is_part(node: object) -> bool:
         return isinstance(node, LearnerState | ReplayState | Variables)
 
     for node in jax.tree.leaves(state.agent, is_leaf=is_part):
@@ -189,7 +190,7 @@ def _rollout_bytes(trainer: TrainerLike, state: RunnerState) -> int:
     if agent.online:  # it learns from each step at once
         return 0
 
-    def act(state: RunnerState, key: jax.Array) -> Any:
+    def act(state: RunnerState, key: jax.Array) -> PyTree:
         state_of_seed = jax.tree.map(lambda leaf: leaf[0], state)
         first = jax.numpy.ones((agent.num_envs,), bool)
         if trainer.steps_on_host:

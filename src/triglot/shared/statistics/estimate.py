@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ...core.errors import TriglotError
+from ...core.records import JSONDict
 from .returns import MIN_SEEDS
 
 Samples: TypeAlias = list[np.ndarray]
@@ -47,12 +49,12 @@ class Estimate:
             low, high = max(low, bounds[0]), min(high, bounds[1])
         return cls(float(value), float(min(low, value)), float(max(high, value)), count)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JSONDict:
         """Return the fields by name."""
         return asdict(self)
 
 
-def samples_of(scores: Any) -> Samples:
+def samples_of(scores: ArrayLike) -> Samples:
     """Split scores by environment.
 
     Args:
@@ -82,7 +84,7 @@ def count_of(samples: Samples) -> int:
     return min(len(sample) for sample in samples)
 
 
-def mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
+def mean(scores: ArrayLike, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean score: environments weigh the same, whatever their numbers of seeds.
 
     The interval is Student's t; over several environments, that of a sum of independent means with
@@ -143,7 +145,7 @@ def bootstrap(
     return Estimate.within(value, low, high, count, bounds)
 
 
-def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
+def interquartile_mean(scores: ArrayLike, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of the middle half of all scores, with a stratified bootstrap interval.
 
     A quarter of the scores, rounded down, is left out at each end. The scores of several
@@ -164,7 +166,7 @@ def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
     return bootstrap(statistic, samples_of(scores), bounds)
 
 
-def probability_of_improvement(scores: Any, others: Any) -> Estimate:
+def probability_of_improvement(scores: ArrayLike, others: ArrayLike) -> Estimate:
     """Estimate how likely a run of the first kind scores above a run of the second.
 
     A tie counts half: the Mann-Whitney U statistic divided by the number of pairs.

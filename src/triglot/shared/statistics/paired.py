@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ...core.errors import TriglotError
@@ -40,7 +41,9 @@ class Equivalence:
     seeds_needed: int | None
 
 
-def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) -> Estimate:
+def paired_difference(
+    scores: ArrayLike, others: ArrayLike, bounds: Bounds | None = None
+) -> Estimate:
     """Estimate the mean of `scores - others`, seed by seed, with Student's t interval.
 
     Args:
@@ -55,7 +58,7 @@ def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) ->
     return mean(_differences(scores, others), None if width is None else (-width, width))
 
 
-def difference_p_value(scores: Any, others: Any) -> float | None:
+def difference_p_value(scores: ArrayLike, others: ArrayLike) -> float | None:
     """Test whether the mean paired difference is 0, by the two-sided paired t test.
 
     Args:
@@ -75,7 +78,7 @@ def difference_p_value(scores: Any, others: Any) -> float | None:
     return float(2 * min(located.cdf(0.0), located.sf(0.0)))
 
 
-def holm(p_values: Any) -> np.ndarray:
+def holm(p_values: ArrayLike) -> np.ndarray:
     """Correct p-values for their number: those below 5 % then have a common level of 5 %.
 
     Whatever tests are true nulls and however they depend on each other, the probability that any of
@@ -99,8 +102,8 @@ def holm(p_values: Any) -> np.ndarray:
 
 
 def equivalence(
-    scores: Any,
-    others: Any,
+    scores: ArrayLike,
+    others: ArrayLike,
     margin: float,
     bounds: Bounds | None = None,
     corrected: float | None = None,
@@ -193,7 +196,7 @@ def _located(sample: np.ndarray) -> Any:
     return stats.t(len(sample) - 1, loc=float(sample.mean()), scale=max(error, SMALLEST))
 
 
-def _differences(scores: Any, others: Any) -> np.ndarray:
+def _differences(scores: ArrayLike, others: ArrayLike) -> np.ndarray:
     (one,), (other,) = samples_of(scores), samples_of(others)
     if len(one) != len(other):
         raise TriglotError(
