@@ -68,7 +68,7 @@ class Drawn:
       q: their values by the target critic, float32 `[M, B]`.
     """
 
-    policy: rl.Categorical | rl.SquashedGaussian
+    policy: Any
     raw: jax.Array
     q: jax.Array
 
@@ -179,7 +179,7 @@ class MPO(rl.ActorCritic):
     def _improvement(
         self,
         drawn: Drawn,
-        policy: rl.Categorical | rl.SquashedGaussian,
+        policy: Any,
         dual: nn.Variables,
         hyper: MPOHyperparams,
     ) -> tuple[Any, dict[str, jax.Array]]:

@@ -205,7 +205,7 @@ class VMPO(rl.PolicyGradient):
         the network's own randomness.
         """
         actor, value, batch, new_state = self.evaluate(variables, batch, key)
-        acted = rl.policy(self.action_spec, batch.heads, batch.action_mask)
+        acted: Any = rl.policy(self.action_spec, batch.heads, batch.action_mask)
         divergences = acted.kl_terms(actor)
 
         def bounded(name: str) -> rlax.LagrangePenalty:

@@ -11,6 +11,7 @@ step per rollout.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,9 +54,7 @@ class Contrast(rl.AuxiliaryLoss):
     Hyperparams = ContrastHyperparams
 
     @classmethod
-    def heads(
-        cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: ContrastConfig
-    ) -> Mapping[str, nn.Head]:
+    def heads(cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: Any) -> Mapping[str, nn.Head]:
         """Describe the head of an observation, and that of a successor."""
         head = nn.Head(size=config.contrast_size)
         return {"contrast_query": head, "contrast_key": head}
@@ -65,7 +64,7 @@ class Contrast(rl.AuxiliaryLoss):
         outputs: Mapping[str, jax.Array],
         next_outputs: Mapping[str, jax.Array],
         steps: rl.Trajectory,
-        hyper: ContrastHyperparams,
+        hyper: Any,
     ) -> tuple[jax.Array, rl.Metrics]:
         """Average -log(exp(s_nn) / sum_m exp(s_nm)) over steps and environments n.
 

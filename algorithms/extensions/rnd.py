@@ -12,6 +12,7 @@ the predictor's later progress does not renew.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +91,7 @@ class RND(rl.Extension):
 
     @classmethod
     def networks(
-        cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: RNDConfig
+        cls, obs_spec: rl.Spec, action_spec: rl.Spec, config: Any
     ) -> Mapping[str, nn.NetworkSpec]:
         """Describe the predictor, the target and the value, which read one vector."""
         torso = nn.MLP(config.rnd_hidden_sizes, activation="relu")
@@ -127,7 +128,7 @@ class RND(rl.Extension):
             **value_variables,
         }
 
-    def init(self, key: jax.Array, num_envs: int, hyper: RNDHyperparams) -> RNDState:
+    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
@@ -146,7 +147,7 @@ class RND(rl.Extension):
         )
 
     def update(
-        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: RNDHyperparams
+        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
     ) -> tuple[rl.Trajectory, RNDState, rl.Metrics]:
         """Reward the scaled error at each successor, then learn to predict it."""
         value_key = None
@@ -204,7 +205,7 @@ class RND(rl.Extension):
         stats: rl.RunningStats,
         reward: jax.Array,
         key: jax.Array,
-        hyper: RNDHyperparams,
+        hyper: Any,
     ) -> tuple[rl.LearnerState, jax.Array, rl.Metrics]:
         """Estimate the advantages `[T, N]` of intrinsic rewards, then learn their value.
 

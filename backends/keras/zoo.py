@@ -132,7 +132,7 @@ def _pooled(features: Any) -> Any:
     )
 
 
-def _kernel(scale: float | None) -> keras.Initializer | str:
+def _kernel(scale: float | None) -> Any:
     """Choose the initializer of kernels: orthogonal at `scale`, or Keras's own."""
     return "glorot_uniform" if scale is None else keras.initializers.Orthogonal(gain=scale)
 
@@ -162,7 +162,7 @@ class Noisy(keras.Layer):
     def __init__(self, size: int, width: int, scale: float | None, noise: float) -> None:
         super().__init__(dtype=DTYPE)
         self.mu = keras.layers.Dense(width, kernel_initializer=_kernel(scale), dtype=DTYPE)
-        start = keras.initializers.Constant(sigma_start(noise, size))
+        start: Any = keras.initializers.Constant(sigma_start(noise, size))
         self.sigma = keras.layers.Dense(
             width, kernel_initializer=start, bias_initializer=start, dtype=DTYPE
         )

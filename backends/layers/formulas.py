@@ -12,15 +12,16 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+Array: TypeAlias = Any  # of JAX, or of NumPy
 Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays by their names inside of the layer
 Settings: TypeAlias = Mapping[str, Any]  # plain attributes by the library's names
 # `(settings, arrays, inputs) -> output`. An array without a canonical layout has the library's
 # name. `NotImplementedError` and `KeyError` say that the formula does not cover these settings.
-Formula: TypeAlias = Callable[[Settings, Arrays, Sequence[jax.Array]], jax.Array]
+Formula: TypeAlias = Callable[[Settings, Arrays, Sequence[Array]], Array]
 Pads: TypeAlias = str | Sequence[tuple[int, int]]
 
 # Elementwise functions, as reports call them.
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "tanh": jax.numpy.tanh,
     "sigmoid": jax.nn.sigmoid,
@@ -49,14 +50,14 @@ def elementwise(name: str) -> Formula:
     return lambda s, p, x: ACTIVATIONS[name](x[0])
 
 
-def dense(p: Arrays, x: jax.Array) -> jax.Array:
+def dense(p: Arrays, x: Array) -> jax.Array:
     """Multiply the last axis `[in]` by the kernel and add the bias."""
     return with_bias(p, x @ kernel_of(p))
 
 
 def convolution(
     p: Arrays,
-    x: jax.Array,
+    x: Array,
     *,
     strides: Sequence[int],
     pads: Pads,
@@ -80,7 +81,7 @@ def convolution(
 
 def transposed_convolution(
     p: Arrays,
-    x: jax.Array,
+    x: Array,
     *,
     strides: Sequence[int],
     pads: Sequence[tuple[int, int]],
@@ -116,43 +117,43 @@ def kernel_of(p: Arrays) -> jax.Array:
     return p["scale"] * kernel / jnp.sqrt(jnp.sum(jnp.square(kernel), axes, keepdims=True))
 
 
-def with_bias(p: Arrays, y: jax.Array) -> jax.Array:
+def with_bias(p: Arrays, y: Array) -> jax.Array:
     """Add the bias, if there is one, to the last axis."""
     return y + p["bias"] if "bias" in p else y
 
 
-def affine(p: Arrays, y: jax.Array) -> jax.Array:
+def affine(p: Arrays, y: Array) -> jax.Array:
     """Scale and shift the last axis by what a normalization has of both."""
     return with_bias(p, y * p["scale"] if "scale" in p else y)
 
 
-def standardize(x: jax.Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
+def standardize(x: Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
     """Subtract the mean over some axes and divide by the standard deviation."""
     centred = x - jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
     return centred * jax.lax.rsqrt(variance + epsilon)
 
 
-def batch_norm(p: Arrays, x: jax.Array, epsilon: float, *, by_batch: bool) -> jax.Array:
+def batch_norm(p: Arrays, x: Array, epsilon: float, *, by_batch: bool) -> jax.Array:
     """Normalize the last axis, by the statistics of the batch or by the running ones."""
     if by_batch:
         return affine(p, standardize(x, tuple(range(x.ndim - 1)), epsilon))
     return affine(p, (x - p["mean"]) * jax.lax.rsqrt(p["var"] + epsilon))
 
 
-def group_norm(p: Arrays, x: jax.Array, groups: int, epsilon: float) -> jax.Array:
+def group_norm(p: Arrays, x: Array, groups: int, epsilon: float) -> jax.Array:
     """Normalize groups of the last axis of each example, over all other axes too."""
     grouped = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
     return affine(p, standardize(grouped, (1, 3), epsilon).reshape(x.shape))
 
 
-def rms_scale(x: jax.Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
+def rms_scale(x: Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
     """Divide by the root of the mean square over some axes."""
     return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
 
 
 def pool(
-    x: jax.Array,
+    x: Array,
     size: Sequence[int],
     strides: Sequence[int],
     pads: Pads,
@@ -173,9 +174,7 @@ def pool(
     return total / counts
 
 
-def attention(
-    p: Arrays, q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None
-) -> jax.Array:
+def attention(p: Arrays, q: Array, k: Array, v: Array, mask: Array | None = None) -> jax.Array:
     """Attend with queries, keys and values `[B, time, in]`.
 
     Args:
@@ -200,11 +199,11 @@ def each(size: Any, rank: int) -> tuple[int, ...]:
     return tuple(size) if isinstance(size, list | tuple) else (size,) * rank
 
 
-def channels_last(x: jax.Array) -> jax.Array:
+def channels_last(x: Array) -> jax.Array:
     """Move the channels of `[B, channels, *spatial]` to the end."""
     return jnp.moveaxis(x, 1, -1)
 
 
-def channels_first(x: jax.Array) -> jax.Array:
+def channels_first(x: Array) -> jax.Array:
     """Move the channels of `[B, *spatial, channels]` behind the batch."""
     return jnp.moveaxis(x, -1, 1)

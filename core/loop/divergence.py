@@ -108,7 +108,7 @@ class LastFinite:
     def _take(self, state: RunnerState) -> None:
         start = time.perf_counter()
 
-        def copy(node: object) -> Any:
+        def copy(node: PyTree) -> Any:
             return None if _is_replay(node) else _host_copy(node)
 
         self._kept = jax.tree.map(copy, state, is_leaf=_is_replay)

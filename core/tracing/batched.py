@@ -30,7 +30,7 @@ from .hoist import (
     stages_of,
     trace_step,
 )
-from .jaxprs import bind, evaluate, needed, variables
+from .jaxprs import aval_of, bind, evaluate, needed, variables
 
 
 def scan_batched(
@@ -123,7 +123,7 @@ def _is_summed(equation: jex.JaxprEqn, constants: dict[Any, Any]) -> bool:
     if equation.primitive.name != "dot_general":
         return False
     left, right = equation.invars
-    floats = jnp.issubdtype(right.aval.dtype, jnp.floating)
+    floats = jnp.issubdtype(aval_of(right).dtype, jnp.floating)
     return floats and right in constants and left not in constants
 
 
@@ -168,7 +168,7 @@ _multiply.defvjp(_multiply_forward, _multiply_backward)
 def _slots(product: _Product, right: jax.Array, length: int) -> PyTree:
     """Make the slots of all steps, one for the left operand and one for the result."""
     del right
-    avals = product.equation.invars[0].aval, product.equation.outvars[0].aval
+    avals = aval_of(product.equation.invars[0]), aval_of(product.equation.outvars[0])
     return tuple(jnp.zeros((length, *aval.shape), aval.dtype) for aval in avals)
 
 

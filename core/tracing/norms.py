@@ -22,7 +22,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from ..types import is_key
-from .jaxprs import bind, context_of, walk
+from .jaxprs import aval_of, bind, context_of, walk
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
 COMMUTATIVE = ("add", "max", "min")
@@ -171,7 +171,7 @@ class Graph:
             constants = zip(inner.jaxpr.constvars, inner.consts, strict=True)
             known |= {variable: self.constant(array) for variable, array in constants}
             return self.add(inner.jaxpr, known)
-        results = [variable.aval for variable in equation.outvars]
+        results = [aval_of(variable) for variable in equation.outvars]
         are_numbers = all(result.size == 1 and not is_key(result) for result in results)
         if operands and are_numbers and all(operand.is_number for operand in operands):
             with jax.ensure_compile_time_eval():
@@ -203,7 +203,7 @@ class Graph:
         name = equation.primitive.name
         arrays = [operand for operand in operands if not operand.is_number]
         numbers = [operand.array for operand in operands if operand.is_number]
-        dtype = equation.outvars[0].aval.dtype
+        dtype = aval_of(equation.outvars[0]).dtype
         if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
             return arrays[0]
         if name == "div" and operands[1].is_number and (total := operands[0].summed):
@@ -384,10 +384,10 @@ class Graph:
             with context_of(equation):
                 return bind(equation, [jnp.asarray(array) for array in arrays])
 
-        shapes = shapes or [variable.aval.shape for variable in equation.outvars]
+        shapes = shapes or [aval_of(variable).shape for variable in equation.outvars]
         name, params = equation.primitive.name, equation.params
         if params.get("preferred_element_type", 0) is None:  # as if the result's type were stated
-            params = {**params, "preferred_element_type": equation.outvars[0].aval.dtype}
+            params = {**params, "preferred_element_type": aval_of(equation.outvars[0]).dtype}
         comparable = not any(callable(param) for param in params.values())
         comparable = comparable and not list(jex.jaxprs_in_params(params))
         results = self._named(name, params if comparable else None, operands, compute, shapes)

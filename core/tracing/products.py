@@ -17,7 +17,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from .jaxprs import context_of
+from .jaxprs import aval_of, context_of
 from .norms import Graph, Value, kept_axes
 
 
@@ -98,9 +98,9 @@ class Products(Graph):
 
     def _apply(self, equation: jex.JaxprEqn, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
-        if not operands or equation.outvars[0].aval.dtype != np.float32:
+        if not operands or aval_of(equation.outvars[0]).dtype != np.float32:
             return super()._apply(equation, operands)
-        first, shape = operands[0], tuple(equation.outvars[0].aval.shape)
+        first, shape = operands[0], tuple(aval_of(equation.outvars[0]).shape)
         if name == "concatenate":
             return [self.join(operands, params["dimension"])]
         if name == "split":
@@ -310,7 +310,7 @@ class Products(Graph):
             if not number.is_number or number.array.shape != () or value.is_number:
                 return None
             number = self.constant(-number.array)
-        shape = tuple(equation.outvars[0].aval.shape)
+        shape = tuple(aval_of(equation.outvars[0]).shape)
         return self._sum_of(self._spread(value, shape), self._spread(number, shape))
 
     def _sum_of(self, one: Value, other: Value) -> Value | None:

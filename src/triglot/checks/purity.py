@@ -68,7 +68,7 @@ class Call:
     """
 
     name: str
-    function: Callable[..., PyTree]
+    function: Callable[..., Any]
     args: Mapping[str, PyTree]
     constants: tuple[str, ...] = ()
     compare: Callable[[PyTree], PyTree] = lambda result: result

@@ -234,7 +234,7 @@ def describe_error(error: Exception) -> str:
     return describe(error)
 
 
-def describe_value(value: object) -> str:
+def describe_value(value: Any) -> str:
     """Describe a value: dtype and shape of an array, otherwise its type and contents."""
     kind = type(value).__name__
     if value is None:

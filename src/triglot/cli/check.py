@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..checks import Report
     from ..core.agent import Agent
     from ..core.environment import Environment
-    from ..core.host_environment import AnyEnvironment
     from ..core.network import Network
     from ..core.networks.architecture import NetworkSpec
 
@@ -220,7 +219,7 @@ def _agent(
     return small_agent(component.text, env, options.config, backend=backend, hyper=options.hyper)
 
 
-def _compilable(env: "AnyEnvironment") -> "Environment":
+def _compilable(env: "Environment") -> "Environment":
     require_jittable(env)
     return env
 

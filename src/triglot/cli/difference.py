@@ -272,7 +272,7 @@ def check_one_way(options: DiffOptions | TranslateOptions) -> None:
 
 def inputs_of(
     options: DiffOptions | TranslateOptions,
-) -> "tuple[Inputs | Arguments, Spec | None]":
+) -> "tuple[Any, Spec | None]":
     """Make the spec of the inputs, and that of the actions if there is an environment.
 
     Raises:

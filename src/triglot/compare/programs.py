@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypeAlias
-
-import jax
+from typing import Any, TypeAlias
 
 from ..core.errors import TriglotError
 from ..core.records import JSONDict
@@ -38,7 +36,7 @@ EXACT = PASSING | {
 CALLED = {"dot": ("matmul", "gemm"), "convolution": ("conv",)}
 
 
-def program_text(compiled: jax.stages.Compiled) -> str:
+def program_text(compiled: Any) -> str:
     """Print an optimized program with the values of all its constants.
 
     `compiled.as_text()` leaves out constants of more than 10 elements, in which two programs may
@@ -220,7 +218,7 @@ def short_path(path: str) -> str:
     return f"triglot/{inside}" if package else path
 
 
-def describe(compiled: jax.stages.Compiled) -> JSONDict:
+def describe(compiled: Any) -> JSONDict:
     """Describe an optimized program (`jax.stages.Compiled`), as JSON values.
 
     XLA counts a loop of dynamic length once, so `flops` and `bytes_accessed` of a training program

@@ -67,6 +67,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
         state = progress.state
+        assert state is not None  # there is a checkpoint
     if progress.warning:
         print(wrapped(progress.warning))
     agent_state = jax.tree.map(lambda leaf: leaf[index], state.agent)

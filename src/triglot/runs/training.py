@@ -122,7 +122,7 @@ def train(
                 "stop_if_diverged=True only: leave stop_if_diverged or out away."
             )
     earlier = continue_from if isinstance(continue_from, TrainResult) else None
-    state = continue_from if earlier is None else earlier.runner_state
+    state: Any = continue_from if earlier is None else earlier.runner_state
     if state is not None:
         if key is not None:
             raise TriglotError("key has no effect, since continue_from has its own: leave it out.")

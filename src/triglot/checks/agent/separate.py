@@ -295,7 +295,7 @@ def _with_rows(
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        read, carry = inputs if network.recurrent else (inputs, ())
+        read, carry = inputs if network.recurrent else (inputs, {})
         obs, rest = (read[0], read[1:]) if several else (read, ())
         index = recognize(obs)
         mixed = jnp.zeros(index.shape, jnp.float32)

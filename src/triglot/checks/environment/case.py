@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -154,7 +154,7 @@ class EnvironmentCase(Case):
         return Rollout(*attempt(text, lambda: jax.block_until_ready(jax.jit(run)(keys))))
 
 
-def is_mask(mask: Any, spec: Spec) -> bool:
+def is_mask(mask: Any, spec: Spec) -> TypeGuard[jax.Array]:
     """Return True if `mask` is an action mask for `spec`."""
     return (
         (size := specs.mask_size(spec)) is not None

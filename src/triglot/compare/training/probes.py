@@ -170,12 +170,12 @@ def probe(
         factors = learning.factors(variables, outputs)
         return jax.jit(lambda at: learning.gradients(at, outputs, factors))(variables)
 
-    def optimizer() -> dict[str, jax.Array]:
+    def optimizer() -> dict[str, jax.Array | np.ndarray]:
         grads = jax.jit(learning.decode)(params, learning.fixed_gradients(params, 0))
         steps = jax.jit(learning.steps)(params, grads)
         return {**steps, "global norm": learning.norms(params)}
 
-    parts: dict[str, Callable[[], Mapping[str, jax.Array]]] = {
+    parts: dict[str, Callable[[], Mapping[str, jax.Array | np.ndarray]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
         "hyper": lambda: by_path(state.agent.hyper),
         "environment": lambda: by_path(state.env.obs),

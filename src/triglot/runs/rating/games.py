@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from ...core.environment import Game, TimeStep
 from ...core.types import Obs, PyTree
 from ...core.wrappers.games import random_player
 
-Act: TypeAlias = Callable[[PyTree, Obs, jax.Array | None, jax.Array], jax.Array]
+Act: TypeAlias = Callable[[PyTree, Obs, Any, jax.Array], jax.Array]
 """Choose an action from a policy's arrays, an observation, its action mask and a key."""
 
 

@@ -5,7 +5,7 @@ A built-in name takes precedence over one of an installed package.
 
 from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core import plugins
 from ...core.errors import TriglotError, check_known, kind_of, user_error_context
@@ -146,7 +146,7 @@ def _extended(algorithm: "Algorithm", names: list[str]) -> "Algorithm":
     """Extend an algorithm by each extension in turn."""
     from ...core.families.extension import Extension, extend
 
-    extended = algorithm
+    extended: Any = algorithm
     for name in names:
         if ":" not in name:
             check_known("extension", name, EXTENSIONS)

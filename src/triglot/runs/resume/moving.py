@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ class _Form:
         of the first one's.
     """
 
-    structure: jax.tree_util.PyTreeDef
+    structure: Any
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec

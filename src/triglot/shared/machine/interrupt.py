@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 # SIGTERM: a cluster preempts or `kill`; SIGHUP: the terminal closed (not on Windows).
 SIGNALS = tuple(
@@ -49,7 +50,7 @@ class Interrupt:
         self._handling.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._handling.__exit__(*error)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ in 95% of the cases, the percentile bootstrap in 84% (20 returns: 92%); BCa was 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from .returns import MIN_SEEDS
 
 Samples: TypeAlias = list[np.ndarray]
 Bounds: TypeAlias = tuple[float, float]
+Scores: TypeAlias = np.ndarray | Sequence[ArrayLike]  # of one environment, or of several
 
 LEVEL = 0.95
 RESAMPLES = 5000
@@ -54,7 +55,7 @@ class Estimate:
         return asdict(self)
 
 
-def samples_of(scores: ArrayLike) -> Samples:
+def samples_of(scores: Scores) -> Samples:
     """Split scores by environment.
 
     Args:
@@ -84,7 +85,7 @@ def count_of(samples: Samples) -> int:
     return min(len(sample) for sample in samples)
 
 
-def mean(scores: ArrayLike, bounds: Bounds | None = None) -> Estimate:
+def mean(scores: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean score: environments weigh the same, whatever their numbers of seeds.
 
     The interval is Student's t; over several environments, that of a sum of independent means with
@@ -145,7 +146,7 @@ def bootstrap(
     return Estimate.within(value, low, high, count, bounds)
 
 
-def interquartile_mean(scores: ArrayLike, bounds: Bounds | None = None) -> Estimate:
+def interquartile_mean(scores: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of the middle half of all scores, with a stratified bootstrap interval.
 
     A quarter of the scores, rounded down, is left out at each end. The scores of several
@@ -166,7 +167,7 @@ def interquartile_mean(scores: ArrayLike, bounds: Bounds | None = None) -> Estim
     return bootstrap(statistic, samples_of(scores), bounds)
 
 
-def probability_of_improvement(scores: ArrayLike, others: ArrayLike) -> Estimate:
+def probability_of_improvement(scores: Scores, others: Scores) -> Estimate:
     """Estimate how likely a run of the first kind scores above a run of the second.
 
     A tie counts half: the Mann-Whitney U statistic divided by the number of pairs.

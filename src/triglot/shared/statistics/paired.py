@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from ...core.errors import TriglotError
-from .estimate import Bounds, Estimate, mean, samples_of
+from .estimate import Bounds, Estimate, Scores, mean, samples_of
 from .returns import MIN_SEEDS
 
 SIGNIFICANCE = 0.05  # level of the tests
@@ -41,9 +41,7 @@ class Equivalence:
     seeds_needed: int | None
 
 
-def paired_difference(
-    scores: ArrayLike, others: ArrayLike, bounds: Bounds | None = None
-) -> Estimate:
+def paired_difference(scores: Scores, others: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of `scores - others`, seed by seed, with Student's t interval.
 
     Args:
@@ -58,7 +56,7 @@ def paired_difference(
     return mean(_differences(scores, others), None if width is None else (-width, width))
 
 
-def difference_p_value(scores: ArrayLike, others: ArrayLike) -> float | None:
+def difference_p_value(scores: Scores, others: Scores) -> float | None:
     """Test whether the mean paired difference is 0, by the two-sided paired t test.
 
     Args:
@@ -102,8 +100,8 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def equivalence(
-    scores: ArrayLike,
-    others: ArrayLike,
+    scores: Scores,
+    others: Scores,
     margin: float,
     bounds: Bounds | None = None,
     corrected: float | None = None,
@@ -196,7 +194,7 @@ def _located(sample: np.ndarray) -> Any:
     return stats.t(len(sample) - 1, loc=float(sample.mean()), scale=max(error, SMALLEST))
 
 
-def _differences(scores: ArrayLike, others: ArrayLike) -> np.ndarray:
+def _differences(scores: Scores, others: Scores) -> np.ndarray:
     (one,), (other,) = samples_of(scores), samples_of(others)
     if len(one) != len(other):
         raise TriglotError(
