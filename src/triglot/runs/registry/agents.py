@@ -176,7 +176,7 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
-def _loaded(networks: Any, env: AnyEnvironment) -> Any:
+def _loaded(networks: Any, env: "AnyEnvironment") -> Any:
     """Load the networks that are named as `package.module:object`; return others as they are."""
     if isinstance(networks, str):
         return load_networks([networks], env)
