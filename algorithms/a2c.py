@@ -10,7 +10,6 @@ taken before.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import chex
 import jax
@@ -80,7 +79,7 @@ class A2C(rl.PolicyGradient):
         batch: rl.AdvantageSamples,
         key: jax.Array,
         hyper: A2CHyperparams,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the policy gradient, the value loss and the entropy bonus (algorithm S3).
 
         L = -mean(A * log pi(a|s)) + value_coef * mean(0.5 * (R - V(s))^2)

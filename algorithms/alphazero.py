@@ -11,6 +11,7 @@ Adam without a penalty on the weights (`--optimizer adamw` has one); by default 
 all moves (`num_sampling_moves`); the value loss has the weight `value_coef`, where the paper has 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -73,8 +74,10 @@ class AlphaZero(rl.TreeSearch):
         spec = nn.NetworkSpec(obs_spec, torso, heads)
         return {"network": spec.normalized(config.normalization)}
 
-    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
-        def node_of(step: rl.TimeStep, discount: Any = None) -> rl.Node:
+    def tree(
+        self, state: State, inputs: rl.PolicyInput
+    ) -> tuple[rl.Node, Callable[[rl.TimeStep, jax.Array, jax.Array], rl.Node]]:
+        def node_of(step: rl.TimeStep, discount: jax.Array | None = None) -> rl.Node:
             heads, _ = nn.apply_heads(self.network, state.learner.variables, step.obs)
             return rl.Node(
                 state=step,
@@ -94,7 +97,7 @@ class AlphaZero(rl.TreeSearch):
 
         return node_of(rl.root_of(inputs)), expand
 
-    def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
+    def value(self, variables: nn.Variables, obs: rl.Obs) -> jax.Array:
         return nn.apply_heads(self.network, variables, obs)[0]["value"]
 
     def loss(
@@ -102,7 +105,7 @@ class AlphaZero(rl.TreeSearch):
         variables: nn.Variables,
         batch: tuple[rl.Trajectory, AlphaZeroHyperparams],
         key: jax.Array,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the value's squared error and the policy's cross-entropy (equation 1).
 
         L = mean(value_coef * (z - v)^2 - sum_a pi_a log p_a), with the search's policy pi and the

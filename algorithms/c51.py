@@ -9,7 +9,6 @@ divergence from the target, whose gradient is that of the cross-entropy.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,13 +64,13 @@ class C51(rl.ReplayedQ):
         """Space the atoms z evenly, float32 `[num_atoms]`."""
         return jnp.linspace(hyper.v_min, hyper.v_max, self.config.num_atoms)
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: C51Hyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: C51Hyperparams) -> jax.Array:
         """Compute the means, Q(s, a) = sum_i z_i p_i(s, a)."""
         return rl.categorical_mean(self._logits(variables, obs)[0], self._atoms(hyper))
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the divergence from the projected target distribution, weighted.
 
         L = mean(w * KL(Phi(r + discount * Z'(s', a*)) || Z(s, a))), with Z' of the target network,
@@ -94,8 +93,12 @@ class C51(rl.ReplayedQ):
         return loss, (metrics, new_state)
 
     def _logits(
-        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[jax.Array, Any]:
+        self,
+        variables: nn.Variables,
+        obs: rl.Obs,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Apply the network, `[B, num_actions, num_atoms]`."""
         heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["logits"], state

@@ -10,7 +10,6 @@ steps before its 3 gradient steps; a truncated episode bootstraps from its true 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -100,12 +99,12 @@ class CrossQ(rl.ActorCritic):
         state, metrics = self.step_each(state, sample, critic_key, critic=self.critic_loss)
         last = jax.tree.map(lambda leaf: leaf[-1], sample)
         losses = {"actor": self.actor_loss, "temperature": self.temperature_loss}
-        state, found = self.step(state, last, actor_key, **losses)
-        return state, rl.joined(metrics, found)
+        state, actor_metrics = self.step(state, last, actor_key, **losses)
+        return state, rl.joined(metrics, actor_metrics)
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over both critics (section 3).
 
         y = r + discount * (min_i Q_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(s'), without
@@ -130,7 +129,7 @@ class CrossQ(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s).
 
         The actor normalizes by the batch, the critics by their running statistics.

@@ -7,7 +7,6 @@ its first layer; a truncated episode bootstraps from its true last observation.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -59,7 +58,7 @@ class DDPG(rl.ActorCritic):
     def choose(
         self,
         state: rl.ActorCriticState,
-        obs: Any,
+        obs: rl.Obs,
         action_mask: jax.Array | None,
         key: jax.Array | None,
     ) -> jax.Array:
@@ -73,7 +72,7 @@ class DDPG(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q(s, a) - y)^2, with y = r + discount * Q'(s', mu'(s')) (equations 4, 5)."""
         sample, target = batch.sample, batch.state.target
         own_key, target_key = jax.random.split(key)
@@ -85,7 +84,7 @@ class DDPG(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average -Q(s, mu(s)), with the deterministic policy gradient (equation 6)."""
         sample, critic = batch.sample, batch.state.learners["critic"].variables
         own_key, critic_key = jax.random.split(key)

@@ -14,7 +14,6 @@ its true last observation; the exponent of the importance weights is constant ov
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,14 +82,14 @@ class DQN(rl.ReplayedQ):
     def replay(self) -> rl.Replay:
         return replace(super().replay, own_masks=self.config.munchausen)
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: DQNHyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: DQNHyperparams) -> jax.Array:
         """Read the action values from the head `q`."""
         del hyper
         return nn.apply_heads(self.network, variables, obs)[0]["q"]
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average half the squared temporal-difference error, weighted.
 
         L = mean(0.5 * w * (r + discount * max_a Q'(s', a) - Q(s, a))^2), with Q' of the target
@@ -137,5 +136,5 @@ class DQN(rl.ReplayedQ):
         bonus = jnp.clip(log_policy, hyper.munchausen_min, 0.0)
         next_value = rl.soft_value(next_q, sample.next_action_mask, hyper.munchausen_temperature)
         reward = sample.reward + hyper.munchausen_coef * bonus
-        own = rl.at_action(q, sample.action)
-        return jnp.asarray(jax.vmap(rlax.td_learning)(own, reward, sample.discount, next_value))
+        q_taken = rl.at_action(q, sample.action)
+        return jnp.asarray(jax.vmap(rlax.td_learning)(q_taken, reward, sample.discount, next_value))

@@ -10,7 +10,6 @@ one entry add up. Of two environments at one pair, the model keeps what the late
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -98,13 +97,15 @@ class DynaQ(rl.Tabular):
     Hyperparams = DynaQHyperparams
     title = "Dyna-Q"
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> DynaQState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: DynaQHyperparams | None = None
+    ) -> DynaQState:
         pairs = self.num_states, self.actions.num_values
-        own = jnp.arange(pairs[0], dtype=rl.zeros(self.obs_spec).dtype)
+        own_obs = jnp.arange(pairs[0], dtype=rl.zeros(self.obs_spec).dtype)
         model = Model(
             reward=jnp.zeros(pairs, jnp.float32),
             terminated=jnp.zeros(pairs, bool),
-            next_obs=jnp.broadcast_to(own[:, None], pairs),
+            next_obs=jnp.broadcast_to(own_obs[:, None], pairs),
             tried=jnp.zeros(pairs, bool),
             last_tried=jnp.zeros(pairs, jnp.int32),
             allowed=jnp.ones(pairs, bool),
@@ -133,15 +134,15 @@ class DynaQ(rl.Tabular):
     def observe(self, model: Model, step: rl.Trajectory, now: jax.Array) -> Model:
         """Store the outcomes of step `now`, Model(S, A) <- R, S', one environment after another."""
 
-        def store(model: Model, one: rl.Trajectory) -> tuple[Model, None]:
-            pair, allowed = (one.obs, one.action), model.allowed
-            if one.action_mask is not None:
-                allowed = allowed.at[one.obs].set(one.action_mask)
-                allowed = allowed.at[one.next_obs].set(one.next_action_mask)
+        def store(model: Model, transition: rl.Trajectory) -> tuple[Model, None]:
+            pair, allowed = (transition.obs, transition.action), model.allowed
+            if transition.action_mask is not None:
+                allowed = allowed.at[transition.obs].set(transition.action_mask)
+                allowed = allowed.at[transition.next_obs].set(transition.next_action_mask)
             stored = Model(
-                reward=model.reward.at[pair].set(one.reward),
-                terminated=model.terminated.at[pair].set(one.terminated),
-                next_obs=model.next_obs.at[pair].set(one.next_obs),
+                reward=model.reward.at[pair].set(transition.reward),
+                terminated=model.terminated.at[pair].set(transition.terminated),
+                next_obs=model.next_obs.at[pair].set(transition.next_obs),
                 tried=model.tried.at[pair].set(True),
                 last_tried=model.last_tried.at[pair].set(now),
                 allowed=allowed,

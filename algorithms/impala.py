@@ -10,7 +10,6 @@ entropy is taken before.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +61,7 @@ class Batch(rl.PolicySamples):
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
-    next_obs: Any
+    next_obs: rl.Obs
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class IMPALA(rl.PolicyGradient):
 
     def loss(
         self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: IMPALAHyperparams
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the policy gradient, the value loss and the entropy bonus (section 4.2).
 
         L = -mean(min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) * log pi(a_t|s_t))

@@ -9,7 +9,6 @@ fewer samples of tau by default than the paper's 64; greedy actions take midpoin
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +74,7 @@ class IQN(rl.ReplayedQ):
         """Describe `obs_features`, `tau_features` and `quantiles`: psi, phi and f."""
         return nn.implicit_quantile_network(obs_spec, action_spec, config, algorithm="IQN")
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: IQNHyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: IQNHyperparams) -> jax.Array:
         """Average K quantiles at the midpoints tau = cvar * (k - 1/2) / K, without sampling."""
         size = jax.tree.leaves(obs)[0].shape[0]
         tau = hyper.cvar * rl.tau_midpoints(size, self.config.num_policy_tau)
@@ -84,7 +83,7 @@ class IQN(rl.ReplayedQ):
     def act(
         self,
         state: rl.ReplayedQState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -101,7 +100,7 @@ class IQN(rl.ReplayedQ):
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the quantile regression losses at sampled tau, weighted (equation 3).
 
         L = mean(w * sum_i E_j[|tau_i - 1{u_ij < 0}| Huber(u_ij) / kappa]), with the errors
@@ -135,11 +134,11 @@ class IQN(rl.ReplayedQ):
     def _quantiles(
         self,
         variables: nn.Variables,
-        obs: Any,
+        obs: rl.Obs,
         tau: jax.Array,
         key: jax.Array | None = None,
         train: bool = False,
-    ) -> tuple[jax.Array, Any]:
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Compute Z_tau(s, a) = f(psi(s) * phi(tau))_a, `[B, N, num_actions]`.
 
         phi(tau) = relu(sum_i w_i cos(pi * i * tau) + b), i from 0 to n - 1 (equation 4).
@@ -149,9 +148,11 @@ class IQN(rl.ReplayedQ):
             keys = dict(zip(keys, jax.random.split(key, len(keys)), strict=True))
         state = {}
 
-        def apply(name: str, inputs: Any) -> jax.Array:
-            part, own = self.network.parts[name], nn.part_of(variables, name)
-            heads, state[name] = nn.apply_heads(part, own, inputs, key=keys[name], train=train)
+        def apply(name: str, inputs: rl.PyTree) -> jax.Array:
+            part, part_variables = self.network.parts[name], nn.part_of(variables, name)
+            heads, state[name] = nn.apply_heads(
+                part, part_variables, inputs, key=keys[name], train=train
+            )
             return heads[name]
 
         steps = jnp.arange(self.config.num_cosines, dtype=jnp.float32)

@@ -15,7 +15,7 @@ that end in the next one's first step.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +98,9 @@ class MonteCarlo(rl.Tabular):
                 "computes: leave out the optimizer, or set constant_step_size."
             )
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> MonteCarloState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: MonteCarloHyperparams | None = None
+    ) -> MonteCarloState:
         pairs = self.num_states, self.actions.num_values
         zeros = jnp.zeros((num_envs, *pairs), jnp.float32)
         return MonteCarloState(
@@ -161,7 +163,7 @@ class MonteCarlo(rl.Tabular):
         variables: nn.Variables,
         episodes: tuple[jax.Array, jax.Array, jax.Array],
         key: jax.Array,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Sum half the squared errors of the returns.
 
         L = sum_{s, a} w(s, a) sum_i 0.5 (G_i(s, a) - Q(s, a))^2, up to a constant, whose gradient

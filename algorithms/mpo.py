@@ -121,7 +121,7 @@ class MPO(rl.ActorCritic):
         return self.move_targets(state), metrics
 
     def draw(
-        self, state: rl.ActorCriticState, obs: Any, action_mask: jax.Array | None, key: jax.Array
+        self, state: rl.ActorCriticState, obs: rl.Obs, action_mask: jax.Array | None, key: jax.Array
     ) -> Drawn:
         """Draw actions of the target policy, and estimate their values by the target critic."""
         target = state.target
@@ -137,7 +137,7 @@ class MPO(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q(s, a) - y)^2, y = r + discount * mean_j Q'(s', a_j), a_j ~ pi'(s')."""
         sample, mask = batch.sample, batch.sample.next_action_mask
         draw_key, own_key = jax.random.split(key)
@@ -148,7 +148,7 @@ class MPO(rl.ActorCritic):
 
     def dual_loss(
         self, drawn: Drawn, dual: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average eta * (epsilon + log mean_j exp(Q'_j / eta)) + sum_k alpha_k (epsilon_k - KL_k).
 
         Its first term is the dual of the E-step (equation 9), its second that of the M-step's
@@ -165,7 +165,7 @@ class MPO(rl.ActorCritic):
 
     def actor_loss(
         self, drawn: Drawn, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average -sum_j w_j log pi(a_j|s) + sum_k alpha_k KL_k, w_j ~ exp(Q'_j / eta).
 
         The M-step (equation 12), with multipliers held; the weights sum to 1 (equation 7).
@@ -177,7 +177,11 @@ class MPO(rl.ActorCritic):
         return loss, ({"entropy": policy.entropy().mean()}, new_state)
 
     def _improvement(
-        self, drawn: Drawn, policy: Any, dual: nn.Variables, hyper: MPOHyperparams
+        self,
+        drawn: Drawn,
+        policy: Any,
+        dual: nn.Variables,
+        hyper: MPOHyperparams,
     ) -> tuple[Any, dict[str, jax.Array]]:
         """Compute the losses of both steps `[B]`, and the KL divergences from the target policy.
 
@@ -189,7 +193,7 @@ class MPO(rl.ActorCritic):
                 rl.squashed_gaussian(policy.mean, old.log_std),
                 rl.squashed_gaussian(old.mean, policy.log_std),
             )
-        log_prob = jnp.stack([jax.vmap(one.log_prob)(drawn.raw) for one in pieces]).sum(axis=0)
+        log_prob = jnp.stack([jax.vmap(piece.log_prob)(drawn.raw) for piece in pieces]).sum(axis=0)
         divergences = old.kl_terms(policy)
 
         def bounded(name: str) -> rlax.LagrangePenalty:

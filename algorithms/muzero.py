@@ -12,7 +12,7 @@ Reanalysis (appendix H) is an option; it has no target network, and its returns 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import rlax
 
 from .. import nn, rl
 
-Apply: TypeAlias = Callable[[str, Any], dict[str, jax.Array]]  # a network, by name, to inputs
+Apply: TypeAlias = Callable[[str, rl.PyTree], dict[str, jax.Array]]  # a network, by name, to inputs
 State: TypeAlias = rl.TreeSearchState
 
 
@@ -96,23 +96,25 @@ class MuZero(rl.TreeSearch):
     ) -> dict[str, nn.NetworkSpec]:
         """Describe `representation`, `dynamics` and `prediction`."""
         num_actions = nn.num_actions(action_spec, algorithm="MuZero")
-        seen = rl.one_hot_spec(obs_spec)
-        torso = nn.default_torso(seen, config.hidden_sizes, config, activation="relu")
+        one_hot = rl.one_hot_spec(obs_spec)
+        torso = nn.default_torso(one_hot, config.hidden_sizes, config, activation="relu")
         latent, bins = nn.Head(size=config.latent_size), nn.Head(size=config.num_bins, scale=0.01)
         state = rl.Box((config.latent_size,), low=0.0, high=1.0)
         layers = nn.MLP(config.hidden_sizes, "relu")
         moved = (("latent", latent), ("reward", bins))
         heads = (("logits", nn.policy_head(num_actions)), ("value", bins))
         return {
-            "representation": nn.NetworkSpec(seen, torso, (("latent", latent),)),
+            "representation": nn.NetworkSpec(one_hot, torso, (("latent", latent),)),
             "dynamics": nn.NetworkSpec((state, rl.one_hot_spec(action_spec)), layers, moved),
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
 
-    def tree(self, state: State, inputs: rl.PolicyInput) -> Any:
+    def tree(
+        self, state: State, inputs: rl.PolicyInput
+    ) -> tuple[rl.Node, Callable[[jax.Array, jax.Array, jax.Array], rl.Node]]:
         apply = self._apply(state.learner.variables)
 
-        def node_of(latent: jax.Array, **rest: Any) -> rl.Node:
+        def node_of(latent: jax.Array, **rest: jax.Array | None) -> rl.Node:
             heads = apply("prediction", latent)
             value = self._scalar(heads["value"])
             return rl.Node(state=latent, logits=heads["logits"], value=value, **rest)
@@ -125,7 +127,7 @@ class MuZero(rl.TreeSearch):
 
         return node_of(self._represent(apply, inputs.obs), action_mask=inputs.action_mask), expand
 
-    def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
+    def value(self, variables: nn.Variables, obs: rl.Obs) -> jax.Array:
         apply = self._apply(variables)
         return self._scalar(apply("prediction", self._represent(apply, obs))["value"])
 
@@ -142,17 +144,17 @@ class MuZero(rl.TreeSearch):
         """
         number = math.ceil(self.config.reanalyze_fraction * steps.reward.shape[1])
         again = jax.tree.map(lambda leaf: leaf[:, :number], steps)
-        seen = rl.flatten((again.obs, again.first, again.action_mask))
-        inputs = rl.PolicyInput(obs=seen[0], first=seen[1], action_mask=seen[2])
+        flat = rl.flatten((again.obs, again.first, again.action_mask))
+        inputs = rl.PolicyInput(obs=flat[0], first=flat[1], action_mask=flat[2])
         extras = self.search(state, inputs, key, explore=True).extras
         extras = jax.tree.map(lambda leaf: leaf.reshape(len(steps.reward), number, -1), extras)
-        found = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
+        searched = {**extras, **{name: extras[name][..., 0] for name in ("value", "turn")}}
 
-        def value_of(obs: Any) -> jax.Array:
+        def value_of(obs: rl.Obs) -> jax.Array:
             return self.value(state.learner.variables, obs)
 
         numbers = state.hyper.discount, state.hyper.td_lambda
-        again = rl.with_search_targets(replace(again, extras=found), value_of, *numbers)
+        again = rl.with_search_targets(replace(again, extras=searched), value_of, *numbers)
         rest = jax.tree.map(lambda leaf: leaf[:, number:], steps)
         return jax.tree.map(lambda *both: jnp.concatenate(both, axis=1), again, rest)
 
@@ -161,7 +163,7 @@ class MuZero(rl.TreeSearch):
         variables: nn.Variables,
         batch: tuple[rl.Trajectory, MuZeroHyperparams],
         key: jax.Array,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Unroll the model over sequences `[K + 1, B]`, and sum the cross-entropies (equation 1).
 
         L = mean(sum_k w_k (l(pi_k, p_k) + value_coef l(z_k, v_k) + reward_coef l(u_k, r_k))), with
@@ -208,24 +210,28 @@ class MuZero(rl.TreeSearch):
     def _apply(
         self,
         variables: nn.Variables,
-        state: dict[str, Any] | None = None,
+        state: dict[str, rl.PyTree] | None = None,
         keys: Iterator[jax.Array] | None = None,
     ) -> Apply:
         """Apply networks by name; with `keys`, in training, which replaces their `state`."""
         states = dict(variables.state) if state is None else state
 
-        def apply(name: str, inputs: Any) -> dict[str, jax.Array]:
-            own = nn.Variables(params=variables.params[name], state=states[name])
-            given = {} if keys is None else {"key": next(keys), "train": True}
-            outputs, states[name] = self.network.parts[name].apply(own, inputs, **given)
+        def apply(name: str, inputs: rl.PyTree) -> dict[str, jax.Array]:
+            part_variables = nn.Variables(params=variables.params[name], state=states[name])
+            options = {} if keys is None else {"key": next(keys), "train": True}
+            outputs, states[name] = self.network.parts[name].apply(
+                part_variables, inputs, **options
+            )
             return outputs
 
         return apply
 
-    def _represent(self, apply: Apply, obs: Any) -> jax.Array:
+    def _represent(self, apply: Apply, obs: rl.Obs) -> jax.Array:
         return _scaled(apply("representation", rl.one_hot(self.obs_spec, obs))["latent"])
 
-    def _advance(self, apply: Apply, latent: jax.Array, action: jax.Array) -> Any:
+    def _advance(
+        self, apply: Apply, latent: jax.Array, action: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         heads = apply("dynamics", (latent, rl.one_hot(self.action_spec, action)))
         return _scaled(heads["latent"]), heads["reward"]
 

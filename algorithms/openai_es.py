@@ -10,7 +10,6 @@ virtual batch normalization.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +74,7 @@ class ESState(rl.AgentState):
       obs_stats: statistics of the observations, or None.
     """
 
-    members: Any
+    members: rl.PyTree
     obs_stats: rl.RunningStats | None
 
 
@@ -115,7 +114,7 @@ class ES(rl.AgentBase):
         heads = tuple(head for head in heads if head[0] != "log_std")
         return {"actor": nn.NetworkSpec(obs_spec, torso, heads, cell)}
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ESState:
+    def init(self, key: jax.Array, num_envs: int, hyper: ESHyperparams | None = None) -> ESState:
         learner_key, noise_key = jax.random.split(key)
         learned = super().init(learner_key, num_envs, hyper)
         return ESState(
@@ -124,22 +123,30 @@ class ES(rl.AgentBase):
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def seen(self, state: ESState, obs: Any) -> Any:
+    def seen(self, state: ESState, obs: rl.Obs) -> rl.Obs:
         return rl.normalized(state.obs_stats, obs)
 
-    def initial_carry(self, state: ESState, num_envs: int) -> Any:
+    def initial_carry(self, state: ESState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self, state: ESState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: ESState,
+        carry: rl.Carry,
+        inputs: rl.PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> rl.PolicyOutput:
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
         mean, obs = state.learner.variables, self.seen(state, inputs.obs)
 
-        def act_alone(named: Any, *rows: Any) -> Any:
-            own = nn.Variables(params=self._decode(named), state=mean.state)
+        def act_alone(named: rl.PyTree, *rows: rl.PyTree) -> rl.PyTree:
+            member_variables = nn.Variables(params=self._decode(named), state=mean.state)
             batch = jax.tree.map(lambda leaf: leaf[None], rows)
-            return jax.tree.map(lambda leaf: leaf[0], nn.apply_step(self.network, own, *batch))
+            return jax.tree.map(
+                lambda leaf: leaf[0], nn.apply_step(self.network, member_variables, *batch)
+            )
 
         if explore:
             members = _repeated(state.members, inputs.first.shape[0])
@@ -168,14 +175,14 @@ class ES(rl.AgentBase):
 
     def population(
         self, learner: rl.LearnerState, key: jax.Array, num_envs: int, hyper: ESHyperparams
-    ) -> Any:
+    ) -> rl.PyTree:
         """Perturb parameters in mirrored pairs, theta + sigma * eps and theta - sigma * eps."""
         mean, eps = self._encode(learner.variables.params), self.noise(learner, key, num_envs // 2)
         change = jax.tree.map(lambda leaf: hyper.noise_std * leaf, eps)
         pairs = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), change)
         return jax.tree.map(lambda leaf, pair: leaf[None] + pair, mean, pairs)
 
-    def noise(self, learner: rl.LearnerState, key: jax.Array, num_pairs: int) -> Any:
+    def noise(self, learner: rl.LearnerState, key: jax.Array, num_pairs: int) -> rl.PyTree:
         """Draw standard normal numbers `[num_pairs, ...]` for each parameter by canonical name.
 
         So they are the same for every library.
@@ -184,10 +191,10 @@ class ES(rl.AgentBase):
         leaves, structure = jax.tree.flatten(shapes)
         keys = jax.random.split(key, len(leaves))
         pairs = zip(keys, leaves, strict=True)
-        draws = [jax.random.normal(own, (num_pairs, *leaf.shape)) for own, leaf in pairs]
+        draws = [jax.random.normal(leaf_key, (num_pairs, *leaf.shape)) for leaf_key, leaf in pairs]
         return jax.tree.unflatten(structure, draws)
 
-    def estimate(self, state: ESState, utility: jax.Array) -> Any:
+    def estimate(self, state: ESState, utility: jax.Array) -> rl.PyTree:
         """Estimate the gradient of the expected utility (algorithm 1, line 7), by canonical name.
 
         g = 1 / (N * sigma) * sum_i F_i eps_i, which with F_j of the mirrored member j is a sum over
@@ -207,8 +214,8 @@ class ES(rl.AgentBase):
         return jax.tree.map(over_pairs, state.members)
 
     def loss(
-        self, variables: nn.Variables, batch: tuple[Any, jax.Array], key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+        self, variables: nn.Variables, batch: tuple[rl.PyTree, jax.Array], key: jax.Array
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Give the optimizer the gradient -g + weight_decay * theta.
 
         L = sum(-g * theta + 0.5 * weight_decay * theta^2), with g of `estimate`.
@@ -219,16 +226,16 @@ class ES(rl.AgentBase):
         decay = 0.5 * weight_decay * optax.tree.norm(theta, squared=True)
         return decay - ascent, ({}, variables.state)
 
-    def _encode(self, params: Any) -> Any:
+    def _encode(self, params: rl.PyTree) -> rl.PyTree:
         codec = self.network.codec
         return params if codec is None else codec.encode(params)
 
-    def _decode(self, named: Any) -> Any:
+    def _decode(self, named: rl.PyTree) -> rl.PyTree:
         codec = self.network.codec
         return named if codec is None else codec.decode(named)
 
 
-def _repeated(members: Any, number: int) -> Any:
+def _repeated(members: rl.PyTree, number: int) -> rl.PyTree:
     """Repeat the `N` members up to a number of environments."""
     size = jax.tree.leaves(members)[0].shape[0]
     index = jnp.arange(number) % size
@@ -242,10 +249,11 @@ def fitness(trajectory: rl.Trajectory) -> jax.Array:
     the rewards since its last episode began, or else all rewards of the trajectory.
     """
 
-    def step(before: tuple, seen: rl.Trajectory) -> tuple[tuple, None]:
+    def step(before: tuple, step_data: rl.Trajectory) -> tuple[tuple, None]:
         since, begun, total, count = before
-        since, begun = jnp.where(seen.first, 0.0, since) + seen.reward, begun | seen.first
-        whole = (begun & (seen.terminated | seen.truncated)).astype(jnp.float32)
+        since = jnp.where(step_data.first, 0.0, since) + step_data.reward
+        begun = begun | step_data.first
+        whole = (begun & (step_data.terminated | step_data.truncated)).astype(jnp.float32)
         return (since, begun, total + whole * since, count + whole), None
 
     zero = jnp.zeros(trajectory.reward.shape[1:], jnp.float32)

@@ -124,7 +124,7 @@ class PPO(rl.PolicyGradient):
 
     def loss(
         self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the clipped surrogate, the value loss and the entropy bonus (equation 9).
 
         L = -mean(min(ratio * A, clip(ratio, 1 - epsilon, 1 + epsilon) * A)) (equation 7)

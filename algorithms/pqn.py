@@ -7,7 +7,7 @@ at the start; with a recurrent network, targets come from the values of the roll
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -75,11 +75,11 @@ class Batch:
     `first` and `carry` `[B, ...]`, from before the first step, are for recurrent networks.
     """
 
-    obs: Any
+    obs: rl.Obs
     action: jax.Array
     target: jax.Array
-    first: Any = None
-    carry: Any = ()
+    first: jax.Array | None = None
+    carry: rl.Carry = ()
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,17 @@ class PQN(rl.AgentBase):
         cell = None if config.cell == "none" else nn.RecurrentCell(config.cell, config.cell_size)
         return {"q_network": replace(spec, cell=cell)}
 
-    def initial_carry(self, state: rl.AgentState, num_envs: int) -> Any:
+    def initial_carry(self, state: rl.AgentState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
-    def action_values(self, state: rl.AgentState, obs: Any) -> jax.Array:
+    def action_values(self, state: rl.AgentState, obs: rl.Obs) -> jax.Array:
         """Estimate the action values, float32 `[B, num_actions]`, of a network without a carry."""
         return nn.apply_heads(self.network, state.learner.variables, obs)[0]["q"]
 
     def act(
         self,
         state: rl.AgentState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -181,14 +181,14 @@ class PQN(rl.AgentBase):
             _, after = nn.carries(self.network, variables, t.obs, t.first, t.carry)
             successors = successors, after
 
-        def value_of(seen: Any) -> jax.Array:
-            outputs, _ = self.network.apply(variables, seen["successor"])
+        def value_of(next_inputs: dict[str, rl.PyTree]) -> jax.Array:
+            outputs, _ = self.network.apply(variables, next_inputs["successor"])
             heads = nn.merge_heads(outputs[0] if self.network.recurrent else outputs)
-            return rl.mask_q(heads["q"], seen["mask"]).max(axis=-1)
+            return rl.mask_q(heads["q"], next_inputs["mask"]).max(axis=-1)
 
         hyper, ended = state.hyper, (t.terminated, t.truncated)
-        seen = {"successor": successors, "mask": t.next_action_mask}
-        next_value = rl.successor_values(value_of, t.extras["value"], seen, *ended)
+        next_inputs = {"successor": successors, "mask": t.next_action_mask}
+        next_value = rl.successor_values(value_of, t.extras["value"], next_inputs, *ended)
         target = rl.lambda_returns(t.reward, *ended, next_value, hyper.discount, hyper.q_lambda)
         steps = Batch(obs=t.obs, action=t.action, target=target)
         if not self.network.recurrent:
@@ -197,7 +197,7 @@ class PQN(rl.AgentBase):
 
     def loss(
         self, variables: nn.Variables, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 * (Q(s, a) - G)^2 over samples, with the targets G from before the update.
 
         Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for

@@ -10,7 +10,7 @@ of a step are learned at once: targets use the values from before, and changes o
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,9 @@ class QLearning(rl.Tabular):
     Config = QLearningConfig
     title = "Q-learning"
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> QLearningState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: rl.TabularHyperparams | None = None
+    ) -> QLearningState:
         learned = super().init(key, num_envs, hyper)
         if self.config.method != "sarsa":
             return QLearningState(**vars(learned))
@@ -102,11 +104,11 @@ class QLearning(rl.Tabular):
 
         Where the given one starts an episode, the pending one has an end, or was cut from outside.
         """
-        given = {one.name: getattr(step, one.name) for one in fields(Step)}
-        if given["next_action_mask"] is None:
+        values = {field.name: getattr(step, field.name) for field in fields(Step)}
+        if values["next_action_mask"] is None:
             shape = (*step.truncated.shape, self.actions.num_values)
-            given["next_action_mask"] = jnp.ones(shape, bool)
-        last = jax.tree.map(lambda leaf: leaf[None], Step(**given))
+            values["next_action_mask"] = jnp.ones(shape, bool)
+        last = jax.tree.map(lambda leaf: leaf[None], Step(**values))
         before = jax.tree.map(lambda leaf: leaf[0], pending)
         truncated = rl.truncated_or_cut(before.terminated, before.truncated, step.first)
         return replace(before, truncated=truncated), last

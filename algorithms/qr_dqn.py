@@ -8,7 +8,6 @@ the temporal-difference errors of the means.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,14 +64,14 @@ class QRDQN(rl.ReplayedQ):
             atoms=config.num_quantiles,
         )
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: QRDQNHyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: QRDQNHyperparams) -> jax.Array:
         """Average the quantiles, Q(s, a) = sum_i theta_i(s, a) / N."""
         del hyper
         return self._quantiles(variables, obs)[0].mean(axis=1)
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the quantile regression losses, weighted.
 
         L = mean(w * sum_i E_j[|tau_i - 1{u_ij < 0}| Huber(u_ij)]), with the errors
@@ -102,8 +101,12 @@ class QRDQN(rl.ReplayedQ):
         return loss, ({"td_errors": jnp.asarray(errors), "q": q.mean()}, new_state)
 
     def _quantiles(
-        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[jax.Array, Any]:
+        self,
+        variables: nn.Variables,
+        obs: rl.Obs,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Apply the network, `[B, num_quantiles, num_actions]`."""
         heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["quantiles"].swapaxes(1, 2), state

@@ -12,7 +12,6 @@ that of its first errors; a loss is the average over a sequence's steps, not the
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -108,14 +107,16 @@ class R2D2(rl.ReplayedQ):
         """The replay buffer."""
         return rl.SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> rl.ReplayedQState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: R2D2Hyperparams | None = None
+    ) -> rl.ReplayedQState:
         state = super().init(key, num_envs, hyper)
         return replace(state, replay=self.replay.init(self.initial_carry(state, num_envs)))
 
-    def initial_carry(self, state: rl.ReplayedQState, num_envs: int) -> Any:
+    def initial_carry(self, state: rl.ReplayedQState, num_envs: int) -> rl.Carry:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: R2D2Hyperparams) -> jax.Array:
+    def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: R2D2Hyperparams) -> jax.Array:
         """Compute the action values of observations with which episodes start."""
         del hyper
         carry = self.network.initial_carry(variables, len(jax.tree.leaves(obs)[0]))
@@ -125,7 +126,7 @@ class R2D2(rl.ReplayedQ):
     def act(
         self,
         state: rl.ReplayedQState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -148,7 +149,7 @@ class R2D2(rl.ReplayedQ):
         state = replace(state, replay=self.replay.add(state.replay, trajectory))
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
 
-        def step(state: Any, keys: jax.Array) -> tuple[rl.ReplayedQState, rl.Metrics]:
+        def step(state: rl.ReplayedQState, keys: jax.Array) -> tuple[rl.ReplayedQState, rl.Metrics]:
             sequences = self.replay.sample(state.replay, keys[0], self.config.batch_size)
             return self._learn_from(state, sequences, keys[1])
 
@@ -159,7 +160,7 @@ class R2D2(rl.ReplayedQ):
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average half the squared n-step errors of the steps after the burn-in, weighted.
 
         L = mean(0.5 * w * (y_t - Q(s_t, a_t))^2), y_t = h(sum_{k<n} discount^k r_{t+k}
@@ -171,11 +172,11 @@ class R2D2(rl.ReplayedQ):
         `td_errors` among them, and the network's new state; `key` is for the network's own
         randomness.
         """
-        config, hyper, given = self.config, batch.hyper, batch.sample.steps
+        config, hyper, sequence = self.config, batch.hyper, batch.sample.steps
         cut = config.burn_in_length
-        steps = jax.tree.map(lambda leaf: leaf[cut:], replace(given, carry=()))
-        q, after, new_state = self._unroll(variables, given, key=key, train=True)
-        target_q, target_after, _ = self._unroll(batch.target, given)
+        steps = jax.tree.map(lambda leaf: leaf[cut:], replace(sequence, carry=()))
+        q, after, new_state = self._unroll(variables, sequence, key=key, train=True)
+        target_q, target_after, _ = self._unroll(batch.target, sequence)
         value = self._next_q(batch.target, steps, target_q, target_after)
         chooser = self._next_q(variables, steps, q, after) if config.double else value
         best = rl.greedy(chooser, steps.next_action_mask)
@@ -188,22 +189,26 @@ class R2D2(rl.ReplayedQ):
         return loss, ({"td_errors": priority, "q": q.mean()}, new_state)
 
     def _unroll(
-        self, variables: nn.Variables, steps: rl.Trajectory, **options: Any
-    ) -> tuple[jax.Array, Any, Any]:
+        self,
+        variables: nn.Variables,
+        steps: rl.Trajectory,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[jax.Array, rl.Carry, rl.PyTree]:
         """Compute Q `[L, B, A]` and the carries after the burn-in, which has no gradient."""
-        cut, carry, seen = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
+        cut, carry, inputs = self.config.burn_in_length, steps.carry, (steps.obs, steps.first)
         if cut:
-            early = jax.tree.map(lambda leaf: leaf[:cut], seen)
-            seen = jax.tree.map(lambda leaf: leaf[cut:], seen)
+            early = jax.tree.map(lambda leaf: leaf[:cut], inputs)
+            inputs = jax.tree.map(lambda leaf: leaf[cut:], inputs)
             fixed = jax.lax.stop_gradient(variables)
             carry = nn.unroll(self.network, fixed, *early, carry=carry)[1]
         outputs, after, new_state = nn.outputs_and_carries(
-            self.network, variables, *seen, carry=carry, **options
+            self.network, variables, *inputs, carry=carry, key=key, train=train
         )
         return nn.merge_heads(outputs)["q"], after, new_state
 
     def _next_q(
-        self, variables: nn.Variables, steps: rl.Trajectory, q: jax.Array, after: Any
+        self, variables: nn.Variables, steps: rl.Trajectory, q: jax.Array, after: rl.Carry
     ) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
         fixed, q, after = jax.lax.stop_gradient((variables, q, after))

@@ -10,7 +10,6 @@ serves a whole batch, and all environments of a step; greedy actions are chosen 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,14 +92,16 @@ class Rainbow(rl.ReplayedQ):
             return start
         return rl.linear_schedule(start, end, hyper.importance_sampling_steps, num_steps)
 
-    def q_values(self, variables: nn.Variables, obs: Any, hyper: RainbowHyperparams) -> jax.Array:
+    def q_values(
+        self, variables: nn.Variables, obs: rl.Obs, hyper: RainbowHyperparams
+    ) -> jax.Array:
         """Compute the means, Q(s, a) = sum_i z_i p_i(s, a), without noise."""
         return rl.categorical_mean(self._logits(variables, obs)[0], self._atoms(hyper))
 
     def act(
         self,
         state: rl.ReplayedQState,
-        carry: Any,
+        carry: rl.Carry,
         inputs: rl.PolicyInput,
         key: jax.Array,
         *,
@@ -115,7 +116,7 @@ class Rainbow(rl.ReplayedQ):
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the divergence from the projected n-step target, weighted.
 
         L = mean(w * KL(Phi(R^(n) + discount^n * Z'(s', a*)) || Z(s, a))), with Z' of the target
@@ -144,8 +145,12 @@ class Rainbow(rl.ReplayedQ):
         return jnp.linspace(hyper.v_min, hyper.v_max, self.config.num_atoms)
 
     def _logits(
-        self, variables: nn.Variables, obs: Any, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[jax.Array, Any]:
+        self,
+        variables: nn.Variables,
+        obs: rl.Obs,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Apply the network, `[B, num_actions, num_atoms]`; `key` draws its noise."""
         heads, state = nn.apply_heads(self.network, variables, obs, key=key, train=train)
         return heads["logits"], state

@@ -7,7 +7,6 @@ observation; actions may be discrete, as in SAC.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,12 +82,12 @@ class REDQ(rl.ActorCritic):
         )
         last = jax.tree.map(lambda leaf: leaf[-1], sample)
         losses = {"actor": self.actor_loss, "temperature": self.temperature_loss}
-        state, found = self.step(state, last, actor_key, **losses)
-        return state, rl.joined(metrics, found)
+        state, actor_metrics = self.step(state, last, actor_key, **losses)
+        return state, rl.joined(metrics, actor_metrics)
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over all N critics (algorithm 1).
 
         y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(s'), over
@@ -109,7 +108,7 @@ class REDQ(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - mean_i Q_i(s, a), a ~ pi(s), over all N critics."""
         sample, state = batch.sample, batch.state
         draw_key, own_key, critic_key = jax.random.split(key, 3)

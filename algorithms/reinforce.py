@@ -10,7 +10,6 @@ ratio. The factor discount^t of the policy's update is an option.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import chex
 import jax
@@ -63,7 +62,9 @@ class REINFORCE(rl.PolicyGradient):
     Config = REINFORCEConfig
     Hyperparams = REINFORCEHyperparams
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> REINFORCEState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: REINFORCEHyperparams | None = None
+    ) -> REINFORCEState:
         learned = super().init(key, num_envs, hyper)
         return REINFORCEState(**vars(learned), age=jnp.zeros((num_envs,), jnp.float32))
 
@@ -91,7 +92,7 @@ class REINFORCE(rl.PolicyGradient):
         batch: rl.AdvantageSamples,
         key: jax.Array,
         hyper: REINFORCEHyperparams,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the losses whose gradients are the two updates of the book's box.
 
         L = -mean(A * log pi(a|s)) + value_coef * mean(0.5 * (G - V(s))^2), with the return G and

@@ -8,7 +8,6 @@ normalized; with discrete actions, the target entropy counts the allowed actions
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +77,7 @@ class SAC(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over critics (equations 3 and 5).
 
         y = r + discount * E[min_i Q'_i(s', a') - temperature * log pi(a'|s')], a' ~ pi(s'); E is
@@ -98,7 +97,7 @@ class SAC(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s) (equations 7 and 9).
 
         With discrete actions, it is averaged over pi exactly (Christodoulou, equation 12).

@@ -7,7 +7,6 @@ normalized.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -70,7 +69,7 @@ class TD3(rl.ActorCritic):
     def choose(
         self,
         state: rl.ActorCriticState,
-        obs: Any,
+        obs: rl.Obs,
         action_mask: jax.Array | None,
         key: jax.Array | None,
     ) -> jax.Array:
@@ -85,12 +84,12 @@ class TD3(rl.ActorCritic):
         critic_key, actor_key = jax.random.split(key)
         state, metrics = self.step_each(state, sample, critic_key, critic=self.critic_loss)
         last = jax.tree.map(lambda leaf: leaf[-1], sample)
-        state, found = self.step(state, last, actor_key, actor=self.actor_loss)
-        return self.move_targets(state), rl.joined(metrics, found)
+        state, actor_metrics = self.step(state, last, actor_key, actor=self.actor_loss)
+        return self.move_targets(state), rl.joined(metrics, actor_metrics)
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over both critics.
 
         y = r + discount * min_i Q'_i(s', a'), with a' = mu'(s') + clip(noise, -c, c), within
@@ -109,7 +108,7 @@ class TD3(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average -Q_1(s, mu(s)), of the first critic alone (algorithm 1)."""
         sample, critic = batch.sample, batch.state.learners["critic"].variables
         own_key, critic_key = jax.random.split(key)

@@ -8,7 +8,6 @@ normalized.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +78,7 @@ class TQC(rl.ActorCritic):
         """Describe the `actor`, the ensemble `critic` and the `temperature`."""
         unit = rl.unit_box(action_spec, algorithm="TQC")
         described = nn.soft_actor_critic(obs_spec, unit, config, config.num_critics)
-        critic: Any = described["critic"]
+        critic = described["critic"]
         head = ("quantiles", nn.Head(size=config.num_quantiles))
         return described | {"critic": replace(critic, heads=(head,))}
 
@@ -93,7 +92,7 @@ class TQC(rl.ActorCritic):
 
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average the quantile regression losses, and sum them over the critics.
 
         L = sum_n E_{i, m}[w |tau_m - 1{u < 0}| Huber(u) / kappa], u = y_i - theta_nm(s, a), with
@@ -121,7 +120,7 @@ class TQC(rl.ActorCritic):
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Average temperature * log pi(a|s) - mean_{n, m} theta_nm(s, a), a ~ pi(s).
 
         The mean is that of all quantiles: nothing is left out.
@@ -139,11 +138,11 @@ class TQC(rl.ActorCritic):
     def _quantiles(
         self,
         critic: nn.Variables,
-        obs: Any,
+        obs: rl.Obs,
         action: jax.Array | None,
         key: jax.Array | None = None,
         train: bool = False,
-    ) -> tuple[jax.Array, Any]:
+    ) -> tuple[jax.Array, rl.PyTree]:
         """Apply the critics, `[N, B, M]`."""
         network = self.network.parts["critic"]
         heads, state = nn.apply_heads(network, critic, (obs, action), key=key, train=train)

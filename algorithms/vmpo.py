@@ -121,7 +121,9 @@ class VMPO(rl.PolicyGradient):
         logs["temperature"] = nn.scalar(math.log(self.config.initial_temperature), "temperature")
         return rl.Learner(nn.combine(logs), self.optimizer)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> VMPOState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: VMPOHyperparams | None = None
+    ) -> VMPOState:
         net_key, dual_key = jax.random.split(key)
         learned = super().init(net_key, num_envs, hyper)
         target = rl.target_of(learned.learner.variables)
@@ -191,7 +193,7 @@ class VMPO(rl.PolicyGradient):
         batch: Batch,
         key: jax.Array,
         hyper: VMPOHyperparams,
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+    ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
         """Add the losses of the policy, the temperature, the bounds and the value (section 4).
 
         L_pi = -sum(psi * log pi(a|s)), psi = exp(A / eta) / sum(exp(A / eta)) of the samples in the
@@ -225,7 +227,7 @@ class VMPO(rl.PolicyGradient):
                 "entropy": actor.entropy().mean(),
                 "temperature": jnp.exp(duals.params["temperature"]),
                 "temperature_loss": jnp.asarray(parts.temperature_loss),
-                **{f"{name}_kl": jnp.mean(one) for name, one in divergences.items()},
+                **{f"{name}_kl": jnp.mean(divergence) for name, divergence in divergences.items()},
                 **{f"{name}_multiplier": jnp.exp(duals.params[name]) for name in divergences},
             },
             new_state,

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from ..core import specs
 from ..core.errors import TriglotError, kind_of
 from ..core.hyper import is_integer
-from ..core.network import Network
-from ..core.types import PyTree
+from ..core.network import Codec, Network, Statistic, ValueAndGrad, Variables, value_and_grad_of
+from ..core.types import Key, PyTree
 
 InitialCarry: TypeAlias = Callable[[int], PyTree]
 Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
@@ -58,7 +58,7 @@ def bind(
     Raises:
       TriglotError: if the module requires more inputs, with the advice for a recurrent module.
     """
-    given = arguments(inputs)
+    args = arguments(inputs)
     required = [
         name
         for name, parameter in names.items()
@@ -66,15 +66,15 @@ def bind(
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         and name not in FILLED_IN
     ]
-    if len(required) > len(given):
+    if len(required) > len(args):
         raise TriglotError(
             f"{module} requires {len(required)} inputs ({', '.join(required)}) and was given "
-            f"{len(given)}. If it is recurrent, pass initial_carry=FUNCTION to its adapter, where "
+            f"{len(args)}. If it is recurrent, pass initial_carry=FUNCTION to its adapter, where "
             "FUNCTION(num_envs) returns the carry at an episode's start. If it reads several "
             "observations, its inputs must be a tuple."
         )
     modes = dict.fromkeys(TRAINING, train) | dict.fromkeys(EVALUATING, not train)
-    return given, {name: mode for name, mode in modes.items() if name in names}
+    return args, {name: mode for name, mode in modes.items() if name in names}
 
 
 def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tuple[PyTree, ...]:
@@ -98,16 +98,16 @@ def describe_inputs(inputs: Inputs) -> str:
 
 def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:
     """Refuse what is not the spec of an observation, such as its shape."""
-    for spec in (given := arguments(inputs)):
+    for spec in (obs_specs := arguments(inputs)):
         if not isinstance(spec, specs.Spec):
-            sizes = ", ".join(map(str, given)) + ("," if len(given) == 1 else "")
-            is_shape = all(map(is_integer, given))
+            sizes = ", ".join(map(str, obs_specs)) + ("," if len(obs_specs) == 1 else "")
+            is_shape = all(map(is_integer, obs_specs))
             named = f": give triglot.Box(({sizes}))." if is_shape else ", such as env.obs_spec."
             raise TriglotError(
                 "obs_spec must be a Box, Discrete, MultiDiscrete or Dict of triglot, or a tuple of "
                 f"them for several inputs; got {kind_of(inputs)}{named}"
             )
-    return given
+    return obs_specs
 
 
 def display_name(module: Any) -> str:
@@ -117,12 +117,31 @@ def display_name(module: Any) -> str:
 
 
 def lifted(
-    name: str, backend: str, init: Any, apply: Any, initial_carry: InitialCarry | None, **rest: Any
+    name: str,
+    backend: str,
+    init: Callable[[Key], Variables],
+    apply: Callable[..., tuple[PyTree, PyTree]],
+    initial_carry: InitialCarry | None,
+    *,
+    codec: Codec | None,
+    statistics: tuple[Statistic | None, ...] = (),
+    random_start: bool = True,
+    value_and_grad: ValueAndGrad = value_and_grad_of,
 ) -> Network:
     """Build the network of a module, which is recurrent if it has an `initial_carry`."""
 
     def carry(variables: PyTree, num_envs: int) -> PyTree:
         return initial_carry(num_envs) if initial_carry else ()
 
-    own: Any = {"recurrent": initial_carry is not None, "initial_carry": carry, **rest}
-    return Network(name=name, backend=backend, init=init, apply=apply, **own)
+    return Network(
+        name=name,
+        backend=backend,
+        init=init,
+        apply=apply,
+        value_and_grad=value_and_grad,
+        recurrent=initial_carry is not None,
+        initial_carry=carry,
+        random_start=random_start,
+        codec=codec,
+        statistics=statistics,
+    )

@@ -21,7 +21,7 @@ from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
 from ..core.tracing.norms import has_norms
 from ..core.tracing.products import in_one_order
-from ..core.types import Params, PyTree
+from ..core.types import Carry, Params, PyTree
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -56,8 +56,10 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
     layout = arithmetic == "canonical"
 
     def init(key: jax.Array) -> Variables:
-        own = network.init(key)
-        return Variables(params=codec.encode(own.params, layout=layout), state=own.state)
+        variables = network.init(key)
+        return Variables(
+            params=codec.encode(variables.params, layout=layout), state=variables.state
+        )
 
     def decoded(variables: Variables) -> Variables:
         params = codec.decode(variables.params, layout=layout)
@@ -67,20 +69,20 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         def forward(params: Params, inputs: PyTree) -> tuple[PyTree, PyTree]:
-            own = decoded(Variables(params=params, state=variables.state))
-            return network.apply(own, inputs, key=key, train=train)
+            native = decoded(Variables(params=params, state=variables.state))
+            return network.apply(native, inputs, key=key, train=train)
 
         if not layout:
             return forward(variables.params, inputs)
         rewritten = params_on_the_right(forward, recurrent=network.recurrent)
         return rewritten(variables.params, inputs)
 
-    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
-        own = codec.decode(params, layout=layout)
+    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Params:
+        native = codec.decode(params, layout=layout)
         assert network.scatter_add is not None  # for the type checker
-        return codec.encode(network.scatter_add(own, inputs, changes), layout=layout)
+        return codec.encode(network.scatter_add(native, inputs, changes), layout=layout)
 
-    def initial_carry(variables: Variables, num_envs: int) -> Any:
+    def initial_carry(variables: Variables, num_envs: int) -> Carry:
         return network.initial_carry(decoded(variables), num_envs)
 
     named = replace(network, codec=_named_codec(codec, layout), arithmetic=arithmetic)
@@ -99,8 +101,8 @@ def _named_codec(codec: Codec, layout: bool) -> Codec:
 
 
 def params_on_the_right(
-    function: Callable[[Any, Any], Any], *, recurrent: bool = False
-) -> Callable[[Any, Any], Any]:
+    function: Callable[[Params, PyTree], PyTree], *, recurrent: bool = False
+) -> Callable[[Params, PyTree], PyTree]:
     """Rewrite the jaxpr of `function(params, inputs)` to a canonical order of summation.
 
     If the left operand of a product depends on the parameters only and the right one on the inputs,
@@ -111,7 +113,7 @@ def params_on_the_right(
     those whose result has a stated sharding. Each equation keeps the context of its trace.
     """
 
-    def rewritten(params: Params, inputs: PyTree) -> Any:
+    def rewritten(params: Params, inputs: PyTree) -> PyTree:
         closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
         if recurrent or has_norms(closed.jaxpr):
             closed = in_one_order(closed, len(jax.tree.leaves(params)))
@@ -195,8 +197,10 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast a bias in one step from its own axes, to fix its gradient's summation order."""
     if array.shape == shape:
         return array
-    own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
-    return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
+    kept_axes = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
+    return jax.lax.broadcast_in_dim(
+        array.reshape([shape[axis] for axis in kept_axes]), shape, kept_axes
+    )
 
 
 def _swaps(operands: list[Value], out_sharding: Any) -> bool:

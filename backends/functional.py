@@ -68,15 +68,15 @@ def lift(
 
     def init_network(key: jax.Array) -> Variables:
         example = calling.example_arguments(obs_spec, initial_carry)
-        given, modes = calling.bind(module, names, example, train_at_init)
-        params, state = init(key, *given, **modes)
+        args, modes = calling.bind(module, names, example, train_at_init)
+        params, state = init(key, *args, **modes)
         return Variables(params=params, state=state)
 
     def apply_network(
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
-        given, modes = calling.bind(module, names, inputs, train)
-        outputs, state = apply(variables, key, *given, **modes)
+        args, modes = calling.bind(module, names, inputs, train)
+        outputs, state = apply(variables, key, *args, **modes)
         return outputs, state if train else variables.state
 
     def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -91,7 +91,7 @@ def lift(
         abstract = jax.eval_shape(init_network, abstract_key())
 
     params, state = (
-        jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)
+        jax.tree_util.tree_leaves_with_path(tree) for tree in (abstract.params, abstract.state)
     )
     arrays = [Array(words(path), calls.owners(words(path)), array.shape) for path, array in params]
     leaves = describe_all(find(backend), arrays)
@@ -100,7 +100,13 @@ def lift(
         for leaf, (_, array) in zip(leaves, params, strict=True)
         if not jnp.issubdtype(array.dtype, jnp.inexact)
     }
-    how: Any = {"codec": Codec.named(abstract.params, leaves)}
-    how["statistics"] = tuple(statistic(words_of(path)) for path, _ in state)
-    network = calling.lifted(name, backend, init_network, apply_network, initial_carry, **how)
+    network = calling.lifted(
+        name,
+        backend,
+        init_network,
+        apply_network,
+        initial_carry,
+        codec=Codec.named(abstract.params, leaves),
+        statistics=tuple(statistic(words_of(path)) for path, _ in state),
+    )
     return hold(network, buffers) if buffers else network

@@ -296,8 +296,8 @@ def known() -> Iterator[Library]:
 
 def find_by_class(kind: type) -> Library | None:
     """Find the library whose module class `kind` is; None for a class of no known library."""
-    found = (library for library in known() if library.lift and library.defines(kind))
-    return next(found, None)
+    lifting = (library for library in known() if library.lift and library.defines(kind))
+    return next(lifting, None)
 
 
 def find_by_suffix(suffix: str) -> Library | None:

@@ -34,8 +34,8 @@ def constructor(
 
     def construct(key: jax.Array) -> Any:
         with constants():
-            given = convert(key)
-            return module(**{argument: given}) if by_name else module(given)
+            converted = convert(key)
+            return module(**{argument: converted}) if by_name else module(converted)
 
     return construct
 

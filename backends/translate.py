@@ -68,19 +68,19 @@ def translate(
         check_network(f"translate's {what}", network)
     if not isinstance(variables, Variables):
         raise TriglotError(f"translate takes Variables of source, got {kind_of(variables)}.")
-    own = jax.eval_shape(source.init, abstract_key())
-    for name, (given, needed) in type_differences(variables, own).items():
+    expected = jax.eval_shape(source.init, abstract_key())
+    for name, (given_type, needed) in type_differences(variables, expected).items():
         raise TriglotError(
             f"the variables are not those of the source, {source.backend} {source.name!r}: {name} "
-            f"is {given}, expected {needed}."
+            f"is {given_type}, expected {needed}."
         )
     source, target = align_stacks(source, target)
     pairs, is_guess = pair_parameters(variables, source, target, mapping)
     if is_guess:
-        found = as_mapping({name: pair.name for name, pair in pairs.items()})
+        guessed = as_mapping({name: pair.name for name, pair in pairs.items()})
         warnings.warn(
             f"{_shown(source, target)}, parameters are paired by shape and order; if that is "
-            f"right, pass {found}.",
+            f"right, pass {guessed}.",
             Guessed,
             stacklevel=2,
         )
@@ -224,9 +224,9 @@ def _check_shapes(
 
     if different := list(filter(differs, sorted(shapes))):
         name = different[0]
-        found = [f"{tuple(a.shape)} {a.dtype}" for a in (moved[name], shapes[name])]
+        types = [f"{tuple(a.shape)} {a.dtype}" for a in (moved[name], shapes[name])]
         problem = "the mapping does not fit" if split else "the architectures differ"
         raise TriglotError(
-            f"{networks}: {problem}: {name} is {found[0]} in the first and {found[1]} in the "
+            f"{networks}: {problem}: {name} is {types[0]} in the first and {types[1]} in the "
             f"second ({len(different)} parameters differ)."
         )

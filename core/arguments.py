@@ -62,9 +62,9 @@ def check_agent(agent: Any) -> None:
       TriglotError: saying what was given and how to make an agent.
     """
     if isinstance(agent, str | type):
-        given = shown(agent) if isinstance(agent, str) else agent.__name__
+        label = shown(agent) if isinstance(agent, str) else agent.__name__
         raise TriglotError(
-            f"agent must be an agent, got {kind_of(agent)}: give triglot.make_agent({given}, env)."
+            f"agent must be an agent, got {kind_of(agent)}: give triglot.make_agent({label}, env)."
         )
     if lacking := [name for name in _AGENT if not hasattr(agent, name)]:
         raise TriglotError(
@@ -76,9 +76,9 @@ def check_agent(agent: Any) -> None:
     except TypeError:
         kind = agent.name
         for part in ("config", "hyper"):
-            if found := _unhashable(getattr(agent, part, None)):
+            if reason := _unhashable(getattr(agent, part, None)):
                 raise TriglotError(
-                    f"{kind}'s {part} cannot be hashed{found}; one value for each seed is given "
+                    f"{kind}'s {part} cannot be hashed{reason}; one value for each seed is given "
                     "to triglot.train(hyper=...)."
                 ) from None
         raise TriglotError(
@@ -123,20 +123,20 @@ def check_state(agent: Any, state: Any) -> None:
     where = {"RunnerState": "runner_state", "TrainResult": "result.runner_state"}
     if (kind := type(state).__name__) in where:
         raise TriglotError(f"{wanted}, got a {kind}: {seed.format(where[kind])}.")
-    expected, found = _state_types(agent), _types(state)
-    both = {path: (found.get(path), kind) for path, kind in expected.items()}
+    expected, actual = _state_types(agent), _types(state)
+    both = {path: (actual.get(path), kind) for path, kind in expected.items()}
     differing = {path: pair for path, pair in both.items() if pair[0] != pair[1]}
     if not differing:
         return
-    axes = {given[1][:1] for given, kind in both.values() if given and given[1][1:] == kind[1]}
-    if len(axes) == 1 and all(given and given[1][1:] == kind[1] for given, kind in both.values()):
+    axes = {types[1][:1] for types, kind in both.values() if types and types[1][1:] == kind[1]}
+    if len(axes) == 1 and all(types and types[1][1:] == kind[1] for types, kind in both.values()):
         count = axes.pop()[0]
         raise TriglotError(
             f"{wanted}, got the states of {count}: {seed.format('runner_state')}; jax.vmap "
             "evaluates several."
         )
-    path, (given, kind) = next(iter(differing.items()))
-    shown_given = "absent" if given is None else f"{given[0]}{list(given[1])}"
+    path, (actual_type, kind) = next(iter(differing.items()))
+    shown_given = "absent" if actual_type is None else f"{actual_type[0]}{list(actual_type[1])}"
     raise TriglotError(
         f"{wanted}, got {kind_of(state)} that does not fit {agent.name}: {path} is "
         f"{shown_given}, expected {kind[0]}{list(kind[1])}."

@@ -73,7 +73,9 @@ class _Deferred(ModuleType):
         if name.startswith("__") and name not in _DEFINED_BY_MODULES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         submodule = f"{self.__name__}.{name}"
-        if any(isinstance(each, _Finder) and submodule in each.names for each in sys.meta_path):
+        if any(
+            isinstance(finder, _Finder) and submodule in finder.names for finder in sys.meta_path
+        ):
             # `from package import module` then imports it, and it is deferred too.
             raise AttributeError(f"{submodule} has not been imported")
         return getattr(self._load(), name)

@@ -135,11 +135,11 @@ def check_steps(env: Environment, states: EnvState, obs: Obs, steps: Any) -> Non
     """
     if isinstance(steps, TimeStep):
         pairs = {"state": states, "obs": obs}, {"state": steps.state, "obs": steps.obs}
-        single = [jax.tree.map(_without_batch, each) for each in pairs]
-        for name, (made, given) in type_differences(*single).items():
+        single = [jax.tree.map(_without_batch, tree) for tree in pairs]
+        for name, (first, after) in type_differences(*single).items():
             raise TriglotError(
-                f"the environment {env.name} changes its shapes: {name} is {made} after reset and "
-                f"{given} after step; make them the same."
+                f"the environment {env.name} changes its shapes: {name} is {first} after reset and "
+                f"{after} after step; make them the same."
             )
     _check_time_steps(env, steps, "step")
 
@@ -148,41 +148,41 @@ def _without_batch(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
-def _check_time_steps(env: Environment, found: Any, method: str) -> None:
+def _check_time_steps(env: Environment, steps: Any, method: str) -> None:
     owner = f"{method} of the environment {env.name}"
-    if not isinstance(found, TimeStep):
+    if not isinstance(steps, TimeStep):
         helper = "; first_step(state, obs) builds it" if method == "reset" else ""
-        raise TriglotError(f"{owner} must return a TimeStep, got {kind_of(found)}{helper}.")
-    _check_obs(f"obs of {owner}", env.obs_spec, found.obs)
-    _check_array(f"reward of {owner}", found.reward, (), "float32", "cast it by .astype")
+        raise TriglotError(f"{owner} must return a TimeStep, got {kind_of(steps)}{helper}.")
+    _check_obs(f"obs of {owner}", env.obs_spec, steps.obs)
+    _check_array(f"reward of {owner}", steps.reward, (), "float32", "cast it by .astype")
     for flag in ("terminated", "truncated"):
-        _check_array(f"{flag} of {owner}", getattr(found, flag), (), "bool", "compare it with 0")
+        _check_array(f"{flag} of {owner}", getattr(steps, flag), (), "bool", "compare it with 0")
     size = mask_size(env.action_spec)
-    if found.action_mask is not None and size is not None:
+    if steps.action_mask is not None and size is not None:
         _check_array(
-            f"action_mask of {owner}", found.action_mask, (size,), "bool", "one per action"
+            f"action_mask of {owner}", steps.action_mask, (size,), "bool", "one per action"
         )
 
 
-def _check_obs(what: str, spec: Spec, obs: Any) -> None:
+def _check_obs(what: str, spec: Spec, obs: Obs) -> None:
     declared = "as obs_spec declares"
     if not isinstance(spec, Dict):
         _check_array(what, obs, spec.shape, spec.dtype, declared)
         return
     names = [name for name, _ in spec.items]
     if not isinstance(obs, Mapping) or sorted(obs) != names:
-        given = f"entries {sorted(obs)}" if isinstance(obs, Mapping) else kind_of(obs)
-        raise TriglotError(f"{what} must have the entries {names}, {declared}; got {given}.")
+        description = f"entries {sorted(obs)}" if isinstance(obs, Mapping) else kind_of(obs)
+        raise TriglotError(f"{what} must have the entries {names}, {declared}; got {description}.")
     for name, child in spec.items:
         _check_obs(f"{name} of {what}", child, obs[name])
 
 
-def _check_array(what: str, found: Any, shape: tuple[int, ...], dtype: str, hint: str) -> None:
-    if not hasattr(found, "shape") or not hasattr(found, "dtype"):
-        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {kind_of(found)}.")
-    if found.shape[1:] != shape or found.dtype != dtype:
-        given = f"{found.dtype}{list(found.shape[1:])}"
-        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {given}.")
+def _check_array(what: str, array: Any, shape: tuple[int, ...], dtype: str, hint: str) -> None:
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {kind_of(array)}.")
+    if array.shape[1:] != shape or array.dtype != dtype:
+        description = f"{array.dtype}{list(array.shape[1:])}"
+        raise TriglotError(f"{what} must be {dtype}{list(shape)}, {hint}; got {description}.")
 
 
 @runtime_checkable

@@ -118,14 +118,14 @@ def check_version(distribution: str, extra: str) -> None:
         wanted = [Requirement(text) for text in metadata.requires("triglot") or []]
     except metadata.PackageNotFoundError:  # `require` reports a library that is missing
         return
-    for each in wanted:
-        marker, same = each.marker, each.name.lower() == distribution.lower()
+    for requirement in wanted:
+        marker, same = requirement.marker, requirement.name.lower() == distribution.lower()
         if not same or marker is None or not marker.evaluate({"extra": extra}):
             continue
-        if not each.specifier.contains(installed, prereleases=True):
+        if not requirement.specifier.contains(installed, prereleases=True):
             raise TriglotError(
                 f"{distribution} {installed} is installed, and triglot works with "
-                f"{distribution}{each.specifier}: run `pip install 'triglot[{extra}]'`."
+                f"{distribution}{requirement.specifier}: run `pip install 'triglot[{extra}]'`."
             )
 
 
@@ -149,9 +149,7 @@ REPLACED = {
 }
 
 
-def unknown(
-    kind: str, given: str, choices: Iterable[str], meant: str | None = None
-) -> TriglotError:
+def unknown(kind: str, text: str, choices: Iterable[str], meant: str | None = None) -> TriglotError:
     """Build the error for an unknown name, with the choice that is meant, or else the nearest.
 
     >>> unknown("backend", "hiku", ["haiku", "linen"])
@@ -160,49 +158,49 @@ def unknown(
     TriglotError("unknown field 'num_env' of Config; did you mean 'num_envs'? Choices: num_envs.")
     """
     names = sorted(choices)
-    instead, example = REPLACED.get(given.lstrip("-").replace("-", "_"), (None, ""))
+    instead, example = REPLACED.get(text.lstrip("-").replace("-", "_"), (None, ""))
     if instead in {name.lstrip("-").replace("-", "_") for name in names}:
         return TriglotError(
-            f"there is no {kind} {shown(given)} since triglot 0.3: {instead} is a number or a "
+            f"there is no {kind} {shown(text)} since triglot 0.3: {instead} is a number or a "
             f"schedule, such as {example!r}."
         )
     by_letters = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(given.lower(), by_letters, n=1, cutoff=0.6)
-    found = meant if meant in names else by_letters[near[0]] if near else None
-    hint = f"; did you mean {found!r}?" if found else "."
+    near = difflib.get_close_matches(text.lower(), by_letters, n=1, cutoff=0.6)
+    suggestion = meant if meant in names else by_letters[near[0]] if near else None
+    hint = f"; did you mean {suggestion!r}?" if suggestion else "."
     choices = f" Choices: {', '.join(names)}." if names else ""
     noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
-    return TriglotError(f"unknown {noun} {shown(given)}{''.join(owner)}{hint}{choices}")
+    return TriglotError(f"unknown {noun} {shown(text)}{''.join(owner)}{hint}{choices}")
 
 
-def check_known(kind: str, given: str, choices: Iterable[str]) -> None:
+def check_known(kind: str, name: str, choices: Iterable[str]) -> None:
     """Reject a name that is not one of the choices.
 
     Raises:
       TriglotError: as `unknown` says it.
     """
-    if given not in choices:
-        raise unknown(kind, given, choices)
+    if name not in choices:
+        raise unknown(kind, name, choices)
 
 
-def check_text(name: str, given: Any) -> None:
+def check_text(name: str, value: Any) -> None:
     """Reject what is not text where a name is expected.
 
     Raises:
       TriglotError: saying what was given.
     """
-    if not isinstance(given, str):
-        raise TriglotError(f"{name} must be text, got {kind_of(given)}.")
+    if not isinstance(value, str):
+        raise TriglotError(f"{name} must be text, got {kind_of(value)}.")
 
 
-def check_path(name: str, given: Any) -> None:
+def check_path(name: str, value: Any) -> None:
     """Reject what is not a path where one is expected.
 
     Raises:
       TriglotError: saying what was given.
     """
-    if not isinstance(given, str | os.PathLike):
-        raise TriglotError(f"{name} must be a path, got {kind_of(given)}.")
+    if not isinstance(value, str | os.PathLike):
+        raise TriglotError(f"{name} must be a path, got {kind_of(value)}.")
 
 
 def shown(value: object) -> str:
@@ -231,7 +229,7 @@ def printable(text: str, keep: str = "") -> str:
     'run\\n\\x1b[2J'
     """
     return _CONTROL.sub(
-        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
+        lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(),
         text,
     )
 
@@ -328,8 +326,10 @@ def describe(error: BaseException) -> str:
 def _user_line(error: BaseException) -> str:
     """Find the last line of the traceback outside triglot and installed libraries."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not in_library(frame.filename)]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    user_frames = [frame for frame in frames if not in_library(frame.filename)]
+    if not user_frames:
+        return ""
+    return f" ({Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno})"
 
 
 def in_library(filename: str) -> bool:

@@ -1,7 +1,5 @@
 """Evaluate an agent on whole episodes."""
 
-from typing import Any
-
 import jax
 
 from .agent import Agent
@@ -11,13 +9,13 @@ from .host_environment import HostEnvironment
 from .hyper import check_count
 from .loop.episode import Episodes
 from .trainers import make_trainer
-from .types import as_key
+from .types import AnyAgentState, as_key
 
 
 def evaluate(
     agent: Agent,
     env: Environment | HostEnvironment,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     num_episodes: int = 64,

@@ -47,6 +47,7 @@ from .loop.trainer import (
     play_seeds,
     updates_for,
 )
+from .records import JSON
 from .rl.schedules import Schedule
 from .trainers import make_trainer
 from .types import Params, PyTree, as_key, is_key, type_differences
@@ -197,9 +198,9 @@ class Experiment:
                 f"hyper has hyperparameters for {len(self.hyper)} seeds, and there are "
                 f"{self.num_seeds}: give one for each."
             )
-        different = {id(each): each for each in self.hyper}  # seeds of one setting share theirs
-        complete = {name: self.complete(each) for name, each in different.items()}
-        numbers = [complete[id(each)] for each in self.hyper]
+        different = {id(hyper): hyper for hyper in self.hyper}  # seeds of one setting share theirs
+        complete = {name: self.complete(hyper) for name, hyper in different.items()}
+        numbers = [complete[id(hyper)] for hyper in self.hyper]
         return jax.tree.map(lambda *rows: jnp.asarray(np.array(rows, np.float32)), *numbers)
 
     @property
@@ -370,7 +371,7 @@ class Experiment:
         state: RunnerState,
         *,
         beside: Mapping[str, PyTree] | None = None,
-        of: Mapping[str, Any] | None = None,
+        of: JSON | None = None,
         write_files: Callable[[Path], None] | None = None,
         keep: int = 2,
     ) -> None:
@@ -465,7 +466,8 @@ class Experiment:
           The mean return of each seed, float32 `[S]`; then that on levels held out.
         """
         played = [
-            each.evaluate(state, num_episodes=num_episodes, keys=keys) for each in self.by_levels
+            experiment.evaluate(state, num_episodes=num_episodes, keys=keys)
+            for experiment in self.by_levels
         ]
         return [np.asarray(episodes.returns).mean(axis=1) for episodes in played]
 
@@ -479,11 +481,11 @@ class Experiment:
         trainer = self.trainer
         if not isinstance(trainer, Trainer) or jax.process_count() > 1:
             return
-        given = (state.agent, self._key_shapes)
+        shapes = (state.agent, self._key_shapes)
         if trainer.seed_sharding is not None:
-            given = trainer.seed_sharding.placed_shapes(given)
+            shapes = trainer.seed_sharding.placed_shapes(shapes)
         play_seeds.lower(
-            trainer, *given, num_episodes=num_episodes, max_steps=MAX_STEPS, explore=False
+            trainer, *shapes, num_episodes=num_episodes, max_steps=MAX_STEPS, explore=False
         ).compile()
 
 

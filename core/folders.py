@@ -55,11 +55,11 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     waiting = [os.fspath(folder)]
     while waiting:
         try:
-            found = os.scandir(waiting.pop())
+            entries = os.scandir(waiting.pop())
         except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile by the run's program
             continue
-        with found:
-            for entry in found:
+        with entries:
+            for entry in entries:
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in FOREIGN:
@@ -85,14 +85,14 @@ def read_bytes(path: Path, limit: int = MAX_RECORD, *, follow: bool = False) -> 
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     with open(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(file.fileno())
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(21, "Is a directory", os.fspath(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise TriglotError(f"{path} is not a regular file: give a file with contents.")
-        if found.st_size > limit:
+        if status.st_size > limit:
             raise TriglotError(
-                f"{path} has {found.st_size:,} bytes, and at most {limit:,} are read: it is not "
+                f"{path} has {status.st_size:,} bytes, and at most {limit:,} are read: it is not "
                 "what triglot wrote."
             )
         return file.read(limit + 1)

@@ -26,21 +26,21 @@ def to_dtype(values: Any, dtype: Any, name: str = "a value") -> np.ndarray:
     Raises:
       TriglotError: with the first value that the dtype cannot hold.
     """
-    given, dtype = np.asarray(values), np.dtype(dtype)
-    if given.dtype == dtype:
-        return given.copy()
+    array, dtype = np.asarray(values), np.dtype(dtype)
+    if array.dtype == dtype:
+        return array.copy()
     try:
         with np.errstate(over="raise", invalid="raise"):
-            result = given.astype(dtype)
+            result = array.astype(dtype)
     except (FloatingPointError, OverflowError):
         result = None
-    if result is not None and (dtype.kind == "f" or (result == given).all()):
+    if result is not None and (dtype.kind == "f" or (result == array).all()):
         return result
     with np.errstate(over="ignore", invalid="ignore"):
-        cast = given.astype(np.float64).astype(dtype)
-    wrong = ~np.isfinite(cast) & np.isfinite(given) if dtype.kind == "f" else cast != given
+        cast = array.astype(np.float64).astype(dtype)
+    wrong = ~np.isfinite(cast) & np.isfinite(array) if dtype.kind == "f" else cast != array
     raise TriglotError(
-        f"{name} is {given[wrong].flat[0]}, which {dtype} cannot hold{_way_out(dtype)}"
+        f"{name} is {array[wrong].flat[0]}, which {dtype} cannot hold{_way_out(dtype)}"
     )
 
 

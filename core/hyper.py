@@ -28,7 +28,7 @@ from .options import (
     replace_options,
 )
 from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
-from .types import by_path
+from .types import AnyConfig, AnyHyperparams, by_path
 
 Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
@@ -83,7 +83,7 @@ def _numbers_by_name(values: OptionValues) -> tuple[list[tuple[Any, Any]], Optio
 
 
 def _from_numbers(table: OptionTable, numbers: Iterable[Any]) -> OptionValues:
-    names = [one.name for one in option_fields(table)]
+    names = [field.name for field in option_fields(table)]
     return table(**dict(zip(names, numbers, strict=True)))
 
 
@@ -167,12 +167,12 @@ def for_environment(options: Any, kinds: Collection[str]) -> Any:
     """
     if not has_options(options):
         return options
-    found: dict[str, Any] = {}
-    for one in option_fields(options):
-        if "by_environment" in one.metadata and getattr(options, one.name) is None:
-            default, others = one.metadata["by_environment"]
-            found[one.name] = next((others[kind] for kind in others if kind in kinds), default)
-    return replace_options(options, found) if found else options
+    chosen: dict[str, Any] = {}
+    for option in option_fields(options):
+        if "by_environment" in option.metadata and getattr(options, option.name) is None:
+            default, others = option.metadata["by_environment"]
+            chosen[option.name] = next((others[kind] for kind in others if kind in kinds), default)
+    return replace_options(options, chosen) if chosen else options
 
 
 def one_of(default: str, *others: str) -> Any:
@@ -193,38 +193,38 @@ def only_for(reader: str, default: Any) -> Any:
     return field(default=declared.default, metadata={**declared.metadata, "only_for": reader})
 
 
-def as_hyperparams(owner: str, given: Any, default: HyperparamsT) -> HyperparamsT:
+def as_hyperparams(owner: str, values: Any, default: HyperparamsT) -> HyperparamsT:
     """Return hyperparameters that were given whole, or by name in place of some of the defaults.
 
     Arrays of one number become that number, so that they can be hashed.
 
     Args:
       owner: the algorithm's name, for the message.
-      given: of the class of `default`; a mapping from names to values; or None.
-      default: hyperparameters. With anything else, `given` is returned as it is.
+      values: of the class of `default`; a mapping from names to values; or None.
+      default: hyperparameters. With anything else, `values` is returned as it is.
 
     Raises:
       TriglotError: if it is neither, or a name is unknown.
     """
-    if given is None or not has_options(default):
-        return default if given is None else given  # pyright: ignore[reportReturnType]
+    if values is None or not has_options(default):
+        return default if values is None else values  # pyright: ignore[reportReturnType]
     kind = option_type(default)
-    names = [one.name for one in option_fields(default)]
-    if isinstance(given, Mapping):
-        for name in given:
+    names = [field.name for field in option_fields(default)]
+    if isinstance(values, Mapping):
+        for name in values:
             check_known(f"hyperparameter of {owner}", name, names)
-        given = replace_options(default, given)
-    if not are_options_of(kind, given):
+        values = replace_options(default, values)
+    if not are_options_of(kind, values):
         raise TriglotError(
             f"{owner}'s hyperparameters must be {kind.__name__} or values by name, such as "
-            f"{{{names[0]!r}: {getattr(default, names[0])!r}}}; got {kind_of(given)}."
+            f"{{{names[0]!r}: {getattr(default, names[0])!r}}}; got {kind_of(values)}."
         )
     numbers = {
         name: value.item()
         for name in names
-        if _is_concrete(value := getattr(given, name)) and value.ndim == 0
+        if _is_concrete(value := getattr(values, name)) and value.ndim == 0
     }
-    return replace_options(given, numbers) if numbers else given
+    return replace_options(values, numbers) if numbers else values
 
 
 def _is_concrete(value: object) -> TypeGuard[Any]:
@@ -232,7 +232,7 @@ def _is_concrete(value: object) -> TypeGuard[Any]:
     return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
 
 
-def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
+def check_hyperparams(owner: str, hyper: AnyHyperparams, config: AnyConfig) -> None:
     """Refuse hyperparameters out of range, as float32 numbers.
 
     One without a declared range must be finite and not negative. Arrays that are traced, and None
@@ -246,46 +246,46 @@ def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     Raises:
       TriglotError: naming the hyperparameter and what it allows.
     """
-    for one in option_fields(hyper):
-        given = getattr(hyper, one.name)
-        allowed = allowed_by(one, config)
-        if given is None or isinstance(given, Tracer):
+    for option in option_fields(hyper):
+        value = getattr(hyper, option.name)
+        allowed = allowed_by(option, config)
+        if value is None or isinstance(value, Tracer):
             continue
-        if _is_concrete(given):
-            _check_numeric(f"{owner}'s {one.name}", given)
-        elif not isinstance(given, Schedule) and not is_number(given):
-            raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(given)}.")
-        for number in _extremes(given):
+        if _is_concrete(value):
+            _check_numeric(f"{owner}'s {option.name}", value)
+        elif not isinstance(value, Schedule) and not is_number(value):
+            raise TriglotError(f"{owner}'s {option.name} must be a number, got {shown(value)}.")
+        for number in _extremes(value):
             rounded = to_float32(number)
             lost = _is_lost(number, rounded)
             if isinstance(allowed, Range) and (rounded not in allowed or lost):
-                where = f" in {given}" if isinstance(given, Schedule) else ""
+                where = f" in {value}" if isinstance(value, Schedule) else ""
                 raise TriglotError(
-                    f"{owner}'s {one.name} must be {allowed}, got {shown(number)}{where}"
+                    f"{owner}'s {option.name} must be {allowed}, got {shown(number)}{where}"
                     + (f", which is {rounded:g} in float32." if lost else ".")
                 )
-        annealed = one.metadata.get("anneals")
+        annealed = option.metadata.get("anneals")
         if annealed and isinstance(getattr(hyper, annealed), Schedule):
             raise TriglotError(
-                f"{owner}'s {one.name} anneals {annealed}, which is a schedule, "
-                f"{getattr(hyper, annealed)}: set {one.name} to None."
+                f"{owner}'s {option.name} anneals {annealed}, which is a schedule, "
+                f"{getattr(hyper, annealed)}: set {option.name} to None."
             )
-        other = one.metadata.get("below")
+        other = option.metadata.get("below")
         most = _extremes(getattr(hyper, other)) if other else ()
-        if other and most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
+        if other and most and not to_float32(max(_extremes(value))) < to_float32(min(most)):
             raise TriglotError(
-                f"{owner}'s {one.name} must be below {other}, got {shown(given)} and "
+                f"{owner}'s {option.name} must be below {other}, got {shown(value)} and "
                 f"{shown(getattr(hyper, other))}."
             )
 
 
-def allowed_by(one: "Field[Any]", config: Any) -> Any:
+def allowed_by(field: "Field[Any]", config: AnyConfig) -> Any:
     """Return what a field of `Hyperparams` allows under an algorithm's `config`.
 
     A count that depends on the actions, and is not known yet, limits nothing.
     """
-    allowed = one.metadata.get("allowed", NON_NEGATIVE)
-    whole = one.metadata.get("part_of")
+    allowed = field.metadata.get("allowed", NON_NEGATIVE)
+    whole = field.metadata.get("part_of")
     most = getattr(config, whole) if whole else None
     return allowed if most is None else replace(allowed, high=float(most))
 
@@ -298,8 +298,8 @@ def _check_numeric(name: str, array: Any) -> None:
 def _extremes(value: Any) -> tuple[float, ...]:
     """List the numbers between which a hyperparameter's values lie; none of None."""
     if _is_concrete(value):
-        found = np.asarray(value, np.float64)
-        return (float(found.min()), float(found.max())) if found.size else ()
+        array = np.asarray(value, np.float64)
+        return (float(array.min()), float(array.max())) if array.size else ()
     if isinstance(value, Schedule):
         return tuple(number for number in value.ends() if is_number(number))
     return (value,) if is_number(value) else ()
@@ -319,7 +319,7 @@ def to_float32(number: float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def check_config(owner: str, config: Any) -> None:
+def check_config(owner: str, config: AnyConfig) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
     So is each number of a `PerLayer`. A declared range may begin at 0. None is allowed where it is
@@ -332,26 +332,26 @@ def check_config(owner: str, config: Any) -> None:
     Raises:
       TriglotError: naming the field and what it allows.
     """
-    for one in option_fields(config):
-        value, allowed = getattr(config, one.name), one.metadata.get("allowed")
-        if value is None and "by_environment" in one.metadata:
+    for option in option_fields(config):
+        value, allowed = getattr(config, option.name), option.metadata.get("allowed")
+        if value is None and "by_environment" in option.metadata:
             continue
         if isinstance(value, Schedule) or is_schedule_text(value):
             raise TriglotError(
-                f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
+                f"{owner}'s {option.name} is fixed when the training compiles, so it cannot be a "
                 f"schedule, got {value}: the hyperparameters can."
             )
-        if value is None and one.default is None:
+        if value is None and option.default is None:
             continue
-        _check_kind(f"{owner}'s {one.name}", one.type, value)
-        if one.type in COUNTS:
+        _check_kind(f"{owner}'s {option.name}", option.type, value)
+        if option.type in COUNTS:
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
-                check_count(f"{owner}'s {one.name}", number, least)
+                check_count(f"{owner}'s {option.name}", number, least)
         if isinstance(allowed, tuple) and value not in allowed:
-            raise unknown(f"{one.name} of {owner}", str(value), allowed)
+            raise unknown(f"{option.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
-            raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
+            raise TriglotError(f"{owner}'s {option.name} must be {allowed}, got {shown(value)}.")
 
 
 def _check_kind(name: str, declared: Any, value: Any) -> None:
@@ -417,8 +417,8 @@ def as_float32(hyper: HyperparamsT) -> HyperparamsT:
 
 def first_numbers(hyper: HyperparamsT) -> HyperparamsT:
     """Replace each `Schedule` by its value at the start; numbers stay as they are."""
-    found = {name: schedule.first() for name, schedule in schedules_of(hyper).items()}
-    return replace_options(hyper, found) if found else hyper
+    numbers = {name: schedule.first() for name, schedule in schedules_of(hyper).items()}
+    return replace_options(hyper, numbers) if numbers else hyper
 
 
 def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
@@ -429,17 +429,17 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
     """
     if not has_options(hyper):
         return hyper
-    found: dict[str, Any] = {}
+    schedules: dict[str, Any] = {}
     for name, value in option_values(hyper).items():
         if is_schedule_text(value) or (callable(value) and not isinstance(value, jax.Array)):
             try:
-                found[name] = schedule(value)
+                schedules[name] = schedule(value)
             except TriglotError as error:
                 raise TriglotError(f"{name}: {error}") from None
-    return replace_options(hyper, found) if found else hyper
+    return replace_options(hyper, schedules) if schedules else hyper
 
 
-def schedules_of(hyper: Any) -> dict[str, Schedule]:
+def schedules_of(hyper: AnyHyperparams) -> dict[str, Schedule]:
     """List the hyperparameters that are schedules, by name, with float32 arrays as numbers."""
     if not has_options(hyper):
         return {}

@@ -6,12 +6,11 @@ Without JAX, so that commands that only list folders start quickly.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import TriglotError, describe
 from .folders import read_bytes
+from .records import JSON, JSONDict
 
 MANIFEST = "manifest.json"
 
@@ -22,7 +21,9 @@ class DamagedError(TriglotError):
 
 def _digests(folder: Path, nested: bool) -> dict[str, str]:
     """Make the digests of all files, also of those in `nested` folders with their own manifest."""
-    separate = set() if nested else {found.parent for found in folder.rglob(MANIFEST)} - {folder}
+    separate = (
+        set() if nested else {manifest.parent for manifest in folder.rglob(MANIFEST)} - {folder}
+    )
     return {
         str(file.relative_to(folder)): _digest(file)
         for file in sorted(folder.rglob("*"))
@@ -35,9 +36,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(
-    folder: Path, of: Mapping[str, Any] | None = None, *, nested: bool = True
-) -> None:
+def write_manifest(folder: Path, of: JSON | None = None, *, nested: bool = True) -> None:
     """Write the digests of all files in a folder, so that `check_manifest` notices any change.
 
     Args:
@@ -54,7 +53,7 @@ def write_manifest(
     sync(folder / MANIFEST)
 
 
-def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
+def check_manifest(path: Path, *, nested: bool = True) -> JSONDict:
     """Compare the files in a folder with the digests that `write_manifest` wrote.
 
     Args:
@@ -69,17 +68,17 @@ def check_manifest(path: Path, *, nested: bool = True) -> dict[str, Any]:
     """
     expected, of = _manifest(path)
     try:
-        found = _digests(path, nested)
+        digests = _digests(path, nested)
     except OSError as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            state = "is missing" if name not in found else "was modified"
+    for name in sorted(expected.keys() | digests.keys()):
+        if expected.get(name) != digests.get(name):
+            state = "is missing" if name not in digests else "was modified"
             raise DamagedError(f"{path} is damaged: its file {name} {state}.")
     return of
 
 
-def belongs_to(path: Path) -> dict[str, Any]:
+def belongs_to(path: Path) -> JSONDict:
     """Read what the files of a folder belong to, without comparing their digests.
 
     Raises:
@@ -88,7 +87,7 @@ def belongs_to(path: Path) -> dict[str, Any]:
     return _manifest(path)[1]
 
 
-def _manifest(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+def _manifest(path: Path) -> tuple[dict[str, str], JSONDict]:
     try:
         content = json.loads(read_bytes(path / MANIFEST))
     except (OSError, ValueError, RecursionError) as error:

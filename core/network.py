@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
 from .errors import TriglotError, kind_of
 from .types import Key, Params, PyTree, pytree_dataclass
+
+# Takes `loss(params) -> (scalar, aux)` and returns a function of the parameters.
+ValueAndGrad: TypeAlias = Callable[[Callable[[PyTree], Any]], Callable[[PyTree], Any]]
 
 
 @pytree_dataclass
@@ -167,7 +170,8 @@ def _no_carry(variables: Variables, num_envs: int) -> PyTree:
     return ()
 
 
-def _value_and_grad(loss: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+def value_and_grad_of(loss: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+    """Differentiate `loss(params) -> (scalar, aux)` with JAX."""
     return jax.value_and_grad(loss, has_aux=True)
 
 
@@ -203,7 +207,7 @@ class Network:
     backend: str
     init: Callable[[Key], Variables]
     apply: Callable[..., tuple[PyTree, PyTree]]
-    value_and_grad: Callable[[Callable[[PyTree], Any]], Callable[[PyTree], Any]] = _value_and_grad
+    value_and_grad: ValueAndGrad = value_and_grad_of
     scatter_add: Callable[[PyTree, PyTree, PyTree], PyTree] | None = None
     recurrent: bool = False
     initial_carry: Callable[[Variables, int], PyTree] = _no_carry

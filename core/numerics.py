@@ -25,7 +25,7 @@ def divide_or_nan(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 def where_rows(mask: jax.Array, tree: PyTree, other: PyTree) -> PyTree:
     """Take the rows `[N, ...]` of `tree` where `mask` `[N]` is True, and of `other` elsewhere."""
 
-    def where(one: jax.Array, two: jax.Array) -> jax.Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (one.ndim - 1)), one, two)
+    def where(first: jax.Array, second: jax.Array) -> jax.Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (first.ndim - 1)), first, second)
 
     return jax.tree.map(where, tree, other)

@@ -23,7 +23,7 @@ class OptionTable:
 
     def __call__(self, **values: Any) -> "OptionValues":
         """Build each dataclass of its own values; the others have their defaults."""
-        if unknown := values.keys() - {one.name for one in option_fields(self)}:
+        if unknown := values.keys() - {field.name for field in option_fields(self)}:
             raise TypeError(f"{self.__name__} has no field {min(unknown)!r}.")
         return OptionValues(self, tuple(part(**_of(part, values)) for part in self.parts))
 
@@ -80,13 +80,13 @@ def has_options(value: Any) -> bool:
 def option_fields(options: Any) -> tuple["Field[Any]", ...]:
     """List the fields of a dataclass, a table, or values of either."""
     if isinstance(options, OptionTable | OptionValues):
-        return tuple(one for part in options.parts for one in fields(part))
+        return tuple(field for part in options.parts for field in fields(part))
     return fields(options)
 
 
 def option_values(options: Any) -> dict[str, Any]:
     """List the values by name."""
-    return {one.name: getattr(options, one.name) for one in option_fields(options)}
+    return {field.name: getattr(options, field.name) for field in option_fields(options)}
 
 
 def option_parts(kind: Any) -> tuple[Any, ...]:
@@ -126,4 +126,4 @@ def select_options(options: OptionValues, kind: Any) -> Any:
 
 
 def _of(part: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: values[one.name] for one in fields(part) if one.name in values}
+    return {field.name: values[field.name] for field in fields(part) if field.name in values}

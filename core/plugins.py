@@ -63,14 +63,14 @@ class Plugin:
 
 def installed(kind: str) -> list[Plugin]:
     """List the components of one kind that installed packages add, by name."""
-    found = [
+    plugins = [
         Plugin(kind, point.name, _title(distribution), point)
         for distribution in _distributions()
         if not _is_broken(distribution)
         for point in distribution.entry_points
         if point.group == GROUPS.get(kind)
     ]
-    return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
+    return sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution))
 
 
 def find(kind: str, name: str) -> Plugin | None:
@@ -79,14 +79,14 @@ def find(kind: str, name: str) -> Plugin | None:
     Raises:
       TriglotError: if two packages have one.
     """
-    found = [plugin for plugin in installed(kind) if plugin.name == name]
-    if len(found) > 1:
-        both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in found)
+    matching = [plugin for plugin in installed(kind) if plugin.name == name]
+    if len(matching) > 1:
+        both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in matching)
         raise TriglotError(
             f"two packages have {kind} {name!r}: {both}. Uninstall one, or give the one you mean "
             "as package.module:object."
         )
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def names(kind: str) -> list[str]:
@@ -101,12 +101,12 @@ def broken() -> list[str]:
 
 def _distributions() -> Iterator[metadata.Distribution]:
     """Yield each package with entry points of triglot once, the one that Python imports."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for distribution in metadata.distributions():
         if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
             name = _title(distribution).partition(" ")[0]
-            if name not in seen:
-                seen.add(name)
+            if name not in names:
+                names.add(name)
                 yield distribution
 
 

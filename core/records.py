@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 JSON: TypeAlias = Mapping[str, Any]
 """An object of a JSON file, or what is written as one: values by name."""
 
+JSONDict: TypeAlias = dict[str, Any]
+"""The same while it is built, or where it is changed."""
+
 AnyOptions: TypeAlias = Any
 """Options of a command, or a `Config` or `Hyperparams`: a dataclass, or an `OptionValues`."""
 

@@ -39,27 +39,27 @@ class Discrete:
 def _check_dtype(kind: str, dtype: Any, kinds: str) -> None:
     """Refuse what is not the name of a dtype of JAX of one of the kinds, as NumPy writes them."""
     try:
-        found = jnp.dtype(dtype) if isinstance(dtype, str) else None
+        parsed = jnp.dtype(dtype) if isinstance(dtype, str) else None
     except TypeError:
-        found = None
-    if found is None or not (found.kind in kinds or ("f" in kinds and "float" in found.name)):
+        parsed = None
+    if parsed is None or not (parsed.kind in kinds or ("f" in kinds and "float" in parsed.name)):
         words = {"b": "bool", "i": "integers", "u": "unsigned integers", "f": "floats"}
         raise TriglotError(
-            f"{kind} takes the name of a dtype of {', '.join(words[one] for one in kinds)}, such "
+            f"{kind} takes the name of a dtype of {', '.join(words[k] for k in kinds)}, such "
             f"as {'float32' if 'f' in kinds else 'int32'!r}; got {shown(dtype)}."
         )
 
 
-def _as_bound(name: str, given: Any) -> Bound:
+def _as_bound(name: str, bound: Any) -> Bound:
     """Return one number, or a tuple of one per element; arrays and lists become one."""
-    if is_number(given):
-        return given
-    if isinstance(given, list | np.ndarray | jax.Array):
-        array = np.asarray(given)
-        given = tuple(array.ravel().tolist()) if array.ndim else array.item()
-    if is_number(given) or (isinstance(given, tuple) and all(map(is_number, given))):
-        return given
-    raise TriglotError(f"Box takes numbers as `{name}`, got {shown(given)}.")
+    if is_number(bound):
+        return bound
+    if isinstance(bound, list | np.ndarray | jax.Array):
+        array = np.asarray(bound)
+        bound = tuple(array.ravel().tolist()) if array.ndim else array.item()
+    if is_number(bound) or (isinstance(bound, tuple) and all(map(is_number, bound))):
+        return bound
+    raise TriglotError(f"Box takes numbers as `{name}`, got {shown(bound)}.")
 
 
 def _up_to(num_values: int | tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +195,8 @@ class Box:
             np.where(no_high, np.where(no_low, scale, low + scale), high),
         )
         low, high = (
-            float(one.flat[0]) if len(set(one.flat)) == 1 else tuple(one.tolist()) for one in bounds
+            float(limits.flat[0]) if len(set(limits.flat)) == 1 else tuple(limits.tolist())
+            for limits in bounds
         )
         return replace(self, low=low, high=high)
 
@@ -235,16 +236,16 @@ class Dict:
           TriglotError: if a name is not a string or a value is not a spec.
         """
         try:
-            given = dict(items)
+            children = dict(items)
         except (TypeError, ValueError):
             raise TriglotError(f"Dict takes {{name: spec}}, got {shown(items)}.") from None
-        for name, spec in given.items():
+        for name, spec in children.items():
             if not isinstance(name, str) or not isinstance(spec, Spec):
                 raise TriglotError(
                     "Dict takes {name: spec} with a string as name and a Discrete, MultiDiscrete, "
                     f"Box or Dict as spec; got {name!r}: {spec!r}."
                 )
-        object.__setattr__(self, "items", tuple(sorted(given.items())))
+        object.__setattr__(self, "items", tuple(sorted(children.items())))
 
 
 Leaf: TypeAlias = Discrete | MultiDiscrete | Box
@@ -321,8 +322,8 @@ def leaves(spec: Spec, name: str = "") -> Iterator[tuple[str, Leaf]]:
     if not isinstance(spec, Dict):
         yield name, spec
         return
-    for own, child in spec.items:
-        yield from leaves(child, f"{name}/{own}" if name else own)
+    for part, child in spec.items:
+        yield from leaves(child, f"{name}/{part}" if name else part)
 
 
 def vector_size(spec: Spec) -> int:
@@ -513,8 +514,8 @@ def mismatch(spec: Spec, value: Any) -> str | None:
     if isinstance(spec, Dict):
         if not isinstance(value, dict) or sorted(value) != [name for name, _ in spec.items]:
             return f"expected a dictionary with {[name for name, _ in spec.items]}, got {value!r}"
-        found = (mismatch(child, value[name]) for name, child in spec.items)
-        return next((text for text in found if text), None)
+        texts = (mismatch(child, value[name]) for name, child in spec.items)
+        return next((text for text in texts if text), None)
     array = np.asarray(value)
     if array.shape != spec.shape or str(array.dtype) != spec.dtype:
         wanted = f"expected shape {spec.shape} and dtype {spec.dtype}"

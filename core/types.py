@@ -10,13 +10,16 @@ import numpy as np
 
 from .errors import TriglotError, kind_of
 
-# Any nesting of tuples, lists, dictionaries and registered dataclasses, with arrays as leaves.
 PyTree: TypeAlias = Any
+"""Any nesting of tuples, lists, dictionaries and registered dataclasses of arrays."""
+
 # Names of what a tree holds; a type checker sees `Any`, since every part has its own structure.
 Params: TypeAlias = PyTree  # the trainable arrays of a network
 OptState: TypeAlias = PyTree  # the state of an optimizer
-Obs: TypeAlias = PyTree  # one observation or more, as a `Spec` describes it
-Carry: TypeAlias = PyTree  # what a recurrent policy keeps between steps, `[N, ...]`; `()` without
+Obs: TypeAlias = PyTree
+"""One observation or more, as a `Spec` describes it."""
+Carry: TypeAlias = PyTree
+"""What a recurrent policy keeps between steps, `[N, ...]`; `()` without."""
 EnvState: TypeAlias = PyTree  # the state of an environment
 AnyAgentState: TypeAlias = PyTree  # the state of an agent; that of `AgentBase` is an `AgentState`
 AnyConfig: TypeAlias = Any  # a `Config` of an algorithm, or the `OptionValues` of several
@@ -52,8 +55,11 @@ def types_by_path(tree: PyTree) -> dict[str, str]:
 
 def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
     """Describe the leaves whose types differ between two trees, by path; one may be `absent`."""
-    one, two = types_by_path(tree), types_by_path(other)
-    pairs = {path: (one.get(path, "absent"), two.get(path, "absent")) for path in {**one, **two}}
+    types, other_types = types_by_path(tree), types_by_path(other)
+    pairs = {
+        path: (types.get(path, "absent"), other_types.get(path, "absent"))
+        for path in {**types, **other_types}
+    }
     return {path: (left, right) for path, (left, right) in pairs.items() if left != right}
 
 
@@ -89,9 +95,9 @@ def as_key(key: Any, what: str = "key") -> Key:
             except (TypeError, ValueError):  # data of another generator, or no key at all
                 pass
     number = isinstance(key, int | np.integer) and not isinstance(key, bool)
-    given = int(key) if number else 0
+    seed = int(key) if number else 0
     raise TriglotError(
-        f"{what} must be a random key of JAX, got {kind_of(key)}: give jax.random.key({given})."
+        f"{what} must be a random key of JAX, got {kind_of(key)}: give jax.random.key({seed})."
     )
 
 

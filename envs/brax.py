@@ -14,7 +14,7 @@ import jax
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box
-from ..core.types import abstract_key
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.importing import without_warning
@@ -58,8 +58,8 @@ def make(
     adapting.check_name("brax", env_name, names(), _EXCLUDED)
     check_known("brax backend", str(backend), BACKENDS)
     check_count(f"episode_length of brax:{env_name}", episode_length)
-    given = {"backend": backend, "episode_length": episode_length, **options}
-    return adapting.adapted("brax", env_name, given, _build)
+    values = {"backend": backend, "episode_length": episode_length, **options}
+    return adapting.adapted("brax", env_name, values, _build)
 
 
 def _build(env_name: str, options: dict[str, Any]) -> Adapter:
@@ -69,14 +69,14 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     known.pop("backend", None)
     check_given(name, options, known)
     with without_warning("Brax System"):  # it recommends another library at every construction
-        given = f"on the backend {backend!r} with {options}"
-        with user_error_context(f"{name} cannot be built {given}"):
+        settings = f"on the backend {backend!r} with {options}"
+        with user_error_context(f"{name} cannot be built {settings}"):
             env = envs.get_environment(env_name, backend=backend, **options)
             started = jax.eval_shape(env.reset, abstract_key())
 
     reset, step = adapting.brax_functions(env, episode_length)
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         bodies = [(state.pipeline_state.x.pos, state.pipeline_state.x.rot) for state in states]
         write_page(path, name, env.sys, bodies, float(env.dt))
 

@@ -14,7 +14,7 @@ from jax.custom_batching import sequential_vmap
 
 from ..core.errors import require
 from ..core.specs import Box, Discrete
-from ..core.types import abstract_key
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import NEVER, Adapted, Adapter
 from .adapting.options import building
@@ -73,7 +73,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         reset = sequential_vmap(reset)
     game = "craftax_classic" if "Classic" in env_id else "craftax"
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         renderer = require(f"craftax.{game}.renderer", "craftax")
         render = jax.jit(renderer.make_craftax_pixel_renderer(16))  # pixels of a block
         adapting.gif(lambda state: np.clip(render(state), 0, 255))(states, path)

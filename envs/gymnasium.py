@@ -136,12 +136,12 @@ def _make(
         space = env.single_observation_space if alone else env.observation_space
         obs_spec = spec_from_space(observed(masks.without_mask(form, space)[0]))
     spec, (module, colon, _) = env.unwrapped.spec, name.rpartition(":")
-    own, same_step = spec.vector_entry_point, gym.vector.AutoresetMode.SAME_STEP
-    in_time = own == CARTPOLE or _metadata(own).get("autoreset_mode") == same_step
+    vector_entry, same_step = spec.vector_entry_point, gym.vector.AutoresetMode.SAME_STEP
+    in_time = vector_entry == CARTPOLE or _metadata(vector_entry).get("autoreset_mode") == same_step
     # It would take a limit of -1, which is none, for one that is reached at once.
-    own = own if in_time and options.get("max_episode_steps") != -1 else None
-    own = None if form == masks.METHOD else own  # a vector has no such method
-    if own is None and (alone or mode == OWN_VECTOR):
+    vector_entry = vector_entry if in_time and options.get("max_episode_steps") != -1 else None
+    vector_entry = None if form == masks.METHOD else vector_entry  # a vector has no such method
+    if vector_entry is None and (alone or mode == OWN_VECTOR):
         raise TriglotError(
             f"{full_name} has no vector entry point that resets in the same step "
             "(AutoresetMode.SAME_STEP): "
@@ -152,11 +152,23 @@ def _make(
             )
         )
     milliseconds = max(
-        20, round(1000 / (_metadata(spec.entry_point or own).get("render_fps") or 30))
+        20, round(1000 / (_metadata(spec.entry_point or vector_entry).get("render_fps") or 30))
     )
     env_id = f"{module}{colon}{spec.id}"  # Gymnasium completes a name without a version
-    how = (own, mode, milliseconds, form, use_mask, not alone)
-    return Gymnasium("gymnasium", env_id, pairs, obs_spec, action_spec, *how, factory)
+    return Gymnasium(
+        "gymnasium",
+        env_id,
+        pairs,
+        obs_spec,
+        action_spec,
+        vector_entry_point=vector_entry,
+        vectorization_mode=mode,
+        milliseconds=milliseconds,
+        mask_form=form,
+        use_action_mask=use_mask,
+        has_single=not alone,
+        factory=factory,
+    )
 
 
 def _target(name: str, factory: Callable[..., Any] | None) -> Any:
@@ -171,9 +183,9 @@ def _target(name: str, factory: Callable[..., Any] | None) -> Any:
 def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None:
     """Reject invalid values of the options that every environment of Gymnasium has."""
     disabled = ("max_episode_steps", -1), ("action_scale", None)
-    given = {n: value for n, value in options.items() if (n, value) not in disabled}
+    checked = {n: value for n, value in options.items() if (n, value) not in disabled}
     examples = {"max_episode_steps": 1, "disable_env_checker": True, "action_scale": 1.0}
-    check_values(full_name, given, examples)
+    check_values(full_name, checked, examples)
     if "render_mode" in options and registered is not None and registered.entry_point:
         modes = _metadata(registered.entry_point).get("render_modes", [])
         check_known(f"render_mode of {full_name}", str(options["render_mode"]), modes)
@@ -234,10 +246,10 @@ class Gymnasium(HostAdapted):
         A vector entry point that resets one step later is usable for CartPole only, which is
         restarted here: a rollout cannot hold the extra step between two episodes.
         """
-        own = self.vector_entry_point
-        few = own == CARTPOLE and num_envs <= FEW
-        mode = self.vectorization_mode or ("sync" if own is None or few else OWN_VECTOR)
-        restart = _restart_cartpole if (own, mode) == (CARTPOLE, OWN_VECTOR) else None
+        vector_entry = self.vector_entry_point
+        few = vector_entry == CARTPOLE and num_envs <= FEW
+        mode = self.vectorization_mode or ("sync" if vector_entry is None or few else OWN_VECTOR)
+        restart = _restart_cartpole if (vector_entry, mode) == (CARTPOLE, OWN_VECTOR) else None
         return self._opened(self._vector(num_envs, mode, "SameStep"), restart)
 
     def open_filmed(self) -> GymnasiumVector:
@@ -275,16 +287,16 @@ class Gymnasium(HostAdapted):
             vector = self._opened(self._vector(num_envs, "sync", mode), resets=mode == "SameStep")
             vector.ended = np.zeros(num_envs, bool)
             return of_several(vector, mode, num_envs, seed, choose, num)
-        found = []
+        per_env = []
         for i in range(num_envs):
             with closing(self._opened(self._vector(1, "sync", "Disabled"))) as read:
                 (single,) = read.unwrapped.envs
-                found.append(of_single(single, read, seed + i, choose, num, i))
-        return found
+                per_env.append(of_single(single, read, seed + i, choose, num, i))
+        return per_env
 
-    def _opened(self, vector: Any, restart: Any = None, **how: Any) -> GymnasiumVector:
-        how |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
-        return GymnasiumVector(self, vector, restart, **how)
+    def _opened(self, vector: Any, restart: Any = None, **options: Any) -> GymnasiumVector:
+        options |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
+        return GymnasiumVector(self, vector, restart, **options)
 
     def _vector(self, num_envs: int, mode: str, autoreset: str, **options: Any) -> Any:
         gym, options = require("gymnasium", "gymnasium"), dict(self.options) | options

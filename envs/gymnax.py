@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Spec
-from ..core.types import abstract_key
+from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import arguments, building, check_given
@@ -57,15 +57,17 @@ def make(env_id: str, **params: Hashable) -> Adapted:
     return adapting.adapted("gymnax", env_id, params, _build)
 
 
-def _build(env_id: str, given: dict[str, Any]) -> Adapter:
+def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, gymnax = f"gymnax:{env_id}", require("gymnax", "gymnax")
     env, defaults = gymnax.make(env_id)
     of_class, of_params = arguments(type(env)), vars(defaults)
-    check_given(name, given, of_class | of_params)
-    of_constructor = {n: given[n] for n in given.keys() & of_class.keys()}
+    check_given(name, options, of_class | of_params)
+    of_constructor = {n: options[n] for n in options.keys() & of_class.keys()}
     with building(name, of_constructor):
         env, defaults = gymnax.make(env_id, **of_constructor)
-    changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & of_params.keys()}
+    changed = {
+        n: _like(getattr(defaults, n), options[n]) for n in options.keys() & of_params.keys()
+    }
     params = defaults.replace(**changed)
     with user_error_context(f"{name} failed when it was reset"):
         returned, _ = jax.eval_shape(env.reset_env, abstract_key(), params)
@@ -74,7 +76,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
         env, params, lambda state: env.is_truncated(state, params)
     )
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         write_gif(path, _frames(env, params, states), num_frames=len(states))
 
     to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
@@ -96,7 +98,7 @@ def _like(default: Any, value: Any) -> Any:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
 
-def _frames(env: Any, params: Any, states: list[Any]) -> Iterator[np.ndarray]:
+def _frames(env: Any, params: Any, states: list[EnvState]) -> Iterator[np.ndarray]:
     """Render each state with gymnax, uint8 `[height, width, 3]`."""
     visualize = require("gymnax.visualize.visualizer", "gymnax")
     if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
@@ -112,7 +114,7 @@ def _frames(env: Any, params: Any, states: list[Any]) -> Iterator[np.ndarray]:
 
 
 def _classic_frames(
-    vis_gym: Any, name: str, params: Any, states: list[Any]
+    vis_gym: Any, name: str, params: Any, states: list[EnvState]
 ) -> Iterator[np.ndarray]:
     """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
     without_window()

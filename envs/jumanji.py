@@ -139,9 +139,9 @@ def _library_env(name: str, env_id: str, options: dict[str, Any]) -> Any:
     kept = {} if given_whole else kept_arguments(make_generator, generator)
     check_given(name, options, _OWN | of_env | of_generator | kept)
     with building(name, options):
-        given = {n: options.pop(n) for n in of_generator if n in options}
-        if given or (of_generator and make_generator is not type(generator)):
-            options["generator"] = make_generator(**{**kept, **given})
+        generator_options = {n: options.pop(n) for n in of_generator if n in options}
+        if generator_options or (of_generator and make_generator is not type(generator)):
+            options["generator"] = make_generator(**{**kept, **generator_options})
         return make_library(env_id, **options) if options else env
 
 
@@ -180,7 +180,9 @@ def _as_vector(spec: Any) -> tuple[Spec, Callable[[Any], Any]]:
 
     def convert(obs: Obs) -> jax.Array:
         arrays = [attrgetter(name)(obs) for name in fields]
-        return jnp.concatenate([flat(*each) for each in zip(leaves, arrays, strict=True)])
+        return jnp.concatenate(
+            [flat(*leaf_and_array) for leaf_and_array in zip(leaves, arrays, strict=True)]
+        )
 
     # Numbers keep the order, where names are sorted.
     return flat_spec(Dict({f"{i:03}": leaf for i, leaf in enumerate(leaves)})), convert
@@ -198,28 +200,30 @@ _IMAGES = {"Maze": _maze_image, "Snake": lambda obs: obs.grid.astype(jnp.float32
 
 def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name = f"jumanji:{env_id}"
-    own = {option: options.pop(option) for option in _OWN if option in options}
-    check_values(name, own, _OWN)
+    adapter_options = {option: options.pop(option) for option in _OWN if option in options}
+    check_values(name, adapter_options, _OWN)
     env = _library_env(name, env_id, options)
     kind, spec = type(env).__name__, env.observation_spec
     with user_error_context(f"{name} failed when it was reset"):
         returned = jax.eval_shape(env.reset, abstract_key())[1].observation
     mask_shape = getattr(getattr(returned, "action_mask", None), "shape", None)
-    actions = actions_of(name, spec_of(env.action_spec), mask_shape, own.get("joint_actions"))
+    actions = actions_of(
+        name, spec_of(env.action_spec), mask_shape, adapter_options.get("joint_actions")
+    )
     # Specs and conversions by name, the default first.
     observations = {"vector": _as_vector(spec), "dict": _as_dict(spec, returned)}
     if (image := _IMAGES.get(kind)) is not None:
         shape = jax.eval_shape(image, returned).shape
         whole = kind == "Maze"  # the body of a Snake has fractions
         observations = {"image": (Box(shape, "float32", 0.0, 1.0, whole), image), **observations}
-    if (observation := own.get("observation", "default")) != "default":
+    if (observation := adapter_options.get("observation", "default")) != "default":
         check_known(f"observation of {name}", str(observation), observations)
     obs_spec, convert = observations.get(observation, next(iter(observations.values())))
     # Without its limit, jumanji's LAST marks the task's end only.
     time_limit = None if kind == _KEEPS_ITS_LIMIT else getattr(env, "time_limit", None)
     if time_limit is not None:
         env.time_limit = NEVER
-    masked = mask_shape is not None and own.get("use_action_mask", True)
+    masked = mask_shape is not None and adapter_options.get("use_action_mask", True)
 
     def observed(returned: Any) -> TimeStep:
         state, step = adapting.strong(returned)  # some numbers are Python's
@@ -238,7 +242,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     def step(state: EnvState, action: jax.Array, key: jax.Array) -> TimeStep:
         return observed(env.step(replace(state, key=key), actions.to_library(action)))
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         import matplotlib
 
         # By default matplotlib writes with ffmpeg, or with Pillow and a warning.

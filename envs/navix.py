@@ -68,8 +68,8 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, navix = f"navix:{env_id}", _navix()
     observation = options.pop("observation", "planes")
     check_known(f"observation of {name}", str(observation), OBSERVATIONS)
-    own = PLANES.get(observation) or str(observation)
-    env = navix.make(env_id, observation_fn=getattr(navix.observations, own))
+    planes = PLANES.get(observation) or str(observation)
+    env = navix.make(env_id, observation_fn=getattr(navix.observations, planes))
     numbers = {f.name: getattr(env, f.name) for f in fields(env)} | {"max_steps": env.max_steps}
     numbers = {n: v for n, v in numbers.items() if isinstance(v, bool | int | float)}
     examples = {n: v for n, v in numbers.items() if n not in ("height", "width", "gamma")}

@@ -84,7 +84,7 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     def observe(state: EnvState, player: int) -> jax.Array:
         return _floats(env._observe(state, jnp.int32(player)))
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         pgx.save_svg_animation(states, path, frame_duration_seconds=0.5)
 
     state = jax.eval_shape(env.init, abstract_key())

@@ -78,7 +78,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     def observe(state: EnvState) -> jax.Array:
         return state.obs[observation] if several else state.obs
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         load_model = require("brax.io.mjcf", "playground").load_model
         with without_warning():  # brax recommends Playground
             system = load_model(env.mj_model)

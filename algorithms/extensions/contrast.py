@@ -73,7 +73,7 @@ class Contrast(rl.AuxiliaryLoss):
         """
         query, key = outputs["contrast_query"], next_outputs["contrast_key"]
         score = jnp.einsum("tne,tme->tnm", query, key) / query.shape[-1] ** 0.5
-        own = jnp.broadcast_to(jnp.arange(score.shape[1]), score.shape[:2])
-        loss = optax.softmax_cross_entropy_with_integer_labels(score, own).mean()
-        accuracy = (score.argmax(axis=-1) == own).astype(jnp.float32).mean()
+        labels = jnp.broadcast_to(jnp.arange(score.shape[1]), score.shape[:2])
+        loss = optax.softmax_cross_entropy_with_integer_labels(score, labels).mean()
+        accuracy = (score.argmax(axis=-1) == labels).astype(jnp.float32).mean()
         return loss, {"accuracy": accuracy}

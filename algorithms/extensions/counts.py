@@ -86,7 +86,11 @@ class Counts(rl.Extension):
         )
 
     def update(
-        self, state: CountsState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
+        self,
+        state: CountsState,
+        trajectory: rl.Trajectory,
+        key: jax.Array,
+        hyper: Any,
     ) -> tuple[rl.Trajectory, CountsState, rl.Metrics]:
         """Count the successors in the order of the steps, and add the rewards."""
         del key
@@ -98,7 +102,9 @@ class Counts(rl.Extension):
         hashes = jnp.where(above, weights, 0).sum(axis=1).reshape(shape)
         rows = jnp.arange(shape[1])
 
-        def count(table: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
+        def count(
+            table: jax.Array, step: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             number, first = step
             if not self.config.counts_episodic:
                 table = table.at[number].add(1.0)

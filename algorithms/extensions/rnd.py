@@ -103,7 +103,7 @@ class RND(rl.Extension):
             described["rnd_value"] = nn.NetworkSpec(reads, torso, (("value", nn.Head(scale=1.0)),))
         return described
 
-    def check(self, agent: Any) -> None:
+    def check(self, agent: rl.Agent) -> None:
         if self.config.rnd_own_value and not agent.learns_estimates:
             raise rl.TriglotError(
                 f"rnd_own_value adds to an agent's advantages, and {agent.name} does not "
@@ -121,17 +121,21 @@ class RND(rl.Extension):
     @staticmethod
     def variables(state: RNDState) -> Mapping[str, nn.Variables]:
         """Select the variables of its networks."""
-        own = {} if state.value is None else {"rnd_value": state.value.variables}
-        return {"rnd_predictor": state.predictor.variables, "rnd_target": state.target, **own}
+        value_variables = {} if state.value is None else {"rnd_value": state.value.variables}
+        return {
+            "rnd_predictor": state.predictor.variables,
+            "rnd_target": state.target,
+            **value_variables,
+        }
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
-        how = self.step_hyper(hyper)
+        learner_hyper = self.step_hyper(hyper)
 
         def start(name: str) -> rl.LearnerState:
-            return self.learner(name).start(nn.part_of(whole, name), how)
+            return self.learner(name).start(nn.part_of(whole, name), learner_hyper)
 
         return RNDState(
             predictor=start("rnd_predictor"),
@@ -152,13 +156,15 @@ class RND(rl.Extension):
         shape = trajectory.reward.shape
         flat = rl.vector(self.obs_spec, rl.flatten(trajectory.next_obs))
         stats = state.obs.add(flat)
-        seen = stats.normalize(flat, limit=5.0)
+        normalized = stats.normalize(flat, limit=5.0)
 
-        wanted = self._part("rnd_target").apply(state.target, seen)[0]["embedding"]
+        wanted = self._part("rnd_target").apply(state.target, normalized)[0]["embedding"]
 
-        def error(variables: nn.Variables, own_key: jax.Array | None) -> tuple[jax.Array, Any]:
+        def error(
+            variables: nn.Variables, own_key: jax.Array | None
+        ) -> tuple[jax.Array, rl.PyTree]:
             predictor, train = self._part("rnd_predictor"), own_key is not None
-            outputs, new_state = predictor.apply(variables, seen, key=own_key, train=train)
+            outputs, new_state = predictor.apply(variables, normalized, key=own_key, train=train)
             return jnp.square(outputs["embedding"] - wanted).mean(axis=1), new_state
 
         bonus = error(state.predictor.variables, None)[0].reshape(shape)
@@ -170,13 +176,17 @@ class RND(rl.Extension):
         returns = state.returns.add(sums)
         scaled = bonus * returns.scale
 
-        def loss(variables: nn.Variables, batch: Any, own_key: jax.Array) -> Any:
+        def loss(
+            variables: nn.Variables, batch: tuple[()], own_key: jax.Array
+        ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
             del batch
             errors, new_state = error(variables, own_key)
             return errors.mean(), ({}, new_state)
 
-        how = self.step_hyper(hyper)
-        predictor, learned = self.learner("rnd_predictor").step(state.predictor, loss, (), key, how)
+        learner_hyper = self.step_hyper(hyper)
+        predictor, learned = self.learner("rnd_predictor").step(
+            state.predictor, loss, (), key, learner_hyper
+        )
         after = replace(state, predictor=predictor, obs=stats, returns=returns, last_return=last)
         metrics = {"reward": scaled.mean(), "loss": learned["loss"]}
         if state.value is None or value_key is None:
@@ -204,10 +214,10 @@ class RND(rl.Extension):
         observation bootstraps.
         """
 
-        def seen(obs: Any) -> jax.Array:
+        def seen(obs: rl.Obs) -> jax.Array:
             return stats.normalize(rl.vector(self.obs_spec, obs), limit=5.0)
 
-        def value_of(obs: Any) -> jax.Array:
+        def value_of(obs: rl.Obs) -> jax.Array:
             network = self._part("rnd_value")
             return network.apply(learner.variables, seen(obs))[0]["value"]
 
@@ -220,13 +230,17 @@ class RND(rl.Extension):
             reward, never, cut, value, next_value, hyper.rnd_discount, hyper.rnd_gae_lambda
         )
 
-        def loss(variables: nn.Variables, batch: Any, own_key: jax.Array) -> Any:
+        def loss(
+            variables: nn.Variables, batch: tuple[jax.Array, jax.Array], own_key: jax.Array
+        ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
             inputs, wanted = batch
             network = self._part("rnd_value")
             outputs, new_state = network.apply(variables, inputs, key=own_key, train=True)
             return rlax.l2_loss(outputs["value"], wanted).mean(), ({}, new_state)
 
-        def step(state: Any, batch: Any, own_key: jax.Array) -> Any:
+        def step(
+            state: rl.LearnerState, batch: tuple[jax.Array, jax.Array], own_key: jax.Array
+        ) -> tuple[rl.LearnerState, rl.Metrics]:
             return self.learner("rnd_value").step(
                 state, loss, batch, own_key, self.step_hyper(hyper)
             )

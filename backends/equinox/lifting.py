@@ -97,18 +97,18 @@ def from_equinox(
         )
         built = eqx.combine(variables.params, buffers, skeleton)
         built = eqx.nn.inference_mode(built, value=not train)
-        given, modes = bind(f"the Equinox module {shown!r}", names, inputs, train)
+        args, modes = bind(f"the Equinox module {shown!r}", names, inputs, train)
         keys = None
         if "key" in names and train and key is not None:
-            keys = jax.random.split(key, jax.tree.leaves(given)[0].shape[0])
+            keys = jax.random.split(key, jax.tree.leaves(args)[0].shape[0])
 
         def one(
-            given: tuple[Any, ...], own_key: jax.Array | None, state: PyTree
+            row: tuple[Any, ...], own_key: jax.Array | None, state: PyTree
         ) -> tuple[PyTree, PyTree]:
             more = {} if own_key is None else {"key": own_key}
             if not stateful:
-                return built(*given, **more, **modes), None
-            outputs, state = built(*given, state=state, **more, **modes)
+                return built(*row, **more, **modes), None
+            outputs, state = built(*row, state=state, **more, **modes)
             return outputs, jax.tree.leaves(state)
 
         # Equinox refuses to use a State twice, so its leaves are carried instead.
@@ -118,7 +118,7 @@ def from_equinox(
             in_axes=(0, None if keys is None else 0, None),
             out_axes=(0, None),
             axis_name=BATCH_AXIS,
-        )(given, keys, state)
+        )(args, keys, state)
         if not stateful or not train:
             return outputs, variables.state
         return outputs, {"buffers": variables.state["buffers"], "state": moved}
@@ -126,14 +126,18 @@ def from_equinox(
     def is_layer(node: Any) -> bool:
         return isinstance(node, eqx.Module)
 
-    how: Any = {"random_start": not is_built}
-    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer)
-    how["statistics"] = (
-        *[None] * len(jax.tree.leaves(abstract_buffers)),
-        *_statistics(abstract, abstract_state),
+    num_buffers = len(jax.tree.leaves(abstract_buffers))
+    return lifted(
+        shown,
+        "equinox",
+        init,
+        apply,
+        initial_carry,
+        codec=codec_of("equinox", abstract, abstract_params, is_layer),
+        statistics=(*[None] * num_buffers, *_statistics(abstract, abstract_state)),
+        random_start=not is_built,
+        value_and_grad=lambda loss: eqx.filter_value_and_grad(loss, has_aux=True),
     )
-    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
-    return lifted(shown, "equinox", init, apply, initial_carry, **how)
 
 
 def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
@@ -141,7 +145,7 @@ def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
     eqx = require("equinox", "equinox")
     leaves, structure = jax.tree.flatten(state)
     places = jax.tree.unflatten(structure, range(len(leaves)))
-    found: list[Statistic | None] = [None] * len(leaves)
+    statistics: list[Statistic | None] = [None] * len(leaves)
 
     def is_norm(node: Any) -> bool:
         return isinstance(node, eqx.nn.BatchNorm)
@@ -154,9 +158,11 @@ def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
         mean, var = places.get(norm.ema_state_index if is_ema else norm.batch_state_index)
         count = places.get(norm.ema_first_time_index if is_ema else norm.batch_counter)
         decay = None if is_ema else norm.momentum
-        found[mean], found[var] = (Statistic(f"{place}/{n}", decay) for n in ("mean", "var"))
-        found[count] = Statistic(f"{place}/count")
-    return found
+        statistics[mean], statistics[var] = (
+            Statistic(f"{place}/{n}", decay) for n in ("mean", "var")
+        )
+        statistics[count] = Statistic(f"{place}/count")
+    return statistics
 
 
 @dataclass(frozen=True, eq=False)

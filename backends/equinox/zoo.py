@@ -57,7 +57,7 @@ def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
     draw = kernel_initializer(scale, column_axis=0)
     weight = draw(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
-        lambda each: (each.weight, each.bias), layer, (weight, jnp.zeros_like(layer.bias))
+        lambda dense: (dense.weight, dense.bias), layer, (weight, jnp.zeros_like(layer.bias))
     )
 
 
@@ -84,13 +84,14 @@ def _dense(
 def _norm(torso: Layers, size: int) -> eqx.nn.LayerNorm | eqx.nn.BatchNorm:
     if torso.normalization == "layer":
         return eqx.nn.LayerNorm(size, LAYER_NORM_EPSILON)
-    how: Any = {"momentum": BATCH_NORM_MOMENTUM, "mode": "batch"}
-    return eqx.nn.BatchNorm(size, BATCH_AXIS, BATCH_NORM_EPSILON, **how)
+    return eqx.nn.BatchNorm(
+        size, BATCH_AXIS, BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM, mode="batch"
+    )
 
 
 def _normalized(
     norm: eqx.nn.LayerNorm | eqx.nn.BatchNorm, features: jax.Array, state: PyTree
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, PyTree]:
     """Normalize features whose channels come last, of one example."""
     if isinstance(norm, eqx.nn.LayerNorm):
         for _ in features.shape[:-1]:
@@ -121,9 +122,12 @@ class TorsoAndHeads(eqx.Module):
         is_normed = torso.normalization != "none"
         self.norm = [_norm(torso, width) for width in spec.widths if is_normed]
         self.torso = []
-        for channels, one in spec.convolutions:
-            size, stride, padding = one.size, one.stride, one.size // 2 if one.same else 0
-            layer = eqx.nn.Conv2d(channels, one.channels, size, stride, padding, key=next(keys))
+        for channels, convolution in spec.convolutions:
+            size, stride = convolution.size, convolution.stride
+            padding = convolution.size // 2 if convolution.same else 0
+            layer = eqx.nn.Conv2d(
+                channels, convolution.channels, size, stride, padding, key=next(keys)
+            )
             self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
         size = spec.num_features
         for width in torso.hidden_sizes:
@@ -142,7 +146,7 @@ class TorsoAndHeads(eqx.Module):
         self.activation = getattr(jax.nn, torso.activation)
         self.spec = spec
 
-    def __call__(self, *inputs: PyTree, state: PyTree = None) -> Any:
+    def __call__(self, *inputs: PyTree, state: PyTree = None) -> PyTree:
         spec, moved, flat = self.spec, state, []
         observations, more = spec.split(inputs)
         noise = more if self.cell is None else {}
@@ -189,7 +193,9 @@ class TorsoAndHeads(eqx.Module):
         outputs = heads if carry is None else (heads, carry)
         return outputs if state is None else (outputs, moved)
 
-    def _activated(self, features: jax.Array, index: int, state: PyTree) -> tuple[jax.Array, Any]:
+    def _activated(
+        self, features: jax.Array, index: int, state: PyTree
+    ) -> tuple[jax.Array, PyTree]:
         is_last = self.spec.layers.normalize_after_activation
         features = self.activation(features) if is_last else features
         if self.norm:

@@ -104,9 +104,16 @@ class _Layers:
     def _convolution(
         self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
-        (_, one), init = layers[index], _initializer(self.spec.layers.scale)
-        how: Any = {"padding": one.padding, "w_init": init, "name": f"torso_{index}"}
-        return hk.Conv2D(one.channels, one.size, one.stride, **how)(features)
+        (_, convolution), init = layers[index], _initializer(self.spec.layers.scale)
+        layer = hk.Conv2D(
+            convolution.channels,
+            convolution.size,
+            convolution.stride,
+            padding=convolution.padding,
+            w_init=init,
+            name=f"torso_{index}",
+        )
+        return layer(features)
 
     @property
     def _activation(self) -> Callable[[jax.Array], jax.Array]:

@@ -68,16 +68,20 @@ def from_functions(
     shown = name or _name_of(init)
     functions = _pair_of(init, shown) if apply is None else (init, apply)
     layouts = layouts or {}
-    for each, words in layouts.items():
-        check_text(f"the layout of {each!r}, such as 'in out',", words)
-    wanted = {canonical_name(each.split("/"), STORAGE.leaf_names): each for each in layouts}
-    axes = {each: layouts[given].split() for each, given in wanted.items()}
-    dense = {each.rpartition("/")[0]: kind_of_kernel(words) for each, words in axes.items()}
-    library, found = find("jax"), set[str]()
+    for parameter, words in layouts.items():
+        check_text(f"the layout of {parameter!r}, such as 'in out',", words)
+    wanted = {
+        canonical_name(parameter.split("/"), STORAGE.leaf_names): parameter for parameter in layouts
+    }
+    axes = {canonical: layouts[declared].split() for canonical, declared in wanted.items()}
+    dense = {
+        canonical.rpartition("/")[0]: kind_of_kernel(words) for canonical, words in axes.items()
+    }
+    library, leaf_names = find("jax"), set[str]()
 
     def leaf_of(words: tuple[str, ...], shape: tuple[int, ...]) -> Leaf:
         leaf = describe(library, words, (), shape)
-        found.add(leaf.name)
+        leaf_names.add(leaf.name)
         if leaf.name in axes:
             return with_layout(leaf.name, axes[leaf.name], shape)
         if not several_axes(shape) and (kind := dense.get(leaf.name.rpartition("/")[0])):
@@ -85,42 +89,46 @@ def from_functions(
         return leaf
 
     network = lift(*functions, obs_spec, shown, initial_carry, leaf_of)
-    if missing := sorted(axes.keys() - found):
-        raise unknown("parameter in layouts", wanted[missing[0]], sorted(found))
+    if missing := sorted(axes.keys() - leaf_names):
+        raise unknown("parameter in layouts", wanted[missing[0]], sorted(leaf_names))
     return network
 
 
 def lift_if_functions(
-    made: Any, obs_spec: calling.Inputs, name: str | None = None, *, tried: bool = True
+    functions: Any, obs_spec: calling.Inputs, name: str | None = None, *, tried: bool = True
 ) -> Any:
     """Wrap a pair `(init, apply)` or an object with these methods; return a `Network` as it is.
 
     Args:
-      made: a network, or what `from_functions` takes.
+      functions: a network, or what `from_functions` takes.
       obs_spec: one observation; a tuple of specs for several inputs.
       name: shown in errors and reports.
       tried: whether `apply` is called with such observations, to find its errors.
     """
-    if isinstance(made, Network) or not is_functions(made):
-        return made
-    shown = name or _name_of(made)
-    init, apply = _pair_of(made, shown)
+    if isinstance(functions, Network) or not is_functions(functions):
+        return functions
+    shown = name or _name_of(functions)
+    init, apply = _pair_of(functions, shown)
     known = obs_spec if tried or read_init(init, shown).requires_observations else None
     return from_functions(init, apply, obs_spec=known, name=shown)
 
 
-def _pair_of(made: Any, shown: str) -> tuple[PyTree, PyTree]:
-    if isinstance(made, type) and is_functions(made):
+def _pair_of(functions: Any, shown: str) -> tuple[PyTree, PyTree]:
+    if isinstance(functions, type) and is_functions(functions):
         with user_error_context(f"the class {shown} failed when it was called with nothing"):
-            made = made()
-    if isinstance(made, Network) or not is_functions(made):
+            functions = functions()
+    if isinstance(functions, Network) or not is_functions(functions):
         raise TriglotError(
             f"from_functions takes two functions init and apply, a pair of them, or an object with "
-            f"these methods; got a {type(made).__name__}: pass both functions."
+            f"these methods; got a {type(functions).__name__}: pass both functions."
         )
-    return made if type(made) is tuple else (made.init, made.apply)
+    return functions if type(functions) is tuple else (functions.init, functions.apply)
 
 
-def _name_of(made: Any) -> str:
-    named = getattr(made, "__qualname__", "")
-    return "functions" if type(made) is tuple or named == "init" else calling.display_name(made)
+def _name_of(functions: Any) -> str:
+    named = getattr(functions, "__qualname__", "")
+    return (
+        "functions"
+        if type(functions) is tuple or named == "init"
+        else calling.display_name(functions)
+    )

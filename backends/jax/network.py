@@ -53,22 +53,22 @@ def lift(
 
     def init_network(key: jax.Array) -> Variables:
         known: dict[str, Any] = {KEY: key, "train": False, "evaluate": True}
-        example: tuple[Any, ...] = ()
+        example: tuple[PyTree, ...] = ()
         if obs_spec is not None and starts.requires_inputs:
             example = calling.example_arguments(obs_spec, initial_carry)
         if obs_spec is not None and starts.takes(SHAPE):
             known[SHAPE] = _input_shape(obs_spec)
         with constants():
-            made = starts.call(example, known)
-        if starts.takes(SHAPE) and _is_pair(made) and _is_shape(made[0]):
-            _, made = made
-        if stateful and not _is_pair(made):
+            pair = starts.call(example, known)
+        if starts.takes(SHAPE) and _is_pair(pair) and _is_shape(pair[0]):
+            _, pair = pair
+        if stateful and not _is_pair(pair):
             raise TriglotError(
                 f"{calls.shown} takes `state`, so {starts.shown} must return (params, state); it "
-                f"returned a {type(made).__name__}: name the parameter `carry` if it is the carry "
+                f"returned a {type(pair).__name__}: name the parameter `carry` if it is the carry "
                 "of a recurrent network."
             )
-        params, state = made if stateful else (made, ())
+        params, state = pair if stateful else (pair, ())
         return Variables(params=_arrays(params, starts.shown), state=_arrays(state, starts.shown))
 
     def apply_network(
@@ -79,13 +79,13 @@ def lift(
         known[KEY] = key if train or switched else None
         if not stateful:
             return calls.call(calling.arguments(inputs), known), variables.state
-        made = calls.call(calling.arguments(inputs), {**known, "state": variables.state})
-        if not _is_pair(made):
+        returned = calls.call(calling.arguments(inputs), {**known, "state": variables.state})
+        if not _is_pair(returned):
             raise TriglotError(
                 f"{calls.shown} takes `state`, so it must return (outputs, state); it returned a "
-                f"{type(made).__name__}."
+                f"{type(returned).__name__}."
             )
-        return made[0], made[1] if train else variables.state
+        return returned[0], returned[1] if train else variables.state
 
     with user_error_context(f"{starts.shown} failed when given a key"):
         example = jax.eval_shape(init_network, abstract_key())
@@ -98,9 +98,9 @@ def lift(
     stacks: list[Stack | None] = [None] * len(arrays)
     if obs_spec is not None:
         arguments: Any = calling.example_arguments(obs_spec, initial_carry)
-        given = arguments[0] if len(arguments) == 1 else arguments
+        example_inputs = arguments[0] if len(arguments) == 1 else arguments
         with user_error_context(f"{calls.shown} failed on {calling.describe_inputs(obs_spec)}"):
-            program = jax.make_jaxpr(apply_network)(example, given).jaxpr
+            program = jax.make_jaxpr(apply_network)(example, example_inputs).jaxpr
         stacks = find_scanned(words, [array.shape for array in arrays], scan_lengths(program))
     leaves = [
         leaf_of(path, array.shape)
@@ -118,13 +118,13 @@ def lift(
     return hold(network, buffers) if buffers else network
 
 
-def _is_pair(made: Any) -> bool:
-    return isinstance(made, tuple | list) and len(made) == 2
+def _is_pair(returned: Any) -> bool:
+    return isinstance(returned, tuple | list) and len(returned) == 2
 
 
-def _is_shape(made: Any) -> bool:
+def _is_shape(shape: PyTree) -> bool:
     """Check for an output's shape, or several, as stax returns them."""
-    return all(isinstance(size, int) for size in jax.tree.leaves(made))
+    return all(isinstance(size, int) for size in jax.tree.leaves(shape))
 
 
 def _input_shape(inputs: calling.Inputs) -> Any:
@@ -136,7 +136,7 @@ def _input_shape(inputs: calling.Inputs) -> Any:
     return tuple(shapes) if isinstance(inputs, tuple) else shapes[0]
 
 
-def _arrays(tree: PyTree, shown: str) -> Any:
+def _arrays(tree: PyTree, shown: str) -> PyTree:
     """Convert the leaves to arrays, without weak types."""
 
     def convert(leaf: Any) -> jax.Array:

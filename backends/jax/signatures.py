@@ -38,11 +38,13 @@ class HasFunctions(Protocol):
 Functions: TypeAlias = HasFunctions | tuple[Callable[..., Any], Callable[..., Any]]
 
 
-def is_functions(made: Any) -> bool:
+def is_functions(functions: Any) -> bool:
     """Check whether an object is a pair `(init, apply)`, or has these two methods."""
-    if type(made) is tuple:
-        return len(made) == 2 and all(map(callable, made))
-    return callable(getattr(made, "init", None)) and callable(getattr(made, "apply", None))
+    if type(functions) is tuple:
+        return len(functions) == 2 and all(map(callable, functions))
+    return callable(getattr(functions, "init", None)) and callable(
+        getattr(functions, "apply", None)
+    )
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,9 @@ class Signature:
             if roles[name] == INPUTS and names[name].kind in _POSITIONAL:
                 roles[name] = first
         if first not in roles.values():
-            given = f"takes ({', '.join(names)})" if callable(function) else "is no function"
+            description = f"takes ({', '.join(names)})" if callable(function) else "is no function"
             raise TriglotError(
-                f"{shown} {given}; expected {expected}: name its parameters so, in any order."
+                f"{shown} {description}; expected {expected}: name its parameters so, in any order."
             )
         return cls(function, shown, roles, names)
 
@@ -118,20 +120,20 @@ class Signature:
         """
         rest, by_position, positional, named = list(inputs), True, [], {}
         for name, role in self.roles.items():
-            one = self.names[name]
-            if one.kind == one.VAR_POSITIONAL:
+            parameter = self.names[name]
+            if parameter.kind == parameter.VAR_POSITIONAL:
                 positional, rest = positional + rest, []
                 continue
             is_given = bool(rest) if role == INPUTS else role in known
-            if role == KEY and known.get(KEY) is None and one.default is not one.empty:
+            if role == KEY and known.get(KEY) is None and parameter.default is not parameter.empty:
                 is_given = False
             if not is_given:
-                if one.default is one.empty:
+                if parameter.default is parameter.empty:
                     raise self._missing(name, len(inputs))
                 by_position = False
                 continue
             value = rest.pop(0) if role == INPUTS else known[role]
-            if by_position and one.kind in _POSITIONAL:
+            if by_position and parameter.kind in _POSITIONAL:
                 positional.append(value)
             else:
                 named[name] = value
@@ -146,15 +148,15 @@ class Signature:
             named["rng"] = known[KEY]
         return self.function(*positional, **named)
 
-    def _missing(self, name: str, given: int) -> TriglotError:
-        wanted = [each for each, role in self.roles.items() if role == INPUTS]
+    def _missing(self, name: str, num_inputs: int) -> TriglotError:
+        wanted = [parameter for parameter, role in self.roles.items() if role == INPUTS]
         if name not in wanted:
             return TriglotError(
                 f"{self.shown} requires `{name}`, which is unknown here: give it a default."
             )
         return TriglotError(
             f"{self.shown} requires {len(wanted)} inputs ({', '.join(wanted)}) and was given "
-            f"{given}. If the network is recurrent, pass initial_carry=FUNCTION, where "
+            f"{num_inputs}. If the network is recurrent, pass initial_carry=FUNCTION, where "
             "FUNCTION(num_envs) returns the carry at an episode's start; give any other parameter "
             "a default, or one of the names that triglot knows (params, state, key, train)."
         )

@@ -76,7 +76,7 @@ def _reader(arrays: Mapping[str, jax.Array]) -> Read:
 
 def _declared(spec: NetworkSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """List the shape and the initializer of each parameter and of each running statistic."""
-    found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    declared: tuple[dict[str, Any], dict[str, Any]] = {}, {}
 
     def declaring(into: dict[str, Any]) -> Read:
         def declare(name: str, shape: tuple[int, ...], init: Initializer) -> jax.Array:
@@ -87,11 +87,11 @@ def _declared(spec: NetworkSpec) -> tuple[dict[str, Any], dict[str, Any]]:
 
     def forward() -> Any:
         example = example_arguments(inputs_of(spec), spec.cell and spec.cell.initial_carry)
-        params, statistics = map(declaring, found)
+        params, statistics = map(declaring, declared)
         return _Layers(spec, params, statistics, False)(*example)
 
     jax.eval_shape(forward)
-    return found
+    return declared
 
 
 def _drawn(declared: Mapping[str, Any], keys: jax.Array) -> Arrays:
@@ -151,14 +151,19 @@ class _Layers:
     def _convolution(
         self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
-        (channels, one), name = layers[index], f"torso_{index}"
-        shape, init = (one.size, one.size, channels, one.channels), self.spec.layers.scale
-        kernel = self.param(f"{name}/kernel", shape, kernel_initializer(init))
-        layouts, strides = ("NHWC", "HWIO", "NHWC"), (one.stride, one.stride)
-        features = jax.lax.conv_general_dilated(
-            features, kernel, strides, one.padding, dimension_numbers=layouts
+        (channels, convolution), name = layers[index], f"torso_{index}"
+        shape, init = (
+            (convolution.size, convolution.size, channels, convolution.channels),
+            self.spec.layers.scale,
         )
-        return features + self.param(f"{name}/bias", (one.channels,), zeros)[None, None, None]
+        kernel = self.param(f"{name}/kernel", shape, kernel_initializer(init))
+        layouts, strides = ("NHWC", "HWIO", "NHWC"), (convolution.stride, convolution.stride)
+        features = jax.lax.conv_general_dilated(
+            features, kernel, strides, convolution.padding, dimension_numbers=layouts
+        )
+        return (
+            features + self.param(f"{name}/bias", (convolution.channels,), zeros)[None, None, None]
+        )
 
     def _linear(
         self, features: jax.Array, size: int, init: Initializer, bias: Initializer, name: str

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ..layers import formulas
-from ..layers.formulas import ACTIVATIONS, Arrays, Formula, Settings, each, elementwise
+from ..layers.formulas import ACTIVATIONS, Array, Arrays, Formula, Settings, each, elementwise
 
 # As the argument `activation` names them.
 NAMED: dict[str, Callable[[Any], Any]] = {
@@ -20,17 +20,17 @@ NAMED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def dense(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def dense(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Dense`."""
     return NAMED[s["activation"]](formulas.dense(p, x[0]))
 
 
-def embedding(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def embedding(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Embedding`."""
     return p["embedding"][x[0]]
 
 
-def convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def convolution(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Conv1D` to `Conv3D`, `DepthwiseConv1D` and `DepthwiseConv2D`."""
     if s["data_format"] != "channels_last" or s["padding"] not in ("same", "valid"):
         raise NotImplementedError("another form of convolution")
@@ -46,7 +46,7 @@ def convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return NAMED[s["activation"]](y)
 
 
-def transposed_convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def transposed_convolution(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Conv1DTranspose` to `Conv3DTranspose`."""
     if s["data_format"] != "channels_last":
         raise NotImplementedError("another form of convolution")
@@ -77,7 +77,7 @@ def _pads(padding: str, size: int, stride: int, dilation: int, more: int | None)
     return before, total - before
 
 
-def batch_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def batch_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `BatchNormalization`."""
     if s["training"]:  # whether it uses the batch depends on the call
         raise NotImplementedError("training")
@@ -86,12 +86,12 @@ def batch_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return formulas.batch_norm(p, x[0], s["epsilon"], by_batch=False)
 
 
-def layer_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def layer_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `LayerNormalization`."""
     return formulas.affine(p, formulas.standardize(x[0], _last(s, x[0]), s["epsilon"]))
 
 
-def rms_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def rms_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `RMSNormalization`."""
     return formulas.affine(p, formulas.rms_scale(x[0], _last(s, x[0]), s["epsilon"]))
 
@@ -102,7 +102,7 @@ def _last(s: Settings, x: Any) -> int:
     return -1
 
 
-def group_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def group_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `GroupNormalization`."""
     if s["axis"] not in (-1, x[0].ndim - 1):
         raise NotImplementedError("another axis")

@@ -136,7 +136,7 @@ def gru_part(part: str) -> Rule:
             leaf = gates(part, GRU_GATES, convention)(layer, shape)
         else:
             require_rank(shape, 2)
-            both = [cells.names_of(each, GRU_GATES) for each in ("bias", "recurrent biases")]
+            both = [cells.names_of(name, GRU_GATES) for name in ("bias", "recurrent biases")]
             leaf = Leaf((*both[0], *both[1]), _rows_of_gates, _joined_rows, convention)
         return replace(leaf, layer=convention)
 

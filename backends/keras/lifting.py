@@ -68,44 +68,46 @@ def from_keras(
         def arguments(inputs: PyTree) -> tuple[Any, ...]:
             return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
 
-        given = example[0] if len(example) == 1 else example
-        symbolic = jax.tree.map(_symbolic(keras), given)
+        example_inputs = example[0] if len(example) == 1 else example
+        symbolic = jax.tree.map(_symbolic(keras), example_inputs)
         module(*arguments(symbolic), training=False)
-        found = named_variables(keras, module)
-        starts = {each.name: start_of(each.variable) for each in found}
-        _check(found, starts, what)
-    seeds = [each for each in found if each.is_seed]
-    trained = [each for each in found if _is_trained(each)]
-    kept = [each for each in found if not each.is_seed and not _is_trained(each)]
-    folded = same_seeds([starts[each.name] for each in seeds])
+        entries = named_variables(keras, module)
+        starts = {named.name: start_of(named.variable) for named in entries}
+        _check(entries, starts, what)
+    seeds = [named for named in entries if named.is_seed]
+    trained = [named for named in entries if _is_trained(named)]
+    kept = [named for named in entries if not named.is_seed and not _is_trained(named)]
+    folded = same_seeds([starts[seed.name] for seed in seeds])
     reseed(keras, module, [start for start in starts.values() if callable(start)])
 
     def init(key: jax.Array) -> Variables:
-        def start(index: int, each: Named) -> jax.Array:
-            given = starts[each.name]
-            if not callable(given):
-                return given
-            with user_error_context(f"{what}: the initializer of {each.name!r} cannot be traced"):
-                return draw(keras, given, jax.random.fold_in(key, index), each.variable)
+        def start(index: int, named: Named) -> jax.Array:
+            initial = starts[named.name]
+            if not callable(initial):
+                return initial
+            with user_error_context(f"{what}: the initializer of {named.name!r} cannot be traced"):
+                return draw(keras, initial, jax.random.fold_in(key, index), named.variable)
 
         with calling_keras(keras):
-            values = {each.name: start(index, each) for index, each in enumerate([*trained, *kept])}
+            values = {
+                named.name: start(index, named) for index, named in enumerate([*trained, *kept])
+            }
         return Variables(
-            params={each.name: values[each.name] for each in trained},
-            state={each.name: values[each.name] for each in kept},
+            params={named.name: values[named.name] for named in trained},
+            state={named.name: values[named.name] for named in kept},
         )
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         values = {**variables.params, **variables.state}
-        held = [(each.variable, values[each.name]) for each in (*trained, *kept)]
-        own = jax.random.key(0) if key is None else key
+        held = [(named.variable, values[named.name]) for named in (*trained, *kept)]
+        network_key = jax.random.key(0) if key is None else key
         drawn = [
-            (each.variable, jax.random.fold_in(own, number))
-            for each, number in zip(seeds, folded, strict=True)
+            (seed.variable, jax.random.fold_in(network_key, number))
+            for seed, number in zip(seeds, folded, strict=True)
         ]
-        held += [(variable, seed_bits(one)) for variable, one in drawn]
+        held += [(variable, seed_bits(seed_key)) for variable, seed_key in drawn]
         # Not by `stateless_call`: it takes `training` only if the outermost `call` does.
         with calling_keras(keras), keras.StatelessScope(held) as scope:
             outputs = module(*arguments(inputs), training=train)
@@ -113,19 +115,25 @@ def from_keras(
             outputs = tuple(outputs)
         if not train:
             return outputs, variables.state
-        return outputs, {each.name: scope.get_current_value(each.variable) for each in kept}
+        return outputs, {named.name: scope.get_current_value(named.variable) for named in kept}
 
     expected = jax.eval_shape(init, abstract_key())
-    by_name = {each.name: each for each in trained}
+    by_name = {named.name: named for named in trained}
     paths = jax.tree_util.tree_leaves_with_path(expected.params)
     library = find("keras")
     leaves = [_leaf(library, by_name[path[-1].key]) for path, _ in paths]
-    how: Any = {"codec": Codec.named(expected.params, leaves)}
-    how["statistics"] = tuple(_statistic(each) for each in sorted(kept, key=lambda each: each.name))
-    how["random_start"] = any(callable(starts[each.name]) for each in trained)
-    network = calling.lifted(shown, "keras", init, apply, initial_carry, **how)
+    network = calling.lifted(
+        shown,
+        "keras",
+        init,
+        apply,
+        initial_carry,
+        codec=Codec.named(expected.params, leaves),
+        statistics=tuple(_statistic(named) for named in sorted(kept, key=lambda named: named.name)),
+        random_start=any(callable(starts[named.name]) for named in trained),
+    )
     with user_error_context(failed):
-        jax.eval_shape(network.apply, expected, given)
+        jax.eval_shape(network.apply, expected, example_inputs)
     return network
 
 
@@ -146,21 +154,23 @@ def calling_keras(keras: Any) -> Iterator[None]:
 
 
 def _made(keras: Any, model: Any, shown: str) -> Any:
-    made = model
-    if not isinstance(made, keras.Layer) and callable(made):
+    layer = model
+    if not isinstance(layer, keras.Layer) and callable(layer):
         with user_error_context(f"{shown} failed when it was called with nothing"):
-            made = made()
-    if not isinstance(made, keras.Layer):
+            layer = layer()
+    if not isinstance(layer, keras.Layer):
         raise TriglotError(
             f"from_keras takes a keras.Model, a keras.Layer, or a function without arguments that "
-            f"returns one; {shown!r} is or returned a {type(made).__name__}."
+            f"returns one; {shown!r} is or returned a {type(layer).__name__}."
         )
-    return made
+    return layer
 
 
 def _takes_one(names: Mapping[str, inspect.Parameter]) -> bool:
     """Check for a `call` with one argument for all inputs, besides Keras's own."""
-    kinds = [one.kind for name, one in names.items() if name not in ("training", "mask")]
+    kinds = [
+        parameter.kind for name, parameter in names.items() if name not in ("training", "mask")
+    ]
     several = inspect.Parameter.VAR_POSITIONAL in kinds
     return not several and kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 1
 
@@ -169,40 +179,40 @@ def _symbolic(keras: Any) -> Callable[[jax.Array], Any]:
     return lambda array: keras.KerasTensor((None, *array.shape[1:]), str(array.dtype))
 
 
-def _is_trained(each: Named) -> bool:
-    is_float = jnp.issubdtype(each.variable.dtype, jnp.inexact)
-    return each.variable.trainable and is_float
+def _is_trained(named: Named) -> bool:
+    is_float = jnp.issubdtype(named.variable.dtype, jnp.inexact)
+    return named.variable.trainable and is_float
 
 
-def _check(found: list[Named], starts: dict[str, Any], what: str) -> None:
-    if len(starts) != len(found):
-        names = [each.name for each in found]
+def _check(entries: list[Named], starts: dict[str, Any], what: str) -> None:
+    if len(starts) != len(entries):
+        names = [named.name for named in entries]
         twice = next(name for name in names if names.count(name) > 1)
         raise TriglotError(f"{what} has two variables of the name {twice!r}: rename one layer.")
-    for each in filter(_is_trained, found):
-        layer, variable = each.owners[-1][1], each.variable
+    for named in filter(_is_trained, entries):
+        layer, variable = named.owners[-1][1], named.variable
         if variable.dtype not in PRECISE or layer.compute_dtype not in PRECISE:
             raise TriglotError(
-                f"{what}: {each.name!r} is stored as {variable.dtype} and computed with as "
+                f"{what}: {named.name!r} is stored as {variable.dtype} and computed with as "
                 f"{layer.compute_dtype}, and triglot trains in float32: set the layer's dtype to "
                 "'float32' and leave keras.mixed_precision at its default."
             )
         for asked in ("regularizer", "constraint"):
             if getattr(variable, asked) is not None:
                 raise TriglotError(
-                    f"{what}: {each.name!r} has a {asked}, which only Keras's own training "
+                    f"{what}: {named.name!r} has a {asked}, which only Keras's own training "
                     "applies: remove it, and give triglot an optimizer instead (--optimizer)."
                 )
 
 
-def _statistic(each: Named) -> Statistic | None:
+def _statistic(named: Named) -> Statistic | None:
     """Describe a running statistic by its variable and its layer."""
-    *place, last = each.words
+    *place, last = named.words
     kind = STORAGE.statistics.get(last)
-    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or kind is None:
+    if type(named.owners[-1][1]).__name__ != "BatchNormalization" or kind is None:
         return None
     return Statistic(normalize_separators("/".join((*place, kind))))
 
 
-def _leaf(library: Library, each: Named) -> Leaf:
-    return describe(library, each.words, each.owners, tuple(each.variable.shape))
+def _leaf(library: Library, named: Named) -> Leaf:
+    return describe(library, named.words, named.owners, tuple(named.variable.shape))

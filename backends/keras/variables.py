@@ -45,28 +45,28 @@ def named_variables(keras: Any, model: Any) -> list[Named]:
     by their own names, and those that Keras named in their order, so that names do not depend on
     the models that were made before.
     """
-    found: dict[int, Named] = {}
-    seen: set[int] = set()
+    named: dict[int, Named] = {}
+    visited: set[int] = set()
 
     def visit(layer: Any, owners: Owners) -> None:
-        seen.add(id(layer))
+        visited.add(id(layer))
         inner: set[int] = set()
         place = owners[-1][0]
         for word, child in _children(keras, layer):
             inner.update(map(id, child.variables))
-            if id(child) not in seen:
+            if id(child) not in visited:
                 path = (*place, *word)
                 visit(child, (*owners, (path, child)))
         attributes = {id(value): name for name, value in vars(layer).items()}
         for variable in layer.variables:
-            if id(variable) not in inner and id(variable) not in found:
-                own = variable.name
-                if _is_automatic(own, type(variable)) and id(variable) in attributes:
-                    own = attributes[id(variable)].strip("_")
-                found[id(variable)] = Named((*place, own), owners, variable)
+            if id(variable) not in inner and id(variable) not in named:
+                name_of_variable = variable.name
+                if _is_automatic(name_of_variable, type(variable)) and id(variable) in attributes:
+                    name_of_variable = attributes[id(variable)].strip("_")
+                named[id(variable)] = Named((*place, name_of_variable), owners, variable)
 
     visit(model, (((), model),))
-    return list(found.values())
+    return list(named.values())
 
 
 def _children(keras: Any, layer: Any) -> list[tuple[Words, Any]]:
@@ -86,11 +86,11 @@ def _layers_in(keras: Any, value: Any, words: Words) -> Iterator[tuple[Words, An
     if isinstance(value, keras.Layer):
         yield tuple(word.strip("_") for word in words), value
     elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _layers_in(keras, one, (*words, str(name)))
+        for name, child in value.items():
+            yield from _layers_in(keras, child, (*words, str(name)))
     elif isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            yield from _layers_in(keras, one, (*words, str(index)))
+        for index, child in enumerate(value):
+            yield from _layers_in(keras, child, (*words, str(index)))
 
 
 def _in_order(layers: Sequence[Any]) -> list[tuple[Words, Any]]:
@@ -186,21 +186,21 @@ def reseed(keras: Any, model: Any, initializers: Sequence[Any]) -> None:
     Such a seed is fixed, so an initializer would draw the same values for every key.
     """
     held = [value for layer in layers_of(keras, model) for value in vars(layer).values()]
-    for each in (*initializers, *held):
-        if isinstance(each, keras.Initializer) and hasattr(each, "seed"):
-            each.seed = _generator(keras)
+    for initializer in (*initializers, *held):
+        if isinstance(initializer, keras.Initializer) and hasattr(initializer, "seed"):
+            initializer.seed = _generator(keras)
 
 
 def layers_of(keras: Any, layer: Any) -> list[Any]:
     """List a layer and those in it."""
-    found = {id(layer): layer}
+    layers = {id(layer): layer}
     waiting = [layer]
     while waiting:
         for _, child in _children(keras, waiting.pop()):
-            if id(child) not in found:
-                found[id(child)] = child
+            if id(child) not in layers:
+                layers[id(child)] = child
                 waiting.append(child)
-    return list(found.values())
+    return list(layers.values())
 
 
 def draw(keras: Any, initializer: Callable[..., Any], key: jax.Array, variable: Any) -> jax.Array:

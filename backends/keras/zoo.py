@@ -31,7 +31,7 @@ import_keras()  # with JAX as its backend
 import keras  # noqa: E402
 
 # What a user may have set otherwise for all layers.
-HOW: Any = {"dtype": "float32"}
+DTYPE = "float32"
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -49,17 +49,24 @@ class TorsoAndHeads(keras.Layer):
     """Layers shared by several heads."""
 
     def __init__(self, spec: NetworkSpec) -> None:
-        super().__init__(**HOW)
+        super().__init__(dtype=DTYPE)
         torso = spec.layers
         self.spec = spec
         self.norm_input = _norm(torso) if torso.normalize_inputs else None
         layers: list[keras.Layer] = []
-        for _, one in spec.convolutions:
-            kernel: Any = _kernel(torso.scale)
-            size, stride = (one.size, one.size), (one.stride, one.stride)
-            layout: Any = {"padding": one.padding.lower(), "data_format": "channels_last"}
+        for _, convolution in spec.convolutions:
+            size = (convolution.size, convolution.size)
+            stride = (convolution.stride, convolution.stride)
             layers.append(
-                keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
+                keras.layers.Conv2D(
+                    convolution.channels,
+                    size,
+                    stride,
+                    padding=convolution.padding.lower(),
+                    data_format="channels_last",
+                    kernel_initializer=_kernel(torso.scale),
+                    dtype=DTYPE,
+                )
             )
         size = spec.num_features
         for width in torso.hidden_sizes:
@@ -78,7 +85,7 @@ class TorsoAndHeads(keras.Layer):
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
         activated, norm = (
-            partial(each, training=training) for each in (self._activated, self._norm)
+            partial(function, training=training) for function in (self._activated, self._norm)
         )
 
         def convolution(features: Any, index: int) -> Any:
@@ -120,27 +127,28 @@ class TorsoAndHeads(keras.Layer):
 
 
 def _pooled(features: Any) -> Any:
-    how: Any = {"padding": "same", "data_format": "channels_last"}
-    return keras.ops.max_pool(features, POOL_SIZE, POOL_STRIDE, **how)
+    return keras.ops.max_pool(
+        features, POOL_SIZE, POOL_STRIDE, padding="same", data_format="channels_last"
+    )
 
 
-def _kernel(scale: float | None) -> dict[str, Any]:
+def _kernel(scale: float | None) -> Any:
     """Choose the initializer of kernels: orthogonal at `scale`, or Keras's own."""
-    orthogonal = keras.initializers.Orthogonal
-    return {} if scale is None else {"kernel_initializer": orthogonal(gain=scale)}
+    return "glorot_uniform" if scale is None else keras.initializers.Orthogonal(gain=scale)
 
 
 def _norm(torso: Layers) -> keras.Layer:
     if torso.normalization == "batch":
-        how: Any = {"momentum": BATCH_NORM_MOMENTUM, "epsilon": BATCH_NORM_EPSILON}
-        return keras.layers.BatchNormalization(**how, **HOW)
-    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, **HOW)
+        return keras.layers.BatchNormalization(
+            momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, dtype=DTYPE
+        )
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=DTYPE)
 
 
 def _dense(size: int, width: int, scale: float | None, noise: float | None) -> keras.Layer:
     if noise is not None:
         return Noisy(size, width, scale, noise)
-    return keras.layers.Dense(width, **_kernel(scale), **HOW)
+    return keras.layers.Dense(width, kernel_initializer=_kernel(scale), dtype=DTYPE)
 
 
 def _apply(layer: Any, features: Any, name: str, noise: Mapping[str, jax.Array]) -> Any:
@@ -152,11 +160,12 @@ class Noisy(keras.Layer):
     """A noisy dense layer (`core.networks.noise`)."""
 
     def __init__(self, size: int, width: int, scale: float | None, noise: float) -> None:
-        super().__init__(**HOW)
-        self.mu = keras.layers.Dense(width, **_kernel(scale), **HOW)
-        start = keras.initializers.Constant(sigma_start(noise, size))
-        starts: Any = {"kernel_initializer": start, "bias_initializer": start}
-        self.sigma = keras.layers.Dense(width, **starts, **HOW)
+        super().__init__(dtype=DTYPE)
+        self.mu = keras.layers.Dense(width, kernel_initializer=_kernel(scale), dtype=DTYPE)
+        start: Any = keras.initializers.Constant(sigma_start(noise, size))
+        self.sigma = keras.layers.Dense(
+            width, kernel_initializer=start, bias_initializer=start, dtype=DTYPE
+        )
 
     def call(self, features: Any, noise: Mapping[str, jax.Array], place: str = "") -> Any:
         before, after = of_layer(noise, place, features.shape[-1])
@@ -164,15 +173,15 @@ class Noisy(keras.Layer):
 
 
 def _cell(cell: RecurrentCell) -> keras.Layer:
-    return (LSTM if cell.kind == "lstm" else GRU)(cell.size, **HOW)
+    return (LSTM if cell.kind == "lstm" else GRU)(cell.size, dtype=DTYPE)
 
 
 class LSTM(keras.layers.LSTMCell):
     """Keras's cell, with the order of results and the carry of built-in networks."""
 
     def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
-        given = [states["hidden"], states["cell"]]
-        hidden, (_, cell) = super().call(inputs, given, training)
+        carry = [states["hidden"], states["cell"]]
+        hidden, (_, cell) = super().call(inputs, carry, training)
         return hidden, {"hidden": hidden, "cell": cell}
 
 
@@ -182,8 +191,8 @@ class GRU(keras.layers.GRUCell):
     Keras adds two biases to its reset and update gates, which have the same gradient.
     """
 
-    def __init__(self, units: int, **how: Any) -> None:
-        super().__init__(units, use_bias=False, **how)
+    def __init__(self, units: int, dtype: str) -> None:
+        super().__init__(units, use_bias=False, dtype=dtype)
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -213,7 +222,7 @@ class Dueling(keras.Layer):
     """The sum of a value and mean-free advantages."""
 
     def __init__(self, head: Head, size: int, noise: float | None) -> None:
-        super().__init__(**HOW)
+        super().__init__(dtype=DTYPE)
         self.value = _dense(size, 1, head.scale, noise)
         self.advantage = _dense(size, head.size or 1, head.scale, noise)
 
@@ -227,7 +236,7 @@ class StateIndependent(keras.Layer):
     """State-independent parameters that are the output for every observation."""
 
     def __init__(self, size: int, start: float) -> None:
-        super().__init__(**HOW)
+        super().__init__(dtype=DTYPE)
         self.size, self.start = size, start
 
     def build(self, input_shape: Any) -> None:
@@ -242,12 +251,12 @@ class Tabular(keras.Layer):
     """One embedding per head, indexed by the observation."""
 
     def __init__(self, spec: NetworkSpec) -> None:
-        super().__init__(**HOW)
+        super().__init__(dtype=DTYPE)
         self.sizes = {name: head.size for name, head in spec.heads}
         init: Any = keras.initializers.Constant(spec.table.init)
         rows = spec.num_rows
         self.head = {
-            name: keras.layers.Embedding(rows, size or 1, embeddings_initializer=init, **HOW)
+            name: keras.layers.Embedding(rows, size or 1, embeddings_initializer=init, dtype=DTYPE)
             for name, size in self.sizes.items()
         }
 

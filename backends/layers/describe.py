@@ -58,7 +58,7 @@ class CallLog:
 
 def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Owners:
     """List the modules on a pytree path, from the root to the last that can be reached."""
-    found: list[tuple[Words, Any]] = [((), root)]
+    nodes: list[tuple[Words, Any]] = [((), root)]
     node = root
     for length, key in enumerate(path[:-1], start=1):
         word = next((getattr(key, a) for a in ("name", "idx", "key") if hasattr(key, a)), None)
@@ -70,8 +70,8 @@ def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Own
         except (TypeError, KeyError, IndexError):
             break
         if is_layer(node):
-            found.append((words_of(path[:length]), node))
-    return found
+            nodes.append((words_of(path[:length]), node))
+    return nodes
 
 
 def describe(
@@ -135,10 +135,10 @@ def _listed(library: Library, words: Words, owners: Owners, shape: tuple[int, ..
     """
     wrapped: Normalized | None = None
     for place, module in owners:
-        found = _find(library, type(module))
-        if found is None:
+        entry = _find(library, type(module))
+        if entry is None:
             continue
-        name, layer = found
+        name, layer = entry
         if layer.refused:
             raise UnknownLayout(f"it belongs to {library.name}'s {name}: {layer.refused}")
         try:
@@ -154,7 +154,9 @@ def _listed(library: Library, words: Words, owners: Owners, shape: tuple[int, ..
             raise type(problem)(message) from None
         if leaf is not None:
             prefix = normalize_separators("/".join(place))
-            return replace(leaf, names=tuple(f"{prefix}/{each}".strip("/") for each in leaf.names))
+            return replace(
+                leaf, names=tuple(f"{prefix}/{leaf_name}".strip("/") for leaf_name in leaf.names)
+            )
     return None
 
 
@@ -190,14 +192,14 @@ def _scale_leaf(
     Raises:
       UnknownLayout: if the layer with the kernel is not listed.
     """
-    found = _find(library, type(wrapped.layer))
-    rule = None if found is None else found[1].parameters.get(wrapped.kernel)
-    if found is None or rule is None:
+    entry = _find(library, type(wrapped.layer))
+    rule = None if entry is None else entry[1].parameters.get(wrapped.kernel)
+    if entry is None or rule is None:
         raise UnknownLayout("the layer that it wraps is not listed, or has no such kernel")
     if words != wrapped.scale:
         return None
     leaf = scale_rule(rule, lambda _: wrapped.axis)(wrapped.layer, shape)
-    return replace(leaf, layer=with_norm(found[1].kind))
+    return replace(leaf, layer=with_norm(entry[1].kind))
 
 
 def _find(library: Library, kind: type) -> tuple[str, Layer] | None:

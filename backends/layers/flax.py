@@ -30,7 +30,7 @@ PARAMETERS_IN, STATISTICS_IN = "params/", "batch_stats/"
 
 
 def flax_layers(
-    dense: str, general_dense_name: str, attention_names: str, own: dict[str, Layer]
+    dense: str, general_dense_name: str, attention_names: str, further: dict[str, Layer]
 ) -> dict[str, Layer]:
     """List what Linen and NNX store alike, and what only one of them has.
 
@@ -67,7 +67,7 @@ def flax_layers(
         **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **refuse("Einsum", kinds.EINSUM),
         **refuse("SpectralNorm", kinds.REPARAMETRIZED),
-        **own,
+        **further,
     }
 
 

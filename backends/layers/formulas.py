@@ -12,15 +12,16 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+Array: TypeAlias = Any  # of JAX, or of NumPy
 Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays by their names inside of the layer
 Settings: TypeAlias = Mapping[str, Any]  # plain attributes by the library's names
 # `(settings, arrays, inputs) -> output`. An array without a canonical layout has the library's
 # name. `NotImplementedError` and `KeyError` say that the formula does not cover these settings.
-Formula: TypeAlias = Callable[[Settings, Arrays, Sequence[Any]], Any]
+Formula: TypeAlias = Callable[[Settings, Arrays, Sequence[Array]], Array]
 Pads: TypeAlias = str | Sequence[tuple[int, int]]
 
 # Elementwise functions, as reports call them.
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "tanh": jax.numpy.tanh,
     "sigmoid": jax.nn.sigmoid,
@@ -49,14 +50,20 @@ def elementwise(name: str) -> Formula:
     return lambda s, p, x: ACTIVATIONS[name](x[0])
 
 
-def dense(p: Arrays, x: Any) -> Any:
+def dense(p: Arrays, x: Array) -> jax.Array:
     """Multiply the last axis `[in]` by the kernel and add the bias."""
     return with_bias(p, x @ kernel_of(p))
 
 
 def convolution(
-    p: Arrays, x: Any, *, strides: Sequence[int], pads: Pads, dilation: Sequence[int], groups: int
-) -> Any:
+    p: Arrays,
+    x: Array,
+    *,
+    strides: Sequence[int],
+    pads: Pads,
+    dilation: Sequence[int],
+    groups: int,
+) -> jax.Array:
     """Convolve `[B, *spatial, in]`; `pads` are pairs, `SAME` or `VALID`."""
     kernel = kernel_of(p)
     letters = "DHW"[5 - kernel.ndim :]
@@ -74,13 +81,13 @@ def convolution(
 
 def transposed_convolution(
     p: Arrays,
-    x: Any,
+    x: Array,
     *,
     strides: Sequence[int],
     pads: Sequence[tuple[int, int]],
     dilation: Sequence[int],
     groups: int,
-) -> Any:
+) -> jax.Array:
     """Convolve `[B, *spatial, in]`, spread out by the strides; `pads` are around the spread one."""
     kernel = kernel_of(p)
     letters = "DHW"[5 - kernel.ndim :]
@@ -97,7 +104,7 @@ def transposed_convolution(
     return with_bias(p, y)
 
 
-def kernel_of(p: Arrays) -> Any:
+def kernel_of(p: Arrays) -> jax.Array:
     """Return the kernel by which a layer multiplies, of weight normalization too.
 
     Its scale is `[out]`, `[in, 1]` or `[]`, as it multiplies the kernel; it has a norm for each.
@@ -110,44 +117,50 @@ def kernel_of(p: Arrays) -> Any:
     return p["scale"] * kernel / jnp.sqrt(jnp.sum(jnp.square(kernel), axes, keepdims=True))
 
 
-def with_bias(p: Arrays, y: Any) -> Any:
+def with_bias(p: Arrays, y: Array) -> jax.Array:
     """Add the bias, if there is one, to the last axis."""
     return y + p["bias"] if "bias" in p else y
 
 
-def affine(p: Arrays, y: Any) -> Any:
+def affine(p: Arrays, y: Array) -> jax.Array:
     """Scale and shift the last axis by what a normalization has of both."""
     return with_bias(p, y * p["scale"] if "scale" in p else y)
 
 
-def standardize(x: Any, axes: int | tuple[int, ...], epsilon: float) -> Any:
+def standardize(x: Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
     """Subtract the mean over some axes and divide by the standard deviation."""
     centred = x - jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
     return centred * jax.lax.rsqrt(variance + epsilon)
 
 
-def batch_norm(p: Arrays, x: Any, epsilon: float, *, by_batch: bool) -> Any:
+def batch_norm(p: Arrays, x: Array, epsilon: float, *, by_batch: bool) -> jax.Array:
     """Normalize the last axis, by the statistics of the batch or by the running ones."""
     if by_batch:
         return affine(p, standardize(x, tuple(range(x.ndim - 1)), epsilon))
     return affine(p, (x - p["mean"]) * jax.lax.rsqrt(p["var"] + epsilon))
 
 
-def group_norm(p: Arrays, x: Any, groups: int, epsilon: float) -> Any:
+def group_norm(p: Arrays, x: Array, groups: int, epsilon: float) -> jax.Array:
     """Normalize groups of the last axis of each example, over all other axes too."""
     grouped = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
     return affine(p, standardize(grouped, (1, 3), epsilon).reshape(x.shape))
 
 
-def rms_scale(x: Any, axes: int | tuple[int, ...], epsilon: float) -> Any:
+def rms_scale(x: Array, axes: int | tuple[int, ...], epsilon: float) -> jax.Array:
     """Divide by the root of the mean square over some axes."""
     return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
 
 
 def pool(
-    x: Any, size: Sequence[int], strides: Sequence[int], pads: Pads, *, is_max: bool, padded: bool
-) -> Any:
+    x: Array,
+    size: Sequence[int],
+    strides: Sequence[int],
+    pads: Pads,
+    *,
+    is_max: bool,
+    padded: bool,
+) -> jax.Array:
     """Pool `[B, *spatial, channels]`; with `padded`, an average counts the zeros around."""
     window, steps = (1, *size, 1), (1, *strides, 1)
     if not isinstance(pads, str):
@@ -161,7 +174,7 @@ def pool(
     return total / counts
 
 
-def attention(p: Arrays, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+def attention(p: Arrays, q: Array, k: Array, v: Array, mask: Array | None = None) -> jax.Array:
     """Attend with queries, keys and values `[B, time, in]`.
 
     Args:
@@ -186,11 +199,11 @@ def each(size: Any, rank: int) -> tuple[int, ...]:
     return tuple(size) if isinstance(size, list | tuple) else (size,) * rank
 
 
-def channels_last(x: Any) -> Any:
+def channels_last(x: Array) -> jax.Array:
     """Move the channels of `[B, channels, *spatial]` to the end."""
     return jnp.moveaxis(x, 1, -1)
 
 
-def channels_first(x: Any) -> Any:
+def channels_first(x: Array) -> jax.Array:
     """Move the channels of `[B, *spatial, channels]` behind the batch."""
     return jnp.moveaxis(x, -1, 1)

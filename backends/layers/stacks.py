@@ -64,7 +64,7 @@ def describe_all(library: Library, arrays: Sequence[Array]) -> list[Leaf]:
         lengths = array.shape[:count]
         modules = [words for words, _ in array.owners if words and _is_in(array.words, words)]
         for candidate in (*modules, place):
-            inside = [i for i, each in enumerate(arrays) if _is_in(each.words, candidate)]
+            inside = [i for i, array in enumerate(arrays) if _is_in(array.words, candidate)]
             if all(_is_slice(arrays[i], leaves[i], extra, lengths) for i in inside):
                 stacks[candidate] = Stack(candidate, lengths)
                 break
@@ -122,7 +122,7 @@ def stacked(leaf: Leaf, shape: tuple[int, ...], stack: Stack) -> Leaf:
         before = array.shape[: array.ndim - rank]
         slices = array.reshape(*before, len(indices), *array.shape[array.ndim - rank + depth :])
         parts = (slices[(slice(None),) * len(before) + (i,)] for i in range(len(indices)))
-        return tuple(part for each in parts for part in leaf.encode(each))
+        return tuple(part for array in parts for part in leaf.encode(array))
 
     def decode(*parts: jax.Array) -> jax.Array:
         size = len(leaf.names)
@@ -178,7 +178,7 @@ def _is_slice(
 
 
 def _in_stack(library: Library, array: Array, leaf: Leaf, stacks: Sequence[Stack]) -> Leaf:
-    stack = next((each for each in stacks if _is_in(array.words, each.place)), None)
+    stack = next((candidate for candidate in stacks if _is_in(array.words, candidate.place)), None)
     if stack is None:
         return leaf
     inner = describe(library, array.words, array.owners, array.shape[len(stack.lengths) :])

@@ -88,7 +88,7 @@ def _canonical_axis(rule: Rule, layer: Any, axis: int) -> int:
             (marked,) = jax.eval_shape(leaf.encode, jax.ShapeDtypeStruct(shape, jnp.float32))
         except (UnknownLayout, TypeError, ValueError):
             continue
-        found = [at - marked.ndim for at, size in enumerate(marked.shape) if size == 2]
-        if len(found) == 1 and found[0] in NORMS:
-            return found[0]
+        axes = [at - marked.ndim for at, size in enumerate(marked.shape) if size == 2]
+        if len(axes) == 1 and axes[0] in NORMS:
+            return axes[0]
     raise UnknownLayout("its norms are neither those of outputs nor those of inputs")

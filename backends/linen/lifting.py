@@ -48,10 +48,10 @@ def from_linen(
     """
     linen = require("flax.linen", "flax")
     if not isinstance(module, linen.Module):
-        given = f"the class {module.__name__}" if isinstance(module, type) else repr(module)
+        description = f"the class {module.__name__}" if isinstance(module, type) else repr(module)
         raise TriglotError(
             f"from_linen takes an instance of a flax.linen.Module, such as Mine(hidden=64); got "
-            f"{given}."
+            f"{description}."
         )
     shown = name or calling.display_name(module)
     streams: dict[frozenset[tuple[str, bool]], frozenset[str]] = {}  # by the switches of a call
@@ -70,13 +70,13 @@ def from_linen(
             return module.apply(collections, *inputs, rngs=rngs, mutable=mutable, **modes)
 
         if key is None:
-            made = call(None)
+            returned = call(None)
         else:
             mode = frozenset(modes.items())
             if mode not in streams:
                 streams[mode] = _streams_of(call, key)
-            made = call(named_keys(streams[mode], key, FALLBACK))
-        return made if mutable else (made, variables.state)
+            returned = call(named_keys(streams[mode], key, FALLBACK))
+        return returned if mutable else (returned, variables.state)
 
     def place(context: Any) -> Words | None:
         return None if context.module.scope is None else tuple(context.module.path)

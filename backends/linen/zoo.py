@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -43,7 +42,7 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, *inputs: PyTree, train: bool = False) -> Any:
+    def __call__(self, *inputs: PyTree, train: bool = False) -> PyTree:
         observations, more = self.spec.split(inputs)
         if self.spec.cell is None:
             features = self._torso(self.spec.parts(observations), more, train)
@@ -71,7 +70,9 @@ class TorsoAndHeads(nn.Module):
     ) -> jax.Array:
         torso = self.spec.layers
         convolution = partial(self._convolution, layers=self.spec.convolutions)
-        activated, norm = (partial(each, train=train) for each in (self._activated, self._norm))
+        activated, norm = (
+            partial(function, train=train) for function in (self._activated, self._norm)
+        )
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
             if torso.normalize_inputs:
@@ -90,11 +91,19 @@ class TorsoAndHeads(nn.Module):
     def _convolution(
         self, features: jax.Array, index: int, layers: Sequence[tuple[int, Convolution]]
     ) -> jax.Array:
-        _, one = layers[index]
+        _, convolution = layers[index]
         init = kernel_initializer(self.spec.layers.scale, default_kernel_init)
-        size, stride = (one.size, one.size), (one.stride, one.stride)
-        how: Any = {"padding": one.padding, "kernel_init": init, "name": f"torso_{index}"}
-        return nn.Conv(one.channels, size, stride, **how)(features)
+        size = (convolution.size, convolution.size)
+        stride = (convolution.stride, convolution.stride)
+        layer = nn.Conv(
+            convolution.channels,
+            size,
+            stride,
+            padding=convolution.padding,
+            kernel_init=init,
+            name=f"torso_{index}",
+        )
+        return layer(features)
 
     def _activated(self, features: jax.Array, index: int, train: bool) -> jax.Array:
         torso = self.spec.layers
@@ -107,8 +116,8 @@ class TorsoAndHeads(nn.Module):
             return features
         if kind == "layer":
             # The variance of Haiku's and Equinox's: of the centred features.
-            how: Any = {"epsilon": LAYER_NORM_EPSILON, "use_fast_variance": False}
-            return nn.LayerNorm(**how, name=name)(features)
+            layer = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, use_fast_variance=False, name=name)
+            return layer(features)
         norm = nn.BatchNorm(momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, name=name)
         return norm(features, use_running_average=not train)
 

@@ -108,9 +108,9 @@ def from_nnx(
             module.train()
         else:
             module.eval()
-        given, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
+        args, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
         more = {"rngs": nnx.Rngs(drawn)} if "rngs" in names else {}
-        outputs = module(*given, **more, **modes)
+        outputs = module(*args, **more, **modes)
         return outputs, split(module)[3] if train else variables.state
 
     def is_layer(node: Any) -> bool:
@@ -119,15 +119,22 @@ def from_nnx(
     def is_variable(node: Any) -> bool:
         return isinstance(node, nnx.Variable)
 
-    how: Any = {"random_start": not is_built}
-    how["codec"] = codec_of("nnx", abstract, params, is_layer, is_parameter=is_variable)
-    how["statistics"] = tuple(
+    statistics = tuple(
         _statistic(path, variable)
         for path, variable in jax.tree_util.tree_leaves_with_path(state, is_leaf=is_variable)
         for _ in jax.tree.leaves(variable)
     )
-    how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
-    return lifted(shown, "nnx", init, apply, initial_carry, **how)
+    return lifted(
+        shown,
+        "nnx",
+        init,
+        apply,
+        initial_carry,
+        codec=codec_of("nnx", abstract, params, is_layer, is_parameter=is_variable),
+        statistics=statistics,
+        random_start=not is_built,
+        value_and_grad=lambda loss: nnx.value_and_grad(loss, has_aux=True),
+    )
 
 
 def _statistic(path: Any, variable: Any) -> Statistic | None:

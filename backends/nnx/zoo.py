@@ -48,14 +48,14 @@ class TorsoAndHeads(nnx.Module):
         if torso.normalize_inputs:
             self.norm_input = _norm(torso, spec.obs_shape[-1], rngs=rngs)
         layers: list[nnx.Conv | nnx.Linear | Noisy] = []
-        for channels, one in spec.convolutions:
+        for channels, convolution in spec.convolutions:
             layers.append(
                 nnx.Conv(
                     channels,
-                    one.channels,
-                    (one.size, one.size),
-                    (one.stride, one.stride),
-                    padding=one.padding,
+                    convolution.channels,
+                    (convolution.size, convolution.size),
+                    (convolution.stride, convolution.stride),
+                    padding=convolution.padding,
                     kernel_init=init,
                     rngs=rngs,
                 )
@@ -74,7 +74,7 @@ class TorsoAndHeads(nnx.Module):
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
-    def __call__(self, *inputs: PyTree) -> Any:
+    def __call__(self, *inputs: PyTree) -> PyTree:
         spec = self.spec
         observations, more = spec.split(inputs)
         noise, flat = more if self.cell is None else {}, []
@@ -121,8 +121,9 @@ def _pooled(features: jax.Array) -> jax.Array:
 
 def _norm(torso: Layers, size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm | nnx.BatchNorm:
     if torso.normalization == "batch":
-        how: Any = {"momentum": BATCH_NORM_MOMENTUM, "epsilon": BATCH_NORM_EPSILON}
-        return nnx.BatchNorm(size, **how, rngs=rngs)
+        return nnx.BatchNorm(
+            size, momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, rngs=rngs
+        )
     # The variance of Haiku's and Equinox's: of the centred features.
     return nnx.LayerNorm(size, epsilon=LAYER_NORM_EPSILON, use_fast_variance=False, rngs=rngs)
 
@@ -167,7 +168,7 @@ def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
 class LSTM(nnx.OptimizedLSTMCell):
     """NNX's cell, with the order of arguments and the carry of built-in networks."""
 
-    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: jax.Array, carry: Carry) -> tuple[jax.Array, Carry]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)
         return features, {"hidden": hidden, "cell": cell}
 
@@ -179,7 +180,7 @@ class GRU(nnx.GRUCell):
         super().__init__(in_features, size, rngs=rngs)
         self.bias_n = nnx.Param(jnp.zeros((size,)))
 
-    def __call__(self, features: Any, carry: Carry) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __call__(self, features: jax.Array, carry: Carry) -> tuple[jax.Array, Carry]:  # pyright: ignore[reportIncompatibleMethodOverride]
         hidden = carry["hidden"]
         i_r, i_z, i_n = jnp.split(self.dense_i(features), 3, axis=-1)
         h_r, h_z, h_n = jnp.split(self.dense_h(hidden), 3, axis=-1)

@@ -31,7 +31,7 @@ def second_biases(leaves: Leaves) -> dict[str, str]:
     >>> second_biases(dict.fromkeys(cell.names, cell))
     {'cell/recurrent/i/bias': 'cell/i/bias'}
     """
-    found = {}
+    biases = {}
     for name, leaf in leaves.items():
         place, _, inside = name.rpartition("recurrent/")
         first = place + inside
@@ -40,8 +40,8 @@ def second_biases(leaves: Leaves) -> dict[str, str]:
             continue
         is_inner = leaf.layer == RESET_AFTER and name.endswith(INNER_BIAS)
         if not is_inner and first in leaves and leaves[first].layer == leaf.layer:
-            found[name] = first
-    return found
+            biases[name] = first
+    return biases
 
 
 def inner_biases(leaves: Leaves) -> list[str]:

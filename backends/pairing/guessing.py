@@ -38,8 +38,8 @@ def guess(
     """
     pairs: dict[str, str] = {}
     one, other = (
-        {name: (own.get(name, ""), tuple(array.shape)) for name, array in side.items()}
-        for side, own in zip((source, target), layers, strict=True)
+        {name: (layer_of.get(name, ""), tuple(array.shape)) for name, array in side.items()}
+        for side, layer_of in zip((source, target), layers, strict=True)
     )
     for by_name in (True, False):
         first, second = (_layers(side, by_name) for side in _unpaired(pairs, one, other))
@@ -102,7 +102,7 @@ def _without_common_prefix(names: Sequence[str]) -> dict[Hashable, str]:
     parts = [name.split("/") for name in names]
     levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
     common = len(list(levels))
-    return {tuple(own[common:]): name for own, name in zip(parts, names, strict=True)}
+    return {tuple(words[common:]): name for words, name in zip(parts, names, strict=True)}
 
 
 def _ranked(names: Sequence[str]) -> dict[Hashable, str]:
@@ -127,10 +127,10 @@ def _parameters(types: Types, by_name: bool) -> dict[str, Hashable]:
 
 def _layers(types: Types, by_name: bool) -> dict[str, Hashable]:
     """Describe each layer by its type and the names and shapes of its parameters."""
-    found: dict[str, list[Any]] = {}
+    shapes_of_layer: dict[str, list[Any]] = {}
     for name, described in _parameters(types, by_name).items():
-        found.setdefault(_layer(name), []).append(described)
-    return {layer: tuple(sorted(shapes)) for layer, shapes in found.items()}
+        shapes_of_layer.setdefault(_layer(name), []).append(described)
+    return {layer: tuple(sorted(shapes)) for layer, shapes in shapes_of_layer.items()}
 
 
 def _inside(layer: str, other: str, source: Types, target: Types) -> dict[str, str]:
@@ -146,8 +146,8 @@ def _inside(layer: str, other: str, source: Types, target: Types) -> dict[str, s
 def _unpaired(pairs: Mapping[str, str], source: Types, target: Types) -> tuple[Types, Types]:
     reached = set(pairs.values())
     return (
-        {name: found for name, found in source.items() if name not in pairs},
-        {name: found for name, found in target.items() if name not in reached},
+        {name: description for name, description in source.items() if name not in pairs},
+        {name: description for name, description in target.items() if name not in reached},
     )
 
 
@@ -166,8 +166,12 @@ def _refusal(pairs: Mapping[str, str], source: Types, target: Types, networks: s
     listed = [", ".join(f"{n} {shape}" for n, (_, shape) in sorted(side.items())) for side in sides]
     problem = "the architectures differ"
     if shapes[0] == shapes[1] and types[0] != types[1]:
-        found = [" and ".join(sorted(filter(None, side))) or "no listed layer" for side in types]
-        problem = f"parameters of equal shapes belong to {found[0]} here, {found[1]} there"
+        layer_kinds = [
+            " and ".join(sorted(filter(None, side))) or "no listed layer" for side in types
+        ]
+        problem = (
+            f"parameters of equal shapes belong to {layer_kinds[0]} here, {layer_kinds[1]} there"
+        )
     elif shapes[0] == shapes[1]:
         problem = "parameters of equal shapes can be paired in several ways"
     paired = {name: other for name, other in pairs.items() if name not in sides[0]}

@@ -81,11 +81,11 @@ def follow_mapping(
 
 def _read(mapping: Mapping[str, Mapped], source: Arrays, networks: str) -> dict[str, Target]:
     prefixes: dict[str, Target] = {}
-    for given, to in mapping.items():
-        prefix, parts = normalize_separators(given), (to,) if isinstance(to, str) else to
+    for key, to in mapping.items():
+        prefix, parts = normalize_separators(key), (to,) if isinstance(to, str) else to
         if not any(_covers(prefix, name) for name in source):
             raise TriglotError(
-                f"{networks}: no parameter is named {given!r}; the first has {listed(source)}."
+                f"{networks}: no parameter is named {key!r}; the first has {listed(source)}."
             )
         if prefix in prefixes:
             raise TriglotError(f"{networks}: {prefix!r} is mapped twice.")
@@ -96,7 +96,7 @@ def _read(mapping: Mapping[str, Mapped], source: Arrays, networks: str) -> dict[
                 prefixes[prefix] = Target(normalize_separators(name), change)
             case _:
                 raise TriglotError(
-                    f"{networks}: {given!r} is mapped to {to!r}; expected a name, or "
+                    f"{networks}: {key!r} is mapped to {to!r}; expected a name, or "
                     "(name, function of the array)."
                 )
     return prefixes

@@ -23,7 +23,10 @@ def check_state(state: PyTree, source: Network, expected: PyTree, target: Networ
       TriglotError: if they do.
     """
     kinds = [_kinds_of(*side) for side in ((state, source), (expected, target))]
-    averages = [{one.name for one in side if one and not one.counts} for side in kinds]
+    averages = [
+        {statistic.name for statistic in side if statistic and not statistic.counts}
+        for side in kinds
+    ]
     if None in (*kinds[0], *kinds[1]) or len(averages[0]) != len(averages[1]):
         raise _other_state(source, target)
 
@@ -40,16 +43,16 @@ def translate_state(
     """
     arrays, leaves = jax.tree.leaves(state), jax.tree.leaves(expected)
     kinds, wanted = _kinds_of(state, source), _kinds_of(expected, target)
-    found = _averages(list(zip(kinds, arrays, strict=True)))
+    averages = _averages(list(zip(kinds, arrays, strict=True)))
     needed = {
-        one.name: jax.ShapeDtypeStruct((leaf.size,), leaf.dtype)
-        for one, leaf in zip(wanted, leaves, strict=True)
-        if one is not None and not one.counts
+        statistic.name: jax.ShapeDtypeStruct((leaf.size,), leaf.dtype)
+        for statistic, leaf in zip(wanted, leaves, strict=True)
+        if statistic is not None and not statistic.counts
     }
-    to = _paired_statistics(found, needed, pairs)
-    moved = {to[name]: array for name, array in found.items() if name in to}
-    sizes = [{n: one.size for n, one in side.items()} for side in (moved, needed)]
-    if len(to) != len(found) or sizes[0] != sizes[1]:
+    to = _paired_statistics(averages, needed, pairs)
+    moved = {to[name]: array for name, array in averages.items() if name in to}
+    sizes = [{n: array.size for n, array in side.items()} for side in (moved, needed)]
+    if len(to) != len(averages) or sizes[0] != sizes[1]:
         raise _other_state(source, target)
 
     def value(kind: Statistic | None, leaf: Any) -> jax.Array:
@@ -73,45 +76,48 @@ def _kinds_of(state: PyTree, network: Network) -> tuple[Statistic | None, ...]:
     """Describe the arrays of a state, in the order in which it flattens."""
     if network.statistics:
         return network.statistics
-    found: list[Statistic | None] = []
+    kinds: list[Statistic | None] = []
     for path, node in jax.tree_util.tree_leaves_with_path(
         state, is_leaf=lambda node: isinstance(node, Statistics)
     ):
         if isinstance(node, Statistics):
             prefix = words_of(path)
-            found += [Statistic("/".join((*prefix, name))) for name in sorted(node.named)]
+            kinds += [Statistic("/".join((*prefix, name))) for name in sorted(node.named)]
         else:
-            found.append(None)
-    return tuple(found)
+            kinds.append(None)
+    return tuple(kinds)
 
 
 def _averages(arrays: Sequence[tuple[Statistic | None, jax.Array]]) -> dict[str, jax.Array]:
     """Compute the averages that evaluation reads, `[size]` each, by name."""
-    counts = {one.name: array for one, array in arrays if one and one.counts}
-    found: dict[str, jax.Array] = {}
-    for one, array in arrays:
-        if one is None or one.counts:
+    counts = {
+        statistic.name: array for statistic, array in arrays if statistic and statistic.counts
+    }
+    averages: dict[str, jax.Array] = {}
+    for statistic, array in arrays:
+        if statistic is None or statistic.counts:
             continue
-        if one.decay is not None:
-            count = counts[f"{one.name.rpartition('/')[0]}/count"]
-            decayed = jnp.float32(one.decay) ** count.astype(jnp.float32)
+        if statistic.decay is not None:
+            count = counts[f"{statistic.name.rpartition('/')[0]}/count"]
+            decayed = jnp.float32(statistic.decay) ** count.astype(jnp.float32)
             array = array / jnp.where(count == 0, 1.0, 1.0 - decayed).astype(array.dtype)
-        found.setdefault(one.name, jnp.ravel(array))  # Haiku's average comes before its sum
-    return found
+        # Haiku's average comes before its sum.
+        averages.setdefault(statistic.name, jnp.ravel(array))
+    return averages
 
 
 def _paired_statistics(
-    found: Arrays, needed: Arrays, pairs: Mapping[str, Target]
+    averages: Arrays, needed: Arrays, pairs: Mapping[str, Target]
 ) -> dict[str, str]:
     """Pair statistics by equal names, by the parameters of their layers, else by shape."""
     layers = {name.rpartition("/")[0]: pair.name.rpartition("/")[0] for name, pair in pairs.items()}
     to = {}
-    for name in found:
+    for name in averages:
         layer, _, last = name.rpartition("/")
         other = "/".join(filter(None, (layers.get(layer, layer), last)))
         if other in needed:
             to[name] = other
-    left = {name: found[name] for name in found if name not in to}
+    left = {name: averages[name] for name in averages if name not in to}
     open_names = {name: needed[name] for name in needed if name not in to.values()}
     if left and len(left) == len(open_names):
         to |= guess(left, open_names, "running statistics")

@@ -1,7 +1,5 @@
 """A lookup table for each head, built from a `NetworkSpec`."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -39,12 +37,12 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        found = {head: variables.params[head][inputs] for head in heads}
+        rows = {head: variables.params[head][inputs] for head in heads}
         return {
-            head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
+            head: row[:, 0] if heads[head].size is None else row for head, row in rows.items()
         }, variables.state
 
-    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Any:
+    def scatter_add(params: Params, inputs: PyTree, changes: PyTree) -> Params:
         return {
             head: params[head]
             .at[inputs]

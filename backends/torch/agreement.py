@@ -37,32 +37,35 @@ def check_agreement(
         observation stand at the wrong place.
     """
     shown = f"the PyTorch module {network.name!r}"
-    given = _example(obs_spec, initial_carry)
+    args = _example(obs_spec, initial_carry)
     variables = Variables(params=skeleton.params, state=skeleton.state)
-    inputs = given[0] if len(given) == 1 else given
+    inputs = args[0] if len(args) == 1 else args
     failed = f"{shown} failed on {calling.describe_inputs(obs_spec)}"
     try:
-        expected = _with_pytorch(skeleton, given, network.recurrent, channels_first)
+        expected = _with_pytorch(skeleton, args, network.recurrent, channels_first)
     except Exception as error:
-        hint = _hint(skeleton, given, network.recurrent, channels_first)
+        hint = _hint(skeleton, args, network.recurrent, channels_first)
         with user_error_context(f"{failed}{hint}"):
             raise error
     with user_error_context(failed):
-        found = jax.jit(_with_jax, static_argnums=0)(network, variables, inputs)
-    for what, one, other in zip(("outputs", "gradients"), expected, found, strict=True):
+        results = jax.jit(_with_jax, static_argnums=0)(network, variables, inputs)
+    for what, one, other in zip(("outputs", "gradients"), expected, results, strict=True):
         _check_equal(shown, what, one, other)
     with user_error_context(f"{failed} in training"):
-        trained = _in_training(skeleton, given, network.recurrent, channels_first)
+        trained = _in_training(skeleton, args, network.recurrent, channels_first)
         if trained is None:
             return
         key = jax.random.key(0)
         if leaves_read(
-            lambda key, *given: network.apply(*given, key=key, train=True), key, variables, inputs
+            lambda key, *args_of_network: network.apply(*args_of_network, key=key, train=True),
+            key,
+            variables,
+            inputs,
         ):
             return  # of a torch.Generator, whose seed the calls above have in common
         apply = partial(network.apply, key=key, train=True)
-        found = jax.jit(apply)(variables, inputs)
-    for what, one, other in zip(("outputs", "buffers"), trained, found, strict=True):
+        results = jax.jit(apply)(variables, inputs)
+    for what, one, other in zip(("outputs", "buffers"), trained, results, strict=True):
         _check_equal(f"{shown} in training", what, one, other)
 
 
@@ -78,29 +81,31 @@ def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
 
 
 def _with_pytorch(
-    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
+    skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool
 ) -> tuple[PyTree, PyTree]:
     """Compute the outputs, and the gradients of their weighted sum, with PyTorch."""
     module = copy.deepcopy(skeleton.module).eval()
     with torch.enable_grad():
-        outputs = _call(module, given, recurrent, channels_first)
+        outputs = _call(module, args, recurrent, channels_first)
         sums = [
-            (each * torch.from_numpy(_weights(tuple(each.shape)))).sum()
-            for each in jax.tree.leaves(outputs)
-            if isinstance(each, torch.Tensor) and each.requires_grad
+            (output * torch.from_numpy(_weights(tuple(output.shape)))).sum()
+            for output in jax.tree.leaves(outputs)
+            if isinstance(output, torch.Tensor) and output.requires_grad
         ]
         if sums:
             sum(sums[1:], sums[0]).backward()
     gradients = {
-        name: np.zeros(tuple(each.shape), np.float32) if each.grad is None else each.grad.numpy()
-        for name, each in module.named_parameters()
+        name: np.zeros(tuple(parameter.shape), np.float32)
+        if parameter.grad is None
+        else parameter.grad.numpy()
+        for name, parameter in module.named_parameters()
         if name in skeleton.params
     }
     return jax.tree.map(_to_array, outputs), gradients
 
 
 def _in_training(
-    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
+    skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool
 ) -> tuple[PyTree, PyTree] | None:
     """Compute the outputs and the state after a call in training; None if they are random."""
     results = []
@@ -108,7 +113,7 @@ def _in_training(
         module = copy.deepcopy(skeleton.module).train()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            outputs = _call(module, given, recurrent, channels_first)
+            outputs = _call(module, args, recurrent, channels_first)
         arrays = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         state = {name: _to_array(arrays[name]) for name in skeleton.state}
         results.append((jax.tree.map(_to_array, outputs), state))
@@ -117,24 +122,26 @@ def _in_training(
     return results[0] if is_same else None
 
 
-def _call(module: Any, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> Any:
+def _call(module: Any, args: tuple[Any, ...], recurrent: bool, channels_first: bool) -> Any:
     """Call a module with PyTorch."""
     names = calling.parameters(module.forward)
-    given, modes = calling.bind("the PyTorch module", names, given, module.training)
+    args, modes = calling.bind("the PyTorch module", names, args, module.training)
     if channels_first:
-        given = move_channels(given, recurrent)
-    tensors = jax.tree.map(lambda array: _to_tensor(np.array(array)), given)
+        args = move_channels(args, recurrent)
+    tensors = jax.tree.map(lambda array: _to_tensor(np.array(array)), args)
     return module(*tensors, **modes)
 
 
 def _with_jax(network: Network, variables: Variables, inputs: PyTree) -> tuple[PyTree, PyTree]:
-    def loss(params: Params) -> tuple[jax.Array, Any]:
+    def loss(params: Params) -> tuple[jax.Array, PyTree]:
         outputs, _ = network.apply(Variables(params=params, state=variables.state), inputs)
         floats = [
-            each for each in jax.tree.leaves(outputs) if jnp.issubdtype(each.dtype, jnp.floating)
+            output
+            for output in jax.tree.leaves(outputs)
+            if jnp.issubdtype(output.dtype, jnp.floating)
         ]
         return sum(
-            (jnp.sum(each * _weights(each.shape)) for each in floats), jnp.zeros(())
+            (jnp.sum(output * _weights(output.shape)) for output in floats), jnp.zeros(())
         ), outputs
 
     gradients, outputs = jax.grad(loss, has_aux=True)(variables.params)
@@ -156,13 +163,13 @@ def _to_tensor(array: np.ndarray) -> Any:
     return tensor.long() if tensor.dtype == torch.int32 else tensor
 
 
-def _hint(skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> str:
+def _hint(skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool) -> str:
     """Say whether the module accepts the other order of an image's axes."""
-    observations = jax.tree.leaves(given[:-1] if recurrent else given)
+    observations = jax.tree.leaves(args[:-1] if recurrent else args)
     if not any(array.ndim > 2 for array in observations):
         return ""
     try:
-        _with_pytorch(skeleton, given, recurrent, not channels_first)
+        _with_pytorch(skeleton, args, recurrent, not channels_first)
     except Exception:
         return ""
     if channels_first:
@@ -170,10 +177,10 @@ def _hint(skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_
     return "; it accepts images with the channels first: pass channels_first=True"
 
 
-def _check_equal(shown: str, what: str, expected: Any, found: Any) -> None:
-    if jax.tree.structure(expected) != jax.tree.structure(found):
+def _check_equal(shown: str, what: str, expected: PyTree, actual: PyTree) -> None:
+    if jax.tree.structure(expected) != jax.tree.structure(actual):
         raise TriglotError(f"{shown} returns another structure with JAX than with PyTorch.")
-    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(found), strict=True)
+    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(actual), strict=True)
     for (path, one), other in pairs:
         other = np.asarray(other)
         size = max(1.0, float(np.max(np.abs(one), initial=0.0)))

@@ -10,6 +10,7 @@ import numpy as np
 from ..layers import formulas
 from ..layers.formulas import (
     ACTIVATIONS,
+    Array,
     Arrays,
     Formula,
     Settings,
@@ -20,19 +21,19 @@ from ..layers.formulas import (
 )
 
 
-def linear(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def linear(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Linear`."""
     return formulas.dense(p, x[0])
 
 
-def embedding(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def embedding(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Embedding`."""
     if s["max_norm"] is not None:
         raise NotImplementedError("max_norm")
     return p["embedding"][x[0]]
 
 
-def convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def convolution(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Conv1d` to `Conv3d`."""
     if s["padding_mode"] != "zeros":
         raise NotImplementedError(s["padding_mode"])
@@ -48,7 +49,7 @@ def convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return channels_first(y)
 
 
-def transposed_convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def transposed_convolution(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `ConvTranspose1d` to `ConvTranspose3d`."""
     if len(x) > 1:
         raise NotImplementedError("output_size")
@@ -67,19 +68,19 @@ def transposed_convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return channels_first(y)
 
 
-def batch_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def batch_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `BatchNorm1d` to `BatchNorm3d`."""
     by_batch = s["training"] or "mean" not in p
     return channels_first(formulas.batch_norm(p, channels_last(x[0]), s["eps"], by_batch=by_batch))
 
 
-def layer_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def layer_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `LayerNorm`."""
     axes = tuple(range(-len(s["normalized_shape"]), 0))
     return formulas.affine(_of_shape(s, p), formulas.standardize(x[0], axes, s["eps"]))
 
 
-def rms_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def rms_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `RMSNorm`."""
     epsilon = s["eps"] if s["eps"] is not None else float(np.finfo(np.float32).eps)
     axes = tuple(range(-len(s["normalized_shape"]), 0))
@@ -89,17 +90,19 @@ def rms_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
 def _of_shape(s: Settings, p: Arrays) -> Arrays:
     """Give the scale and bias the normalized shape; of several axes, none is canonical."""
     names = {"scale": "weight", "bias": "bias"}
-    arrays = {name: p[name] if name in p else p.get(own) for name, own in names.items()}
+    arrays = {
+        name: p[name] if name in p else p.get(torch_name) for name, torch_name in names.items()
+    }
     return {n: a.reshape(s["normalized_shape"]) for n, a in arrays.items() if a is not None}
 
 
-def group_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def group_norm(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `GroupNorm`."""
     y = formulas.group_norm(p, channels_last(x[0]), s["num_groups"], s["eps"])
     return channels_first(y)
 
 
-def pool(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def pool(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `MaxPool1d`, `MaxPool2d` and `AvgPool2d`."""
     rank = x[0].ndim - 2
     size, stride, padding = (each(s[key], rank) for key in ("kernel_size", "stride", "padding"))
@@ -116,20 +119,20 @@ def pool(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return channels_first(y)
 
 
-def average_all(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def average_all(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `AdaptiveAvgPool2d` with an output of size 1."""
     if set(each(s["output_size"], 1)) != {1}:
         raise NotImplementedError("output_size")
     return jnp.mean(x[0], tuple(range(2, x[0].ndim)), keepdims=True)
 
 
-def flatten(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def flatten(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `Flatten`."""
     first, last = s.get("start_dim", 1), s.get("end_dim", -1) % x[0].ndim
     return x[0].reshape([*x[0].shape[:first], -1, *x[0].shape[last + 1 :]])
 
 
-def attention(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def attention(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `MultiheadAttention` of queries, keys and values, and perhaps a mask."""
     if not s["batch_first"] or "bias_k" in p or len(x) not in (3, 4):
         raise NotImplementedError("another form of attention")
@@ -138,7 +141,7 @@ def attention(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     return formulas.attention(p, *x)
 
 
-def gelu(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
+def gelu(s: Settings, p: Arrays, x: Sequence[Array]) -> jax.Array:
     """Compute `GELU`."""
     is_tanh = s.get("approximate") == "tanh"
     return ACTIVATIONS["gelu (tanh approximation)" if is_tanh else "gelu (exact)"](x[0])

@@ -158,15 +158,15 @@ def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
       kind: of the layer.
       rule: of the kernel without weight normalization.
     """
-    found = {"weight": rule}
+    rules = {"weight": rule}
     for scale, direction in WEIGHT_NORMS:
 
         def axis_of(layer: Any, scale: str = scale) -> int | None:
             return _norm_axis(layer, scale)
 
-        found[scale] = _of_kind(with_norm(kind), scale_rule(rule, axis_of))
-        found[direction] = _of_kind(with_norm(kind), kernel_rule(rule, axis_of))
-    return found
+        rules[scale] = _of_kind(with_norm(kind), scale_rule(rule, axis_of))
+        rules[direction] = _of_kind(with_norm(kind), kernel_rule(rule, axis_of))
+    return rules
 
 
 def _of_kind(kind: str, rule: Rule) -> Rule:
@@ -229,10 +229,10 @@ def possible_groups(shapes: Shapes) -> list[dict[str, int]]:
     if len(shape) < 3:
         return []
     inputs, outputs = shape[:2]
-    found = [groups for groups in range(1, inputs + 1) if inputs % groups == 0]
+    counts = [groups for groups in range(1, inputs + 1) if inputs % groups == 0]
     if "bias" in shapes:
-        found = [groups for groups in found if (groups * outputs,) == shapes["bias"]]
-    return [{"groups": groups} for groups in found]
+        counts = [groups for groups in counts if (groups * outputs,) == shapes["bias"]]
+    return [{"groups": groups} for groups in counts]
 
 
 def projections(part: str) -> Rule:
@@ -247,12 +247,12 @@ def projections(part: str) -> Rule:
         require_rank(shape, rank)
 
         def encode(array: jax.Array) -> tuple[jax.Array, ...]:
-            each = jnp.split(turn(array), 3, axis=-1)
-            return tuple(one.reshape(*one.shape[:-1], layer.num_heads, -1) for one in each)
+            thirds = jnp.split(turn(array), 3, axis=-1)
+            return tuple(third.reshape(*third.shape[:-1], layer.num_heads, -1) for third in thirds)
 
         def decode(*parts: jax.Array) -> jax.Array:
-            each = [one.reshape(*one.shape[:-2], -1) for one in parts]
-            return turn(jnp.concatenate(each, axis=-1))
+            flat_parts = [projection.reshape(*projection.shape[:-2], -1) for projection in parts]
+            return turn(jnp.concatenate(flat_parts, axis=-1))
 
         return Leaf(tuple(f"{name}/{part}" for name in ("query", "key", "value")), encode, decode)
 

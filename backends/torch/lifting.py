@@ -116,28 +116,36 @@ def lift(
     def apply(
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
-        given, modes = calling.bind(shown, names, inputs, train)
+        args, modes = calling.bind(shown, names, inputs, train)
         if channels_first:
-            given = move_channels(given, initial_carry is not None)
+            args = move_channels(args, initial_carry is not None)
         with explained(shown), running(key) as env:
-            tensors = jax.tree.map(lambda array: env.j2t_iso(jnp.asarray(array)), given)
+            tensors = jax.tree.map(lambda array: env.j2t_iso(jnp.asarray(array)), args)
             arrays = {**variables.params, **variables.state}
             outputs, moved = skeleton.call(env, arrays, tensors, modes, train)
             outputs, moved = to_arrays(outputs, shown), to_arrays(moved, shown)
         return outputs, moved if train else variables.state
 
     library, leaves = find("torch"), []
-    for each, array in sorted(skeleton.params.items()):
-        words = tuple(each.split("."))
+    for parameter, array in sorted(skeleton.params.items()):
+        words = tuple(parameter.split("."))
         owners: list[tuple[tuple[str, ...], Any]] = [((), skeleton.module)]
         for length in range(1, len(words)):
             place = words[:length]
             owners.append((place, skeleton.module.get_submodule(".".join(place))))
         leaves.append(describe(library, words, owners, array.shape))
     codec = Codec.named(dict(skeleton.params), leaves)
-    how: Any = {"random_start": not is_built, "codec": codec}
-    how["statistics"] = tuple(_statistic(each, skeleton.module) for each in sorted(skeleton.state))
-    return calling.lifted(shown_name, "torch", init, apply, initial_carry, **how), skeleton
+    network = calling.lifted(
+        shown_name,
+        "torch",
+        init,
+        apply,
+        initial_carry,
+        codec=codec,
+        statistics=tuple(_statistic(buffer, skeleton.module) for buffer in sorted(skeleton.state)),
+        random_start=not is_built,
+    )
+    return network, skeleton
 
 
 def _statistic(name: str, module: Any) -> Statistic | None:

@@ -129,22 +129,22 @@ def _normalized_weights(module: Any) -> dict[int, Any]:
 
 def arrays_of(module: Any) -> dict[str, Any]:
     """Read the JAX arrays of a module that was constructed with JAX, by name."""
-    found: dict[str, Any] = {}
-    seen: set[int] = set()
+    arrays: dict[str, Any] = {}
+    ids: set[int] = set()
     for name, tensor in _named_tensors(module):
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            found[name] = tensor.jax()
-    return found
+        if id(tensor) not in ids:
+            ids.add(id(tensor))
+            arrays[name] = tensor.jax()
+    return arrays
 
 
-def move_channels(given: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
+def move_channels(args: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
     """Move the last axis of batches of images to the front, in the observations only."""
 
     def move(array: Any) -> Any:
         return jnp.moveaxis(array, -1, 1) if array.ndim > 2 else array
 
-    observations, carry = (given[:-1], given[-1:]) if recurrent else (given, ())
+    observations, carry = (args[:-1], args[-1:]) if recurrent else (args, ())
     return (*jax.tree.map(move, observations), *carry)
 
 

@@ -200,7 +200,7 @@ def _with_gradient_at_zero(operator: Any) -> Any:
         if (
             ord != 2
             or not jnp.issubdtype(x.dtype, jnp.floating)
-            or any(each is not None for each in options.values())
+            or any(option is not None for option in options.values())
         ):
             return operator.func(x, ord, dim, keepdim, **options)
         axes = dim if dim is None or isinstance(dim, int) else tuple(dim) or None

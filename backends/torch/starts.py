@@ -28,13 +28,13 @@ def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
     with user_error_context(f"the constructor of {shown} failed when called without arguments"):
         with SEEDING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = factory()
-        if not isinstance(made, torch.nn.Module):
+            module = factory()
+        if not isinstance(module, torch.nn.Module):
             raise TriglotError(
                 f"from_torch takes a torch.nn.Module or a function that returns one; {shown} "
-                f"returned a {type(made).__name__}."
+                f"returned a {type(module).__name__}."
             )
-    return made
+    return module
 
 
 def drawing(
@@ -61,8 +61,8 @@ def drawing(
             return arrays_of(factory())
 
     def on_host(seed: Any) -> dict[str, np.ndarray]:
-        made = Skeleton(construct(factory, shown, int(seed)), shown)
-        drawn = {**made.params, **made.state}
+        initial = Skeleton(construct(factory, shown, int(seed)), shown)
+        drawn = {**initial.params, **initial.state}
         return {name: drawn[name].astype(shape.dtype) for name, shape in shapes.items()}
 
     def with_callback(key: Any) -> dict[str, Any]:
@@ -77,14 +77,14 @@ def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, 
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            found = with_jax(None, _Replaying())
+            arrays = with_jax(None, _Replaying())
         abstract = jax.eval_shape(with_jax, jax.random.key(SEED))
     except Exception:
         return False
-    return found.keys() == abstract.keys() == expected.keys() and all(
-        found[name].shape == array.shape
-        and found[name].dtype == _dtype(array)
-        and np.allclose(found[name], array, rtol=1e-4, atol=1e-5)
+    return arrays.keys() == abstract.keys() == expected.keys() and all(
+        arrays[name].shape == array.shape
+        and arrays[name].dtype == _dtype(array)
+        and np.allclose(arrays[name], array, rtol=1e-4, atol=1e-5)
         for name, array in expected.items()
     )
 

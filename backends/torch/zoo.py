@@ -100,9 +100,11 @@ class TorsoAndHeads(nn.Module):
         self.spec, self.activation = spec, ACTIVATIONS[torso.activation]
         if torso.normalize_inputs:
             self.norm_input = _norm(torso, spec.obs_shape[-1])
-        for index, (channels, one) in enumerate(spec.convolutions):
-            padding = one.size // 2 if one.same else 0
-            layer = nn.Conv2d(channels, one.channels, one.size, one.stride, padding)
+        for index, (channels, convolution) in enumerate(spec.convolutions):
+            padding = convolution.size // 2 if convolution.same else 0
+            layer = nn.Conv2d(
+                channels, convolution.channels, convolution.size, convolution.stride, padding
+            )
             self._add(f"torso_{index}", _initialized(layer, torso.scale))
         size = spec.num_features
         for index, width in enumerate(torso.hidden_sizes, spec.num_convolutions):
@@ -204,7 +206,9 @@ class TorsoAndHeads(nn.Module):
 
 def _pooled(features: Any) -> Any:
     """Pool images `[B, H, W, C]`; PyTorch's own padding is equal on both sides."""
-    sides = [one for side in reversed(features.shape[1:3]) for one in pool_padding(int(side))]
+    sides = [
+        padding for side in reversed(features.shape[1:3]) for padding in pool_padding(int(side))
+    ]
     padded = functional.pad(features.movedim(-1, 1), sides, value=float("-inf"))
     return functional.max_pool2d(padded, POOL_SIZE, POOL_STRIDE).movedim(1, -1)
 
@@ -212,12 +216,14 @@ def _pooled(features: Any) -> Any:
 def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
     """Convert inputs as `core.networks.inputs.joined` does."""
     scaled = [
-        scaled_bytes(spec, each.float(), _constant) if each.dtype == torch.uint8 else each.float()
-        for spec, each in zip(specs, inputs, strict=True)
+        scaled_bytes(spec, array.float(), _constant)
+        if array.dtype == torch.uint8
+        else array.float()
+        for spec, array in zip(specs, inputs, strict=True)
     ]
     if len(scaled) == 1:
         return scaled[0]
-    return torch.cat([each.flatten(1) for each in scaled], dim=-1)
+    return torch.cat([array.flatten(1) for array in scaled], dim=-1)
 
 
 def _constant(array: Any) -> Any:
@@ -231,8 +237,8 @@ class Noisy(nn.Module):
         super().__init__()
         self.mu = _initialized(nn.Linear(size, width), scale)
         self.sigma = nn.Linear(size, width)
-        for each in (self.sigma.weight, self.sigma.bias):
-            nn.init.constant_(each, sigma_start(noise, size))
+        for parameter in (self.sigma.weight, self.sigma.bias):
+            nn.init.constant_(parameter, sigma_start(noise, size))
 
     def forward(self, features: Any, before: Any, after: Any) -> Any:
         return self.mu(features) + after * self.sigma(before * features)

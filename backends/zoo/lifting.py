@@ -86,45 +86,48 @@ def _with_draws(network: Network, spec: NetworkSpec) -> Network:
             drawn = draw_masks(sizes, spec.dropout, batch, key)
         else:
             rows = draw_noise(sizes, key)
-            drawn = {n: jnp.broadcast_to(one, (batch, one.size)) for n, one in rows.items()}
+            drawn = {n: jnp.broadcast_to(row, (batch, row.size)) for n, row in rows.items()}
         return network.apply(variables, (*arguments(inputs), drawn), train=train)
 
     return replace(network, apply=apply)
 
 
-def _with_named_statistics(network: Network, example: Any) -> Network:
+def _with_named_statistics(network: Network, example: PyTree) -> Network:
     """Keep running statistics by canonical name, with the same start and meaning in all libraries.
 
     Haiku and Equinox divide theirs by their weight so far, the latter after a start at 1: a counter
     of 0 in every call leaves the plain average, which is that of Flax.
     """
     arrays, structure = jax.tree.flatten(example)
-    names = [one.name if one and not one.counts else None for one in network.statistics]
+    names = [
+        statistic.name if statistic and not statistic.counts else None
+        for statistic in network.statistics
+    ]
     leaves = list(zip(names, arrays, strict=True))
 
     def encode(state: PyTree) -> Statistics:
         arrays = zip(leaves, structure.flatten_up_to(state), strict=True)
         return Statistics(named={name: jnp.ravel(array) for (name, _), array in arrays if name})
 
-    def decode(statistics: Statistics) -> Any:
+    def decode(statistics: Statistics) -> PyTree:
         return structure.unflatten(
             statistics.named[name].reshape(leaf.shape) if name else jnp.zeros_like(leaf)
             for name, leaf in leaves
         )
 
     def init(key: jax.Array) -> Variables:
-        own = network.init(key)
+        start_variables = network.init(key)
         start = {
             name: jnp.full_like(array, float(name.endswith("/var")))
-            for name, array in encode(own.state).named.items()
+            for name, array in encode(start_variables.state).named.items()
         }
-        return Variables(params=own.params, state=Statistics(named=start))
+        return Variables(params=start_variables.params, state=Statistics(named=start))
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
-        own = Variables(params=variables.params, state=decode(variables.state))
-        outputs, moved = network.apply(own, inputs, key=key, train=train)
+        network_variables = Variables(params=variables.params, state=decode(variables.state))
+        outputs, moved = network.apply(network_variables, inputs, key=key, train=train)
         return outputs, encode(moved) if train else variables.state
 
     return replace(network, init=init, apply=apply, statistics=())

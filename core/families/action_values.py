@@ -28,7 +28,7 @@ from ..rl.replay import PrioritizedReplayConfig, Replay
 from ..rl.schedules import schedule
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Spec
-from ..types import Metrics, PyTree, pytree_dataclass
+from ..types import AnyConfig, AnyHyperparams, Metrics, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -119,7 +119,7 @@ class ReplayedBatch:
     sample: Any
     target: Variables
     weight: jax.Array
-    hyper: Any
+    hyper: AnyHyperparams
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ class ReplayedQ(AgentBase, ABC):
 
     @staticmethod
     @abstractmethod
-    def networks(obs_spec: Spec, action_spec: Spec, config: Any) -> dict[str, NetworkSpec]:
+    def networks(obs_spec: Spec, action_spec: Spec, config: AnyConfig) -> dict[str, NetworkSpec]:
         """Describe the default networks by name."""
 
     @abstractmethod
-    def q_values(self, variables: Variables, obs: PyTree, hyper: Any) -> jax.Array:
+    def q_values(self, variables: Variables, obs: PyTree, hyper: AnyHyperparams) -> jax.Array:
         """Compute the action values of observations `[B, ...]` from the heads.
 
         Returns:
@@ -176,7 +176,9 @@ class ReplayedQ(AgentBase, ABC):
         """The replay buffer, by default a `Replay`."""
         return Replay.of(self.config, self.obs_spec, self.action_spec)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ReplayedQState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> ReplayedQState:
         learned = super().init(key, num_envs, hyper)
         target = target_of(learned.learner.variables)
         return ReplayedQState(**vars(learned), target=target, replay=self.replay.init())

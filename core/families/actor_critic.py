@@ -44,7 +44,7 @@ from ..rl.priorities import importance_weights
 from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Box, Discrete, Spec
-from ..types import Key, Metrics, PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Key, Metrics, PyTree, pytree_dataclass
 
 # The log standard deviation is clipped to this, as in Haarnoja et al.'s own code.
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -132,7 +132,7 @@ class ActorCriticState:
     learners: dict[str, LearnerState]
     target: PyTree
     replay: ReplayState
-    hyper: Any
+    hyper: AnyHyperparams
     obs_stats: RunningStats | None
 
 
@@ -162,14 +162,14 @@ class ActorCritic(AgentBase, ABC):
     """
 
     config: ActorCriticConfig = ActorCriticConfig()
-    hyper: Any = ActorCriticHyperparams()
+    hyper: AnyHyperparams = ActorCriticHyperparams()
 
     discrete: ClassVar[bool] = False  # whether actions may be discrete
 
     @staticmethod
     @abstractmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: Any
+        obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> Mapping[str, NetworkSpec | Network]:
         """Describe the networks, `actor` and `critic` among them."""
 
@@ -196,18 +196,20 @@ class ActorCritic(AgentBase, ABC):
         """Select what target networks follow: a pytree of the parts' variables."""
         return variables["critic"]
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ActorCriticState:
-        given = as_float32(self.hyper if hyper is None else hyper)
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> ActorCriticState:
+        numbers = as_float32(self.hyper if hyper is None else hyper)
         joined = self.network.init(key)
         variables = {part: part_of(joined, part) for part in self.network.parts}
         return ActorCriticState(
             learners={
-                part: self.learner_of(part).start(own, self._with_rate(part, given))
-                for part, own in variables.items()
+                part: self.learner_of(part).start(part_variables, self._with_rate(part, numbers))
+                for part, part_variables in variables.items()
             },
             target=target_of(self.followed(variables)),
             replay=self.replay.init(),
-            hyper=given,
+            hyper=numbers,
             obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
@@ -239,9 +241,9 @@ class ActorCritic(AgentBase, ABC):
         heads, state = apply_heads(network, actor, obs, key=key, train=train)
         if "log_std" in heads:
             heads["log_std"] = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
-        made = policy(self.action_spec, heads, action_mask)
-        assert not isinstance(made, MultiCategorical)  # `unit` refuses such actions
-        return made, state
+        distribution = policy(self.action_spec, heads, action_mask)
+        assert not isinstance(distribution, MultiCategorical)  # `unit` refuses such actions
+        return distribution, state
 
     def q(
         self,
@@ -418,7 +420,7 @@ class ActorCritic(AgentBase, ABC):
             weight = importance_weights(sample.probability, exponent)
         keys = jax.random.split(key, len(losses))
         for (part, loss), own_key in zip(losses.items(), keys, strict=True):
-            learner, found = self.learner_of(part).step(
+            learner, part_metrics = self.learner_of(part).step(
                 state.learners[part],
                 loss,
                 ActorCriticBatch(sample=sample, state=state, weight=weight),
@@ -426,10 +428,10 @@ class ActorCritic(AgentBase, ABC):
                 self._with_rate(part, state.hyper),
             )
             state = replace(state, learners={**state.learners, part: learner})
-            value, norm = found.pop("loss"), found.pop("grad_norm")
+            value, norm = part_metrics.pop("loss"), part_metrics.pop("grad_norm")
             if part == "critic" and self.config.prioritized:
-                state, found = self._with_priorities(state, sample, found)
-            metrics |= {f"{part}_loss": value, **found}
+                state, part_metrics = self._with_priorities(state, sample, part_metrics)
+            metrics |= {f"{part}_loss": value, **part_metrics}
             total, squared_norm = total + value, squared_norm + norm**2
         return state, {**metrics, "loss": total, "grad_norm": jnp.sqrt(squared_norm)}
 
@@ -453,7 +455,9 @@ class ActorCritic(AgentBase, ABC):
 
         With a `target_update_period`, only after each so many steps of the critics.
         """
-        online = self.followed({part: own.variables for part, own in state.learners.items()})
+        online = self.followed(
+            {part: learner.variables for part, learner in state.learners.items()}
+        )
         move = partial(polyak, tau=state.hyper.tau)
         moved = jax.tree.map(move, online, state.target, is_leaf=_is_variables)
         if state.hyper.target_update_period is not None:
@@ -478,7 +482,9 @@ class ActorCritic(AgentBase, ABC):
           move_targets: whether the targets move after each call.
         """
 
-        def one(state: Any, row: tuple[Sample, jax.Array]) -> tuple[Any, Metrics]:
+        def one(
+            state: AnyAgentState, row: tuple[Sample, jax.Array]
+        ) -> tuple[AnyAgentState, Metrics]:
             state, metrics = self.step(state, *row, **losses)
             return self.move_targets(state) if move_targets else state, metrics
 
@@ -511,17 +517,19 @@ class ActorCritic(AgentBase, ABC):
             wanted = self._default_target_entropy(mask, state.hyper)
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _default_target_entropy(self, mask: jax.Array | None, hyper: Any) -> Any:
+    def _default_target_entropy(self, mask: jax.Array | None, hyper: AnyHyperparams) -> Any:
         """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
         if isinstance(self.unit, Box):
             return -float(self.unit.shape[0])
         num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
         return hyper.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
 
-    def _with_rate(self, part: str, hyper: Any) -> Any:
+    def _with_rate(self, part: str, hyper: AnyHyperparams) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""
-        own, known = f"{part}_learning_rate", {one.name for one in fields(hyper)}
-        return replace(hyper, learning_rate=getattr(hyper, own)) if own in known else hyper
+        rate_name, known = f"{part}_learning_rate", {field.name for field in fields(hyper)}
+        return (
+            replace(hyper, learning_rate=getattr(hyper, rate_name)) if rate_name in known else hyper
+        )
 
 
 def joined(metrics: Metrics, others: Metrics) -> Metrics:
@@ -531,5 +539,5 @@ def joined(metrics: Metrics, others: Metrics) -> Metrics:
     return {**metrics, **others, "loss": total, "grad_norm": jnp.sqrt(squares)}
 
 
-def _is_variables(node: Any) -> bool:
+def _is_variables(node: object) -> bool:
     return isinstance(node, Variables)

@@ -17,7 +17,7 @@ from ..networks.unroll import carries
 from ..rl.minibatches import flatten
 from ..rl.optimizers import adam
 from ..specs import Spec, one_hot, one_hot_spec
-from ..types import Metrics, PyTree
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Metrics, PyTree
 from .extension import ExtendedState, Extension
 
 
@@ -38,7 +38,7 @@ class AuxiliaryLoss(Extension):
     """
 
     @classmethod
-    def heads(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> Mapping[str, Head]:
+    def heads(cls, obs_spec: Spec, action_spec: Spec, config: AnyConfig) -> Mapping[str, Head]:
         """Describe the heads that it adds, whose names begin with its own."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class AuxiliaryLoss(Extension):
         outputs: Mapping[str, jax.Array],
         next_outputs: Mapping[str, jax.Array],
         steps: Trajectory,
-        hyper: Any,
+        hyper: AnyHyperparams,
     ) -> tuple[jax.Array, Metrics]:
         """Compute the loss of a rollout.
 
@@ -64,7 +64,7 @@ class AuxiliaryLoss(Extension):
 
     @classmethod
     def described(
-        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: Any
+        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> dict[str, Any]:
         """Add the heads to the algorithm's first network."""
         name, spec = next(iter(networks.items()))
@@ -82,7 +82,7 @@ class AuxiliaryLoss(Extension):
         return {**networks, name: replace(spec, heads=(*spec.heads, *added))}
 
     def start(
-        self, agent: Any, state: Any, key: jax.Array, num_envs: int, hyper: Any
+        self, agent: Any, state: AnyAgentState, key: jax.Array, num_envs: int, hyper: AnyHyperparams
     ) -> LearnerState:
         """Start the optimizer of the agent's variables, which stay in the agent's state."""
         del key, num_envs
@@ -92,7 +92,7 @@ class AuxiliaryLoss(Extension):
         return replace(began, variables=NOTHING)
 
     def update(
-        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: Any
+        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: AnyHyperparams
     ) -> tuple[Trajectory, PyTree, Metrics]:
         del key, hyper
         return trajectory, state, {}
@@ -100,11 +100,11 @@ class AuxiliaryLoss(Extension):
     def after(
         self,
         agent: Any,
-        agent_state: Any,
-        state: Any,
+        agent_state: AnyAgentState,
+        state: AnyAgentState,
         trajectory: Trajectory,
         key: jax.Array,
-        hyper: Any,
+        hyper: AnyHyperparams,
     ) -> tuple[Any, LearnerState, Metrics]:
         """Take one gradient step on the agent's variables."""
         name, network, reads = _shaped(agent)
@@ -112,34 +112,42 @@ class AuxiliaryLoss(Extension):
         shape = trajectory.reward.shape
 
         def seen(obs: PyTree) -> PyTree:
-            given = agent.seen(agent_state, flatten(obs))
-            given = given if reads == self.obs_spec else one_hot(self.obs_spec, given)
-            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
+            normalized = agent.seen(agent_state, flatten(obs))
+            normalized = (
+                normalized if reads == self.obs_spec else one_hot(self.obs_spec, normalized)
+            )
+            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), normalized)
 
         obs, next_obs = seen(trajectory.obs), seen(trajectory.next_obs)
 
         def loss(variables: Variables, batch: Any, own_key: jax.Array) -> Any:
             del batch
-            given, given_next = obs, next_obs
+            inputs, next_inputs = obs, next_obs
             if network.recurrent:
                 carry = trajectory.carry if name is None else trajectory.carry[name]
                 before, later = carries(network, variables, obs, trajectory.first, carry)
-                given, given_next = (obs, before), (next_obs, later)
+                inputs, next_inputs = (obs, before), (next_obs, later)
 
-            def outputs(given: PyTree, key: jax.Array) -> tuple[dict[str, jax.Array], PyTree]:
-                found, new_state = network.apply(variables, flatten(given), key=key, train=True)
-                heads = merge_heads(found[0] if network.recurrent else found)
+            def outputs(
+                network_inputs: PyTree, key: jax.Array
+            ) -> tuple[dict[str, jax.Array], PyTree]:
+                heads_and_carry, new_state = network.apply(
+                    variables, flatten(network_inputs), key=key, train=True
+                )
+                heads = merge_heads(heads_and_carry[0] if network.recurrent else heads_and_carry)
                 return {n: heads[n].reshape(*shape, *heads[n].shape[1:]) for n in names}, new_state
 
             key, next_key = jax.random.split(own_key)
-            (now, new_state), (after, _) = outputs(given, key), outputs(given_next, next_key)
+            (now, new_state), (after, _) = outputs(inputs, key), outputs(next_inputs, next_key)
             value, metrics = self.loss(now, after, trajectory, hyper)
             return value, (metrics, new_state)
 
-        own = replace(state, variables=_variables(agent_state, name))
-        own, metrics = Learner(network, adam).step(own, loss, (), key, self.step_hyper(hyper))
-        agent_state = _with_variables(agent_state, name, own.variables)
-        return agent_state, replace(own, variables=NOTHING), metrics
+        learner_state = replace(state, variables=_variables(agent_state, name))
+        learner_state, metrics = Learner(network, adam).step(
+            learner_state, loss, (), key, self.step_hyper(hyper)
+        )
+        agent_state = _with_variables(agent_state, name, learner_state.variables)
+        return agent_state, replace(learner_state, variables=NOTHING), metrics
 
 
 NOTHING = Variables(params=(), state=())
@@ -159,7 +167,7 @@ def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
     return None, network, spec.obs_spec
 
 
-def _variables(state: Any, name: str | None) -> Variables:
+def _variables(state: AnyAgentState, name: str | None) -> Variables:
     if isinstance(state, ExtendedState):
         return _variables(state.agent, name)
     if hasattr(state, "learners"):
@@ -173,7 +181,7 @@ def _variables(state: Any, name: str | None) -> Variables:
     return variables if name is None else part_of(variables, name)
 
 
-def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
+def _with_variables(state: AnyAgentState, name: str | None, variables: Variables) -> Any:
     if isinstance(state, ExtendedState):
         return replace(state, agent=_with_variables(state.agent, name, variables))
     if hasattr(state, "learners"):
@@ -182,6 +190,6 @@ def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
     whole = state.learner.variables
     if name is not None:
         variables = join_parts(
-            {one: part_of(whole, one) for one in whole.params} | {name: variables}
+            {part: part_of(whole, part) for part in whole.params} | {name: variables}
         )
     return replace(state, learner=replace(state.learner, variables=variables))

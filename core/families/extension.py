@@ -31,7 +31,16 @@ from ..options import (
 )
 from ..rl.optimizers import OptimizerFn
 from ..specs import Spec
-from ..types import Metrics, PyTree, by_path, path_of, pytree_dataclass
+from ..types import (
+    AnyAgentState,
+    AnyConfig,
+    AnyHyperparams,
+    Metrics,
+    PyTree,
+    by_path,
+    path_of,
+    pytree_dataclass,
+)
 
 
 @dataclass(frozen=True)
@@ -50,36 +59,38 @@ class Extension:
 
     network: Network | None
     obs_spec: Spec
-    config: Any
+    config: AnyConfig
 
     name: ClassVar[str]
     Config: ClassVar[type]
     Hyperparams: ClassVar[type]
 
     @classmethod
-    def networks(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> Mapping[str, NetworkSpec]:
+    def networks(
+        cls, obs_spec: Spec, action_spec: Spec, config: AnyConfig
+    ) -> Mapping[str, NetworkSpec]:
         """Describe its networks by name; they are built from the agent's library."""
         del obs_spec, action_spec, config
         return {}
 
     @classmethod
     def described(
-        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: Any
+        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: AnyConfig
     ) -> dict[str, Any]:
         """Describe the algorithm's `networks` and its own."""
         return {**networks, **cls.networks(obs_spec, action_spec, config)}
 
     @staticmethod
-    def variables(state: Any) -> Mapping[str, Variables]:
+    def variables(state: AnyAgentState) -> Mapping[str, Variables]:
         """Select the variables of its networks, by their names, from its state."""
         del state
         return {}
 
-    def step_hyper(self, hyper: Any) -> "StepHyper":
+    def step_hyper(self, hyper: AnyHyperparams) -> "StepHyper":
         """Select what its optimizer reads: `NAME_learning_rate`."""
         return StepHyper(learning_rate=getattr(hyper, f"{self.name}_learning_rate"))
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> PyTree:
+    def init(self, key: jax.Array, num_envs: int, hyper: AnyHyperparams) -> PyTree:
         """Make its state.
 
         Args:
@@ -93,13 +104,15 @@ class Extension:
         """Refuse an agent that it cannot extend, by TriglotError."""
         del agent
 
-    def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int, hyper: Any) -> PyTree:
+    def start(
+        self, agent: Any, state: AnyAgentState, key: jax.Array, num_envs: int, hyper: AnyHyperparams
+    ) -> PyTree:
         """Make its state beside the first `state` of `agent`; the rest is as in `init`."""
         del agent, state
         return self.init(key, num_envs, hyper)
 
     def update(
-        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: Any
+        self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: AnyHyperparams
     ) -> tuple[Trajectory, PyTree, Metrics]:
         """Learn from a rollout, before the agent does.
 
@@ -117,12 +130,12 @@ class Extension:
     def after(
         self,
         agent: Any,
-        agent_state: Any,
+        agent_state: AnyAgentState,
         state: PyTree,
         trajectory: Trajectory,
         key: jax.Array,
-        hyper: Any,
-    ) -> tuple[Any, PyTree, Metrics]:
+        hyper: AnyHyperparams,
+    ) -> tuple[AnyAgentState, PyTree, Metrics]:
         """Learn from a rollout, after the agent did.
 
         Args:
@@ -198,8 +211,8 @@ class ExtendedAlgorithm:
                 "algorithm that learns from rollouts."
             )
         for part in (self.Config, self.Hyperparams):
-            names = [one.name for one in option_fields(part)]
-            if shared := sorted({each for each in names if names.count(each) > 1}):
+            names = [field.name for field in option_fields(part)]
+            if shared := sorted({name for name in names if names.count(name) > 1}):
                 raise TriglotError(f"{name} and {added} both have {shared[0]}.")
 
     @property
@@ -223,7 +236,9 @@ class ExtendedAlgorithm:
         """The algorithm's optimizer, unless another is chosen."""
         return self.algorithm.optimizer
 
-    def networks(self, obs_spec: Spec, action_spec: Spec, config: OptionValues) -> dict[str, Any]:
+    def networks(
+        self, obs_spec: Spec, action_spec: Spec, config: OptionValues
+    ) -> dict[str, NetworkSpec | Network]:
         """Describe the algorithm's networks and the extension's."""
         inner = select_options(config, self.algorithm.Config)
         described = self.algorithm.networks(obs_spec, action_spec, inner)
@@ -348,7 +363,9 @@ class Extended:
     def Hyperparams(self) -> OptionTable:
         return self.algorithm.Hyperparams
 
-    def networks(self, obs_spec: Spec, action_spec: Spec, config: OptionValues) -> dict[str, Any]:
+    def networks(
+        self, obs_spec: Spec, action_spec: Spec, config: OptionValues
+    ) -> dict[str, NetworkSpec | Network]:
         return self.algorithm.networks(obs_spec, action_spec, config)
 
     @property
@@ -402,10 +419,12 @@ class Extended:
     def for_environment(self, options: Any) -> Any:
         return self.agent.for_environment(options)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ExtendedState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> ExtendedState:
         numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
-        own = select_options(numbers, self.algorithm.algorithm.Hyperparams)
-        state = self.agent.init(key, num_envs, own)
+        agent_hyper = select_options(numbers, self.algorithm.algorithm.Hyperparams)
+        state = self.agent.init(key, num_envs, agent_hyper)
         key = jax.random.fold_in(key, 1)
         return self._state(
             state, self.extension.start(self.agent, state, key, num_envs, numbers), numbers
@@ -449,7 +468,9 @@ class Extended:
         hyper = select_options(state.hyper, self.algorithm.algorithm.Hyperparams)
         return replace(state.agent, hyper=hyper)
 
-    def _state(self, agent_state: Any, extension: PyTree, hyper: OptionValues) -> ExtendedState:
+    def _state(
+        self, agent_state: AnyAgentState, extension: PyTree, hyper: OptionValues
+    ) -> ExtendedState:
         return ExtendedState(
             agent=replace(agent_state, hyper=()),
             extension=extension,
@@ -475,11 +496,11 @@ def older_paths(tree: PyTree) -> dict[str, str]:
     return {older: path for older, path in paths.items() if older != path}
 
 
-def _is_extended(node: Any) -> bool:
+def _is_extended(node: object) -> bool:
     return isinstance(node, ExtendedState)
 
 
-def without_extensions(agent: Any, state: Any) -> tuple[Any, Any]:
+def without_extensions(agent: Any, state: AnyAgentState) -> tuple[Any, Any]:
     """Return the agent that learns and acts, and its state; an agent without extension as it is."""
     while isinstance(agent, Extended):
         agent, state = agent.agent, agent.agent_state(state)

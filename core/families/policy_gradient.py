@@ -29,7 +29,7 @@ from ..rl.minibatches import epochs_of_minibatches, flatten, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
 from ..rl.schedules import schedule
 from ..specs import Spec
-from ..types import Key, Metrics, PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyHyperparams, Key, Metrics, PyTree, pytree_dataclass
 
 ADDED_ADVANTAGE = "added_advantage"  # in a trajectory's extras
 
@@ -180,24 +180,30 @@ class PolicyGradient(AgentBase):
         config = cls.Config() if config is None else config
         return actor_critic(obs_spec, action_spec, config, algorithm=cls.__name__)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
+    def init(self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None) -> Any:
         learned = vars(super().init(key, num_envs, hyper))
         normalizer = Normalizer.init(self.config, self.obs_spec, self.action_spec, num_envs)
         return PolicyGradientState(**learned, normalizer=normalizer)
 
-    def acting(self, state: Any) -> Variables:
+    def acting(self, state: AnyAgentState) -> Variables:
         """Select the variables that act: those of the learner."""
         return state.learner.variables
 
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+    def initial_carry(self, state: AnyAgentState, num_envs: int) -> PyTree:
         return self.network.initial_carry(self.acting(state), num_envs)
 
-    def seen(self, state: Any, obs: PyTree) -> PyTree:
+    def seen(self, state: AnyAgentState, obs: PyTree) -> PyTree:
         """Normalize observations `[B, ...]`, as `config` says."""
         return state.normalizer.obs(obs)
 
     def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: AnyAgentState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> PolicyOutput:
         """Sample actions; the extras are `raw`, the sample before the bounds, and the heads.
 
@@ -233,17 +239,17 @@ class PolicyGradient(AgentBase):
           float32 `[T, N]` each. A terminated step's second value is not meaningful.
         """
 
-        def value_of(seen: PyTree) -> jax.Array:
-            outputs, _ = self.network.apply(variables, seen)
+        def value_of(inputs: PyTree) -> jax.Array:
+            outputs, _ = self.network.apply(variables, inputs)
             heads = outputs[0] if self.network.recurrent else outputs
             return merge_heads(heads)["value"]
 
-        seen, successors = steps.obs, steps.next_obs
+        inputs, successors = steps.obs, steps.next_obs
         if self.network.recurrent:
-            before, after = carries(self.network, variables, seen, steps.first, steps.carry)
-            seen, successors = (seen, before), (successors, after)
+            before, after = carries(self.network, variables, inputs, steps.first, steps.carry)
+            inputs, successors = (inputs, before), (successors, after)
         if value is None:
-            value = value_of(flatten(seen)).reshape(steps.terminated.shape)
+            value = value_of(flatten(inputs)).reshape(steps.terminated.shape)
         ended = steps.terminated, steps.truncated
         return value, successor_values(value_of, value, successors, *ended)
 
@@ -323,7 +329,7 @@ class PolicyGradient(AgentBase):
         return actor, heads["value"], batch, new_state
 
     def learn(
-        self, loss: PolicyLoss, state: Any, batch: PolicySamples, key: Key
+        self, loss: PolicyLoss, state: AnyAgentState, batch: PolicySamples, key: Key
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step on all samples.
 
@@ -345,7 +351,7 @@ class PolicyGradient(AgentBase):
     def learn_minibatches(
         self,
         loss: PolicyLoss,
-        state: Any,
+        state: AnyAgentState,
         batch: PolicySamples,
         key: Key,
         epochs: Number | None = None,

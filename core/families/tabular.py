@@ -16,7 +16,7 @@ from ..networks.heads import apply_heads, merge_heads
 from ..rl.exploration import at_action, epsilon_greedy_probs, sample_probs
 from ..rl.optimizers import OptimizerFn, sgd
 from ..specs import Discrete, Spec
-from ..types import Metrics, pytree_dataclass
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Carry, Metrics, pytree_dataclass
 
 
 @pytree_dataclass
@@ -59,8 +59,8 @@ class Tabular(AgentBase):
     library will do. Observations and actions are `Discrete`.
     """
 
-    config: Any = TabularConfig()
-    hyper: Any = TabularHyperparams()
+    config: AnyConfig = TabularConfig()
+    hyper: AnyHyperparams = TabularHyperparams()
     optimizer: OptimizerFn = sgd
 
     Config = TabularConfig
@@ -85,7 +85,7 @@ class Tabular(AgentBase):
 
     @classmethod
     def networks(
-        cls, obs_spec: Spec, action_spec: Spec, config: Any = TabularConfig()
+        cls, obs_spec: Spec, action_spec: Spec, config: AnyConfig = TabularConfig()
     ) -> dict[str, NetworkSpec]:
         """Describe the table `q`."""
         _discrete(cls.title, "observations", obs_spec)
@@ -93,7 +93,13 @@ class Tabular(AgentBase):
         return {"q": NetworkSpec(obs_spec, Table(config.initial_value), (("q", head),))}
 
     def act(
-        self, state: Any, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: AnyAgentState,
+        carry: Carry,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> PolicyOutput:
         epsilon = state.hyper.epsilon if explore else jnp.zeros(())
         q = self.action_values(state, inputs.obs)
@@ -109,7 +115,9 @@ class Tabular(AgentBase):
         """Look up the values of the actions in a table, float32 `[B, num_actions]`."""
         return apply_heads(self.network, learner_state.variables, obs)[0]["q"]
 
-    def update(self, state: Any, trajectory: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
+    def update(
+        self, state: AnyAgentState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[AnyAgentState, Metrics]:
         """Learn from one step after the other; the trainer gives one at a time."""
         num_steps = trajectory.reward.shape[0]
         state, metrics = jax.lax.scan(
@@ -120,7 +128,9 @@ class Tabular(AgentBase):
         )
         return state, jax.tree.map(jnp.mean, metrics)
 
-    def learn(self, state: Any, step: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
+    def learn(
+        self, state: AnyAgentState, step: Trajectory, key: jax.Array
+    ) -> tuple[AnyAgentState, Metrics]:
         """Learn from one step of `N` environments, `[N, ...]`."""
         raise NotImplementedError
 
@@ -131,7 +141,7 @@ class Tabular(AgentBase):
         action: jax.Array,
         target: jax.Array,
         key: jax.Array,
-        hyper: Any,
+        hyper: AnyHyperparams,
     ) -> tuple[LearnerState, Metrics]:
         """Move values towards targets, `Q(s, a) += learning_rate * (target - Q(s, a))`.
 

@@ -23,7 +23,7 @@ from ..rl.search import (
     with_search_targets,
 )
 from ..rl.sequences import SequenceReplay, SequenceReplayConfig, SequenceReplayState
-from ..types import Metrics, PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyHyperparams, Metrics, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -84,7 +84,7 @@ class TreeSearch(AgentBase, ABC):
 
     @abstractmethod
     def tree(
-        self, state: Any, inputs: PolicyInput
+        self, state: AnyAgentState, inputs: PolicyInput
     ) -> tuple[Node, Callable[[PyTree, jax.Array, jax.Array], Node]]:
         """Return the roots of the searches at `inputs` `[N, ...]`, and `expand`; see `search`."""
 
@@ -107,7 +107,7 @@ class TreeSearch(AgentBase, ABC):
         """Whether replayed steps are searched again, by `reanalyze`."""
         return False
 
-    def reanalyze(self, state: Any, steps: Trajectory, key: jax.Array) -> Trajectory:
+    def reanalyze(self, state: AnyAgentState, steps: Trajectory, key: jax.Array) -> Trajectory:
         """Replace targets of replayed steps `[L, B, ...]` by newer ones."""
         del state, key
         return steps
@@ -117,30 +117,38 @@ class TreeSearch(AgentBase, ABC):
         """The replay buffer, of sequences of `config.sequence_length` steps."""
         return SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> TreeSearchState:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> TreeSearchState:
         learned = super().init(key, num_envs, hyper)
         extras = search_targets_like(self.action_spec, num_envs)
         return TreeSearchState(**vars(learned), replay=self.replay.init(extras=extras))
 
-    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+    def initial_carry(self, state: AnyAgentState, num_envs: int) -> PyTree:
         """Count the moves of an episode, int32 `[N]`, where it matters how many there were."""
         del state
         counts = self.config.num_sampling_moves is not None
         return jnp.zeros((num_envs,), jnp.int32) if counts else ()
 
     def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+        self,
+        state: AnyAgentState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
     ) -> PolicyOutput:
         moves = None
         if self.config.num_sampling_moves is not None:
             moves = jnp.where(inputs.first, 0, carry)
             carry = moves + 1
-        found = self.search(state, inputs, key, explore=explore, moves=moves)
-        return PolicyOutput(action=found.action, carry=carry, extras=found.extras)
+        result = self.search(state, inputs, key, explore=explore, moves=moves)
+        return PolicyOutput(action=result.action, carry=carry, extras=result.extras)
 
     def search(
         self,
-        state: Any,
+        state: AnyAgentState,
         inputs: PolicyInput,
         key: jax.Array,
         *,
@@ -149,8 +157,8 @@ class TreeSearch(AgentBase, ABC):
     ) -> Found:
         """Search at `inputs` `[N, ...]`; see `core.rl.search.search`."""
         root, expand = self.tree(state, inputs)
-        given = key, self.config, state.hyper
-        return search(root, expand, *given, explore=explore, moves=moves)
+        search_args = key, self.config, state.hyper
+        return search(root, expand, *search_args, explore=explore, moves=moves)
 
     def update(
         self, state: TreeSearchState, trajectory: Trajectory, key: jax.Array

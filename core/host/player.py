@@ -21,7 +21,7 @@ from ..loop.episode import Episode, Episodes
 from ..specs import Spec, zeros
 from ..tracing.hoist import vmap_seeds
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import PyTree
+from ..types import AnyAgentState, PyTree
 from .vector import HostRunner
 
 
@@ -109,7 +109,7 @@ class Player:
         self,
         agent: Agent,
         env: HostEnvironment,
-        agent_state: Any,
+        agent_state: AnyAgentState,
         key: jax.Array,
         num_envs: int,
         *,
@@ -139,8 +139,8 @@ class Player:
         """
         runner = self._runner
         key = jax.random.key_data(jax.random.fold_in(self._loop_key, runner.num_steps))
-        seen = (runner.obs, runner.first, runner.action_mask)
-        inputs = (self._read, self._carry, key[None], *seen)
+        observed = (runner.obs, runner.first, runner.action_mask)
+        inputs = (self._read, self._carry, key[None], *observed)
         action, self._carry, _ = self._act(*inputs)
         step = runner.step(np.asarray(action))
         runner.check_finite(jax.tree.map(lambda leaf: leaf[:, None], step._asdict()))
@@ -154,7 +154,7 @@ class Player:
 def play_episodes(
     agent: Agent,
     env: HostEnvironment,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     num_episodes: int,
@@ -178,7 +178,7 @@ def play_episodes(
 def film(
     agent: Agent,
     env: HostRenderable,
-    agent_state: Any,
+    agent_state: AnyAgentState,
     key: jax.Array,
     *,
     max_steps: int = 1000,

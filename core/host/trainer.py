@@ -30,7 +30,7 @@ from ..loop.state import (
 )
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
-from ..types import PyTree, abstract_key, pytree_dataclass
+from ..types import AnyAgentState, AnyHyperparams, PyTree, abstract_key, pytree_dataclass
 from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
@@ -105,11 +105,13 @@ class HostTrainer:
         """Trace the agent's `init` without running it."""
         jax.eval_shape(self.init, abstract_key())
 
-    def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
+    def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
-    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    def evaluate_seeds(
+        self, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+    ) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
         played = [
             self.evaluate(jax.tree.map(lambda leaf, s=seed: leaf[s], agent_states), key, **options)
@@ -122,7 +124,7 @@ class HostTrainer:
 class _HyperOnly:
     """The part of an agent's state that schedules change."""
 
-    hyper: Any
+    hyper: AnyHyperparams
 
 
 class HostProgram:
@@ -226,12 +228,12 @@ class HostProgram:
                 hyper = hyper or values
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
-                seen = (runner.obs, runner.first, runner.action_mask)
-                action, carry, extras = actor.call(read, carry, act_keys[:, time], *seen)
+                observed = (runner.obs, runner.first, runner.action_mask)
+                action, carry, extras = actor.call(read, carry, act_keys[:, time], *observed)
                 on_host = np.asarray(action)
                 step = runner.step(on_host)
                 after = (step.reward, step.terminated, step.truncated, step.next_obs)
-                steps.append(((*seen, on_host, *after, step.next_action_mask), extras))
+                steps.append(((*observed, on_host, *after, step.next_action_mask), extras))
             arrays, extras = over_time(steps)
             recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(recorded)
@@ -244,8 +246,8 @@ class HostProgram:
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         episodes = runner.episodes(_joined(rollouts))
-        found = {**episodes, **hyper, **metrics}
-        return found if self._shows_rate else without_unread(agent, found)
+        all_metrics = {**episodes, **hyper, **metrics}
+        return all_metrics if self._shows_rate else without_unread(agent, all_metrics)
 
 
 def _env_seeds(state: RunnerState) -> list[int]:
@@ -283,9 +285,9 @@ def _scheduled(
 ) -> tuple[RunnerState, dict[str, jax.Array]]:
     """Write the values of the schedules into each seed's agent state, as `Trainer` does."""
     # Only what changes goes through the program.
-    own = replace(state, env=(), carry=(), agent=_HyperOnly(hyper=state.agent.hyper))
+    small_state = replace(state, env=(), carry=(), agent=_HyperOnly(hyper=state.agent.hyper))
     per_update = agent.rollout_length * agent.num_envs
-    hyper, values = _scheduled_hyper(per_update, own, jnp.float32(num_steps))
+    hyper, values = _scheduled_hyper(per_update, small_state, jnp.float32(num_steps))
     return replace(state, agent=replace(state.agent, hyper=hyper)), values
 
 
@@ -302,7 +304,7 @@ def _scheduled_hyper(
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _learn(
-    agent: Agent, impl: Any, agent_state: Any, trajectory: Trajectory, key_data: jax.Array
+    agent: Agent, impl: Any, agent_state: AnyAgentState, trajectory: Trajectory, key_data: jax.Array
 ) -> tuple[Any, dict[str, jax.Array]]:
     """Learn from each seed's trajectory; the given states are donated."""
 
@@ -327,4 +329,4 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean(history: list[Metrics]) -> Metrics:
-    return {name: np.mean([one[name] for one in history], axis=0) for name in history[0]}
+    return {name: np.mean([metrics[name] for metrics in history], axis=0) for name in history[0]}

@@ -76,7 +76,7 @@ class HostRunner:
 
     def _reset(self, seeds: Sequence[int]) -> None:
         starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
-        starts = [one if isinstance(one, HostStart) else (one, None) for one in starts]
+        starts = [start if isinstance(start, HostStart) else (start, None) for start in starts]
         self.obs = _stack_seeds([self._read(obs) for obs, _ in starts])
         self.action_mask = _stack_seeds([self._mask(mask, _MUST_ALLOW) for _, mask in starts])
         self.first = np.ones((len(seeds), self._num_envs), bool)
@@ -96,12 +96,12 @@ class HostRunner:
         self.first = step.terminated | step.truncated
         return step
 
-    def episodes(self, seen: dict[str, Any]) -> dict[str, np.ndarray]:
+    def episodes(self, steps: dict[str, Any]) -> dict[str, np.ndarray]:
         """Average over the episodes that ended in steps `[S, T, N]`, float32 `[S]` each.
 
         The steps must follow those of the previous call. An average over no episode is NaN.
         """
-        reward, done = seen["reward"], seen["terminated"] | seen["truncated"]
+        reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
         num_steps = done.shape[1]
         # An episode's sum is the running sum at its end minus the one at the previous end.
         total = self._returns[:, None] + np.cumsum(reward, axis=1, dtype=np.float64)
@@ -119,14 +119,14 @@ class HostRunner:
         self._lengths = (time - since_end(time, last_end))[:, -1]
         count = done.sum(axis=(1, 2))
         with np.errstate(invalid="ignore"):
-            found = {
+            averages = {
                 "num_episodes": count,
                 "episode_return": (returns * done).sum(axis=(1, 2)) / count,
                 "episode_length": (lengths * done).sum(axis=(1, 2)) / count,
             }
-        return {name: value.astype(np.float32) for name, value in found.items()}
+        return {name: value.astype(np.float32) for name, value in averages.items()}
 
-    def check_finite(self, seen: dict[str, Any]) -> None:
+    def check_finite(self, steps: dict[str, Any]) -> None:
         """Reject values in the last steps, `[S, T, N, ...]`, that cannot be learned from.
 
         These are NaN and infinite rewards and observations, and numbers outside of what their spec
@@ -136,15 +136,15 @@ class HostRunner:
         Raises:
           TriglotError: with the first such step.
         """
-        self._check_declared(seen)
+        self._check_declared(steps)
         for name in ("reward", "next_obs", "obs"):
-            for leaf in jax.tree.leaves(seen[name]):
+            for leaf in jax.tree.leaves(steps[name]):
                 if leaf.dtype.kind == "f" and not (fine := np.isfinite(leaf)).all():
                     raise self._refusal(name, leaf, fine, "values must be finite")
 
-    def _check_declared(self, seen: dict[str, Any]) -> None:
+    def _check_declared(self, steps: dict[str, Any]) -> None:
         for name in ("next_obs", "obs"):
-            arrays = jax.tree.leaves(seen[name])
+            arrays = jax.tree.leaves(steps[name])
             for (place, spec), leaf in zip(leaves(self._env.obs_spec), arrays, strict=True):
                 stored_as_is = isinstance(spec, Box) and spec.stored_dtype == spec.dtype
                 if stored_as_is:

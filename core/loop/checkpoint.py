@@ -21,7 +21,8 @@ import numpy as np
 from ..errors import CannotWrite, TriglotError, describe, writing
 from ..folders import require_plain
 from ..manifest import DamagedError, check_manifest, sync, write_manifest
-from ..types import by_path, is_key, on_data, path_of, type_differences
+from ..records import JSON
+from ..types import PyTree, by_path, is_key, on_data, path_of, type_differences
 
 State = TypeVar("State")
 
@@ -34,7 +35,7 @@ OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 def save(
     path: Path,
     state: object,
-    of: Mapping[str, Any] | None = None,
+    of: JSON | None = None,
     write_files: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a pytree of arrays to a new folder, atomically.
@@ -81,7 +82,7 @@ def restore(path: Path, like: State) -> State:
 def restore_bound(
     path: Path,
     like: State,
-    added: Mapping[str, Any] | None = None,
+    added: Mapping[str, PyTree] | None = None,
     dropped: tuple[str, ...] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> tuple[State, dict[str, Any]]:
@@ -126,9 +127,9 @@ def restore_bound(
             filled = {n: lacking[n] for n in lacking.keys() - stored.keys()}
             left_out = {n for n in stored.keys() - wanted.keys() if n.startswith(dropped)}
             for name in differences.keys() - filled.keys() - left_out:
-                own, needed = differences[name]
+                held, needed = differences[name]
                 raise TriglotError(
-                    f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
+                    f"the checkpoint {path} belongs to another training: {name} is {held} in it, "
                     f"but expected {needed}."
                 )
             # Orbax also compares containers without arrays, of which each library has its own.
@@ -138,10 +139,12 @@ def restore_bound(
             ]
             item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
             arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
-            found = {**filled, **dict(zip(places, arrays, strict=True))}
+            leaf_arrays = {**filled, **dict(zip(places, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
-            leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
+            leaves = [
+                on_data(lambda array: jnp.array(np.asarray(array)), leaf_arrays[n]) for n in wanted
+            ]
             return jax.tree.unflatten(jax.tree.structure(abstract), leaves), of
         except TriglotError:
             raise
@@ -159,7 +162,7 @@ def _without_empty(state: Any) -> Any:
     )
 
 
-def _empty(tree: Any) -> dict[str, jax.Array]:
+def _empty(tree: PyTree) -> dict[str, jax.Array]:
     """Make the arrays of a tree that have no elements, by path."""
     shapes = by_path(jax.eval_shape(lambda: tree))
     return {
@@ -212,7 +215,7 @@ class Checkpoints:
         self,
         number: int,
         state: object,
-        of: Mapping[str, Any] | None = None,
+        of: JSON | None = None,
         write_files: Callable[[Path], None] | None = None,
     ) -> None:
         """Write a checkpoint unless it exists, then delete the oldest ones.
@@ -260,7 +263,7 @@ class Checkpoints:
         like: State | Callable[[int], State],
         *,
         previous: bool = False,
-        added: Mapping[str, Any] | None = None,
+        added: Mapping[str, PyTree] | None = None,
         dropped: tuple[str, ...] = (),
         renamed: Mapping[str, str] | None = None,
     ) -> tuple[int, State, dict[str, Any]]:

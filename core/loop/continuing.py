@@ -12,7 +12,7 @@ from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
 from ..options import option_values, replace_options
 from ..rl.schedules import Schedule
-from ..types import AnyAgentState, PyTree, on_data, type_differences
+from ..types import AnyAgentState, AnyHyperparams, PyTree, on_data, type_differences
 from .state import RunnerState, reads_learning_rate
 
 
@@ -45,16 +45,16 @@ def check_continued(agent: Any, expected: RunnerState, state: Any, num_seeds: in
     for name, what in parts.items():
         pair = getattr(expected, name), getattr(state, name)
         if name == "agent":  # a training fills in hyperparameters that are None
-            pair = tuple(_without_hyper(each) for each in pair)
-        for path, (made, given) in type_differences(*pair).items():
+            pair = tuple(_without_hyper(state) for state in pair)
+        for path, (needed, got) in type_differences(*pair).items():
             raise TriglotError(
-                f"{wanted}, with the same {what}: {name}.{path} is {given}, expected {made}."
+                f"{wanted}, with the same {what}: {name}.{path} is {got}, expected {needed}."
             )
     return int(done[0])
 
 
 def continued(
-    agent: Any, state: RunnerState, given: dict[str, Any], num_updates: int, steps_per_update: int
+    agent: Any, state: RunnerState, hyper: dict[str, Any], num_updates: int, steps_per_update: int
 ) -> RunnerState:
     """Copy the state and fit its schedules to the longer training.
 
@@ -64,7 +64,7 @@ def continued(
     Args:
       agent: the algorithm.
       state: `[S, ...]`; the copy is donated to the training in its place.
-      given: hyperparameters that change, by name, with the spans of schedules filled in.
+      hyper: hyperparameters that change, by name, with the spans of schedules filled in.
       num_updates: updates of the whole training, those done included.
       steps_per_update: environment steps of one update.
 
@@ -72,8 +72,10 @@ def continued(
       TriglotError: if the learning rate falls to 0 before the end.
     """
     done = float(np.asarray(state.num_updates)[0])
-    schedules = {name: _stretched(one, done, num_updates) for name, one in state.schedules.items()}
-    changed = with_hyper(replace(state, schedules=schedules), given, steps_per_update)
+    schedules = {
+        name: _stretched(schedule, done, num_updates) for name, schedule in state.schedules.items()
+    }
+    changed = with_hyper(replace(state, schedules=schedules), hyper, steps_per_update)
     schedules = changed.schedules
     # The first seed's numbers: they differ in no training of this package.
     rate = _of_seed(schedules["learning_rate"]) if "learning_rate" in schedules else None
@@ -89,7 +91,7 @@ def continued(
     return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
 
 
-def stretched(hyper: Any, done: int, num_updates: int) -> Any:
+def stretched(hyper: AnyHyperparams, done: int, num_updates: int) -> Any:
     """Stretch the schedules of a training that ended with it, as `continued` stretches the state's.
 
     Args:
@@ -98,25 +100,29 @@ def stretched(hyper: Any, done: int, num_updates: int) -> Any:
       num_updates: updates of the whole training.
     """
     changes = {
-        name: Schedule(one.kind, one.values, (float(num_updates),), one.unit, one.function)
-        for name, one in option_values(hyper).items()
-        if isinstance(one, Schedule) and one.unit == "updates" and one.counts == (done,)
+        name: Schedule(
+            schedule.kind, schedule.values, (float(num_updates),), schedule.unit, schedule.function
+        )
+        for name, schedule in option_values(hyper).items()
+        if isinstance(schedule, Schedule)
+        and schedule.unit == "updates"
+        and schedule.counts == (done,)
     }
     return replace_options(hyper, changes) if changes else hyper
 
 
-def with_hyper(states: RunnerState, given: Mapping[str, Any], steps_per_update: int) -> RunnerState:
+def with_hyper(states: RunnerState, hyper: Mapping[str, Any], steps_per_update: int) -> RunnerState:
     """Replace hyperparameters of a training by numbers or schedules, for all seeds alike.
 
     Args:
       states: `[S, ...]`.
-      given: by name; spans are filled in, and None changes nothing.
+      hyper: by name; spans are filled in, and None changes nothing.
       steps_per_update: environment steps of one update.
     """
     num_seeds, schedules = states.num_updates.shape[0], dict(states.schedules)
     done = states.num_updates[0]
     numbers: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in hyper.items():
         schedules.pop(name, None)
         if isinstance(value, Schedule):
             schedules[name] = jax.tree.map(lambda n: jnp.full(num_seeds, n, jnp.float32), value)
@@ -133,15 +139,15 @@ def _without_hyper(agent_state: AnyAgentState) -> PyTree:
     return replace(agent_state, hyper=()) if hasattr(agent_state, "hyper") else agent_state
 
 
-def _stretched(one: Schedule, done: float, num_updates: int) -> Schedule:
+def _stretched(schedule: Schedule, done: float, num_updates: int) -> Schedule:
     """Stretch a schedule `[S]` that ended with the training."""
-    first = _of_seed(one)
+    first = _of_seed(schedule)
     if first.unit != "updates" or first.counts != (done,):
-        return one
-    counts = jax.tree.map(lambda count: jnp.full_like(count, num_updates), one.counts)
-    return Schedule(one.kind, one.values, counts, one.unit, one.function)
+        return schedule
+    counts = jax.tree.map(lambda count: jnp.full_like(count, num_updates), schedule.counts)
+    return Schedule(schedule.kind, schedule.values, counts, schedule.unit, schedule.function)
 
 
-def _of_seed(one: Schedule) -> Schedule:
+def _of_seed(schedule: Schedule) -> Schedule:
     """Return the first seed's schedule, with the shortest numbers: 3e-4, not 0.000300000014."""
-    return jax.tree.map(lambda number: float(str(np.asarray(number).reshape(-1)[0])), one)
+    return jax.tree.map(lambda number: float(str(np.asarray(number).reshape(-1)[0])), schedule)

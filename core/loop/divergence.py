@@ -11,7 +11,7 @@ import numpy as np
 from ..learner import LearnerState
 from ..rl.replay import ReplayState
 from ..rl.sequences import SequenceReplayState
-from ..types import on_data
+from ..types import PyTree, on_data
 from .sharding import on_host
 from .state import RunnerState
 
@@ -46,7 +46,7 @@ def divergence(
     if np.isfinite(largest_parameter(state)):
         return None
     done = num_updates + next(iter(metrics.values())).shape[1]
-    found = f"a parameter is NaN or infinite after update {done:,}"
+    description = f"a parameter is NaN or infinite after update {done:,}"
     skipped = max(0, num_empty - num_updates)
     for name in ("loss", "grad_norm"):
         if name not in metrics:
@@ -59,10 +59,10 @@ def divergence(
         update, seed = min((last + 1, seed) for seed, last in enumerate(last_finite))
         if update < values.shape[1]:
             number = num_updates + skipped + update + 1
-            found = f"{name} is {values[seed, update]} in update {number:,} of seed {seed}"
+            description = f"{name} is {values[seed, update]} in update {number:,} of seed {seed}"
             break
     source = _nonfinite_source(state, metrics)
-    return f"{found}; {env_name} returned NaN or infinite {source}" if source else found
+    return f"{description}; {env_name} returned NaN or infinite {source}" if source else description
 
 
 def updates_before_learning(learning_starts: int, steps_per_update: int) -> int:
@@ -108,7 +108,7 @@ class LastFinite:
     def _take(self, state: RunnerState) -> None:
         start = time.perf_counter()
 
-        def copy(node: Any) -> Any:
+        def copy(node: PyTree) -> Any:
             return None if _is_replay(node) else _host_copy(node)
 
         self._kept = jax.tree.map(copy, state, is_leaf=_is_replay)
@@ -116,7 +116,7 @@ class LastFinite:
         self._seconds = self._taken - start
 
 
-def _is_replay(node: Any) -> bool:
+def _is_replay(node: object) -> bool:
     return isinstance(node, ReplayState | SequenceReplayState)
 
 
@@ -160,9 +160,9 @@ def _nonfinite_source(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> 
     return None
 
 
-def _finite(tree: Any) -> bool:
+def _finite(tree: PyTree) -> bool:
     return all(bool(jnp.isfinite(array).all()) for array in _floats(tree))
 
 
-def _floats(tree: Any) -> list[Any]:
+def _floats(tree: PyTree) -> list[Any]:
     return [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]

@@ -156,14 +156,14 @@ def check_same_specs(agent: Agent, game: Environment, what: str) -> None:
     Raises:
       TriglotError: saying what `what`, the policy, has.
     """
-    for name, own, games in (
+    for name, spec, games in (
         ("observations", agent.obs_spec, game.obs_spec),
         ("actions", agent.action_spec, game.action_spec),
     ):
-        if own != games:
+        if spec != games:
             raise TriglotError(
-                f"{what} cannot play: its policy has the {name} {own}, and a player of {game.name} "
-                f"has {games}. Leave wrappers that change them out."
+                f"{what} cannot play: its policy has the {name} {spec}, and a player of "
+                f"{game.name} has {games}. Leave wrappers that change them out."
             )
 
 

@@ -91,7 +91,7 @@ class Population:
 
     def describe(self) -> str:
         """Say in a line what a generation does."""
-        names = ", ".join(one.name for one in self.perturbed)
+        names = ", ".join(perturbed.name for perturbed in self.perturbed)
         return (
             f"population of {self.size:,}: every {self.exploit_every:,} updates, up to "
             f"{self.num_copied:,} members copy better ones and change {names}"
@@ -114,13 +114,13 @@ class Population:
         hyper = agent.hyper if hyper is None else hyper
         read = tuple(_read(text, agent, hyper) for text in self.perturb)
         if not read:
-            names = ", ".join(one.name for one in option_fields(agent.Hyperparams))
+            names = ", ".join(field.name for field in option_fields(agent.Hyperparams))
             raise TriglotError(
                 f"a population needs hyperparameters to perturb, such as learning_rate: {names}."
             )
-        for one in read:
-            if [other.name for other in read].count(one.name) > 1:
-                raise TriglotError(f"perturb has {one.name} twice: give it once.")
+        for perturbed in read:
+            if [other.name for other in read].count(perturbed.name) > 1:
+                raise TriglotError(f"perturb has {perturbed.name} twice: give it once.")
         if num_updates is not None and self.exploit_every > num_updates:
             raise TriglotError(
                 f"exploit_every must be at most the updates of the training, {num_updates:,}; got "
@@ -137,18 +137,23 @@ class Population:
         """
         keys = jax.random.split(jax.random.fold_in(key, _INITIAL), len(self.perturbed))
         drawn = {}
-        for one, own_key in zip(self.perturbed, keys, strict=True):
-            if one.initial == "given":
+        for perturbed, own_key in zip(self.perturbed, keys, strict=True):
+            if perturbed.initial == "given":
                 continue
-            convert, back = (math.log, jnp.exp) if one.initial == "log" else (float, jnp.asarray)
-            low, high = convert(one.low), convert(one.high)
+            convert, back = (
+                (math.log, jnp.exp) if perturbed.initial == "log" else (float, jnp.asarray)
+            )
+            low, high = convert(perturbed.low), convert(perturbed.high)
             number = back(jax.random.uniform(own_key, (), jnp.float32, low, high))
-            drawn[one.name] = jnp.clip(number, one.low, one.high)
+            drawn[perturbed.name] = jnp.clip(number, perturbed.low, perturbed.high)
         return replace_options(hyper, drawn) if drawn else hyper
 
     def values(self, state: RunnerState) -> dict[str, jax.Array]:
         """Return the current values of what is perturbed, for the metrics."""
-        return {one.name: getattr(state.agent.hyper, one.name) for one in self.perturbed}
+        return {
+            perturbed.name: getattr(state.agent.hyper, perturbed.name)
+            for perturbed in self.perturbed
+        }
 
 
 @pytree_dataclass
@@ -235,20 +240,22 @@ def _perturbed(
     hyper, schedules = states.agent.hyper, dict(states.schedules)
     low, high = FACTORS
     changed = {}
-    for one, own_key in zip(
+    for perturbed, own_key in zip(
         population.perturbed, jax.random.split(key, len(population.perturbed)), strict=True
     ):
         factor = jnp.where(jax.random.bernoulli(own_key, shape=where.shape), high, low)
 
-        def change(value: jax.Array, one: Perturbed = one, factor: jax.Array = factor) -> jax.Array:
-            return jnp.where(where, jnp.clip(value * factor, one.low, one.high), value)
+        def change(
+            value: jax.Array, perturbed: Perturbed = perturbed, factor: jax.Array = factor
+        ) -> jax.Array:
+            return jnp.where(where, jnp.clip(value * factor, perturbed.low, perturbed.high), value)
 
-        if one.name in schedules:  # the whole curve; the loop then writes its value
-            given = schedules[one.name]
-            values = tuple(map(change, given.values))
-            schedules[one.name] = Schedule(given.kind, values, given.counts, given.unit)
+        if perturbed.name in schedules:  # the whole curve; the loop then writes its value
+            curve = schedules[perturbed.name]
+            values = tuple(map(change, curve.values))
+            schedules[perturbed.name] = Schedule(curve.kind, values, curve.counts, curve.unit)
         else:
-            changed[one.name] = change(getattr(hyper, one.name))
+            changed[perturbed.name] = change(getattr(hyper, perturbed.name))
     agent = replace(states.agent, hyper=replace_options(hyper, changed))
     return replace(states, agent=agent, schedules=schedules)
 
@@ -271,30 +278,34 @@ def end_chunk(
       The states, and the metrics with `parent`: whom a member copied after an update; itself
       mostly.
     """
-    own = jnp.arange(population.size, dtype=jnp.int32)
+    members = jnp.arange(population.size, dtype=jnp.int32)
     is_time = states.num_updates[0] % population.exploit_every == 0
     states, parent = jax.lax.cond(
-        is_time, lambda given: exploit(population, given), lambda given: (given, own), states
+        is_time,
+        lambda old_states: exploit(population, old_states),
+        lambda old_states: (old_states, members),
+        states,
     )
     shape = jax.tree.leaves(metrics)[0].shape
-    lineage = jnp.broadcast_to(own[:, None], shape).at[:, num_updates - 1].set(parent)
+    lineage = jnp.broadcast_to(members[:, None], shape).at[:, num_updates - 1].set(parent)
     return states, {**metrics, PARENT: lineage.astype(jnp.float32)}
 
 
 def _read(text: str, agent: Agent, hyper: AnyHyperparams) -> Perturbed:
     """Read one of `perturb` and check it."""
     owner = agent.name
-    name, equals, given = text.partition("=")
+    name, equals, limits_text = text.partition("=")
     name = name.strip().removeprefix("--").replace("-", "_")
-    by_name = {one.name: one for one in option_fields(agent.Hyperparams)}
-    if name in (one.name for one in option_fields(agent.Config)):
+    by_name = {field.name: field for field in option_fields(agent.Hyperparams)}
+    if name in (field.name for field in option_fields(agent.Config)):
         raise TriglotError(
             f"{owner}'s {name} is fixed when the training compiles, so a population cannot perturb "
             f"it; it can perturb {', '.join(by_name)}."
         )
     if name not in by_name:
         raise unknown(f"hyperparameter of {owner} in perturb", name, by_name)
-    value, limits = getattr(hyper, name), [one.metadata.get("below") for one in by_name.values()]
+    value = getattr(hyper, name)
+    limits = [field.metadata.get("below") for field in by_name.values()]
     if "below" in by_name[name].metadata or name in limits:
         raise TriglotError(
             f"{owner}'s {name} must keep its order with another hyperparameter, so a population "
@@ -312,7 +323,7 @@ def _read(text: str, agent: Agent, hyper: AnyHyperparams) -> Perturbed:
                 f"perturb {name} has a range, and {name} is a schedule, {value}: set {name} to a "
                 "number, or leave the range out, so that the schedule's values are multiplied."
             )
-        return _ranged(name, given.strip(), allowed)
+        return _ranged(name, limits_text.strip(), allowed)
     if isinstance(value, Schedule) and value.function is None:
         return Perturbed(name, low, allowed.high)
     if not isinstance(value, jax.Array | np.ndarray) and (not is_number(value) or value == 0):

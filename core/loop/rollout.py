@@ -70,14 +70,14 @@ def rollout(
         env_state, carry = before
         act_key, env_key = jax.random.split(step_key)
         now = replace(start, env=env_state, carry=carry)
-        after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
+        after, step_data, transition = _act_and_step(agent, env, now, act_key, env_key)
         # Summed after the loop: in it, three sums of a few numbers are 1 % of PPO's time.
         totals = transition.episode_return, transition.episode_length
-        return (after.env, after.carry), (seen, totals)
+        return (after.env, after.carry), (step_data, totals)
 
     keys = jax.random.split(key, agent.rollout_length)
-    (env_state, carry), (seen, totals) = scan_keys(step, (start.env, start.carry), keys)
-    trajectory: Trajectory = replace(seen, carry=start.carry).checked()
+    (env_state, carry), (stacked, totals) = scan_keys(step, (start.env, start.carry), keys)
+    trajectory: Trajectory = replace(stacked, carry=start.carry).checked()
     done = trajectory.terminated | trajectory.truncated
     after = replace(start, env=env_state, carry=carry)
     return after, trajectory, EpisodeStats.of(done, *totals)
@@ -98,8 +98,8 @@ def online_rollout(
         (act_key, env_key, update_key), num_steps = inputs
         now = replace(start, env=env_state, carry=carry, agent=agent_state)
         now, _ = scheduled(now, env.num_envs * agent.rollout_length, num_steps)
-        after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
-        one_step = jax.tree.map(lambda leaf: leaf[None], seen)
+        after, step_data, transition = _act_and_step(agent, env, now, act_key, env_key)
+        one_step = jax.tree.map(lambda leaf: leaf[None], step_data)
         one_step = replace(one_step, carry=carry).checked()
         agent_state, metrics = agent.update(now.agent, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
@@ -132,7 +132,7 @@ def _act_and_step(
     inputs = PolicyInput.of(agent, now.env, now.env.first)
     output = agent.act(now.agent, now.carry, inputs, act_key, explore=True)
     env_state, transition = env.step(now.env, output.action, env_key)
-    seen = Trajectory(
+    step_data = Trajectory(
         obs=inputs.obs,
         first=inputs.first,
         action_mask=inputs.action_mask,
@@ -145,4 +145,4 @@ def _act_and_step(
         extras=output.extras,
         carry=(),
     )
-    return replace(now, env=env_state, carry=output.carry), seen, transition
+    return replace(now, env=env_state, carry=output.carry), step_data, transition

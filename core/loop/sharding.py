@@ -58,10 +58,10 @@ class Sharding:
         number, envs = self.num_devices, agent.num_envs // self.num_devices
         if self.shard == "seeds":
             most = "at most " if num_seeds % number else ""
-            each = f"{most}{-(-num_seeds // number):,} of {num_seeds:,} seeds"
+            share = f"{most}{-(-num_seeds // number):,} of {num_seeds:,} seeds"
         else:
-            each = f"{envs:,} of the {agent.num_envs:,} environments of each seed"
-        return f"{number:,} devices, each with {each}"
+            share = f"{envs:,} of the {agent.num_envs:,} environments of each seed"
+        return f"{number:,} devices, each with {share}"
 
     def of(self, states: RunnerState) -> RunnerState:
         """Give the sharding of each array of the runner states `[S, ...]`."""
@@ -95,29 +95,29 @@ class Sharding:
 
         return jax.tree.map(shape, states, self.of(states))
 
-    def over_seeds(self, function: Callable[..., Any], *given: Any) -> Any:
+    def over_seeds(self, function: Callable[..., Any], *args: Any) -> Any:
         """Trace `function(*given)`, each device with its share of the seeds `[S', ...]`."""
         spec = PartitionSpec(AXIS)
         divided = jax.shard_map(
             function, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
         )
-        return divided(*given)
+        return divided(*args)
 
     def run(
-        self, train: Callable[[Any, RunnerState, Any], Updated], trainer: Any, *given: Any
+        self, train: Callable[[Any, RunnerState, Any], Updated], trainer: Any, *args: Any
     ) -> Updated:
         """Trace `train(trainer, states, num_updates)` on the devices; called inside of `jax.jit`.
 
         Args:
           train: trains all seeds of the runner states that it gets.
           trainer: of JAX environments.
-          given: the runner states `[S, ...]`, placed, and int32 `[]`.
+          args: the runner states `[S, ...]`, placed, and int32 `[]`.
         """
         if self.shard == "seeds":
-            states, count = given
+            states, count = args
             return self.over_seeds(lambda share: train(trainer, share, count), states)
         trainer = replace(trainer, agent=self._data_parallel(trainer.agent))
-        states, metrics = train(trainer, *given)
+        states, metrics = train(trainer, *args)
         states = jax.lax.with_sharding_constraint(states, self.of(states))
         return states, jax.lax.with_sharding_constraint(metrics, self._named())
 
@@ -158,8 +158,8 @@ class Sharding:
         """Divide the batches that an agent's network reads."""
         if not is_dataclass(agent) or "network" not in [field.name for field in fields(agent)]:
             return agent
-        own: Any = agent
-        return replace(own, network=self._divided(agent.network))
+        dataclass_agent: Any = agent
+        return replace(dataclass_agent, network=self._divided(agent.network))
 
     def _divided(self, network: Network) -> Network:
         def apply(

@@ -234,8 +234,8 @@ class Trainer:
         """
         if self.seed_sharding is None:
             return play_seeds(self, agent_states, keys, **options)
-        given = self.seed_sharding.place((agent_states, keys))
-        return gathered(play_seeds(self, *given, **options), keys.shape[0])
+        placed = self.seed_sharding.place((agent_states, keys))
+        return gathered(play_seeds(self, *placed, **options), keys.shape[0])
 
     @property
     def seed_sharding(self) -> Sharding | None:

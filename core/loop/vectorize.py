@@ -170,10 +170,12 @@ class VectorEnvironment:
 
         def make_batch(pool: Pool) -> Pool:
             keys = jax.random.split(jax.random.fold_in(key, pool.dealt), self._batch_size)
-            made = self._starts(keys, state.progress)
+            batch_starts = self._starts(keys, state.progress)
             first = pool.next - pool.dealt
             index = (first + jnp.arange(self._batch_size, dtype=jnp.int32)) % self._ring_size
-            starts = jax.tree.map(lambda old, new: old.at[index].set(new), pool.starts, made)
+            starts = jax.tree.map(
+                lambda old, new: old.at[index].set(new), pool.starts, batch_starts
+            )
             return replace(pool, starts=starts, dealt=pool.dealt - self._batch_size)
 
         pool = replace(state.pool, dealt=jnp.minimum(state.pool.dealt, self._ring_size))

@@ -1,14 +1,14 @@
 """The default networks of algorithms that learn action values or their distributions."""
 
 from dataclasses import replace
-from typing import Any
 
 from ..specs import Box, Spec
+from ..types import AnyConfig
 from .architecture import MLP, SQRT_2, Head, NetworkSpec, Table, Torso, default_torso
 from .heads import num_actions
 
 
-def dense_torso(obs_spec: Spec, config: Any) -> Torso:
+def dense_torso(obs_spec: Spec, config: AnyConfig) -> Torso:
     """Choose a torso of relu layers by observation.
 
     Args:
@@ -23,7 +23,7 @@ def dense_torso(obs_spec: Spec, config: Any) -> Torso:
 def q_network(
     obs_spec: Spec,
     action_spec: Spec,
-    config: Any,
+    config: AnyConfig,
     *,
     algorithm: str,
     head: str = "q",
@@ -53,7 +53,7 @@ def q_network(
 
 
 def implicit_quantile_network(
-    obs_spec: Spec, action_spec: Spec, config: Any, *, algorithm: str
+    obs_spec: Spec, action_spec: Spec, config: AnyConfig, *, algorithm: str
 ) -> dict[str, NetworkSpec]:
     """Describe f, psi and phi of quantiles f(relu(psi(s)) * relu(phi(cosines of tau))).
 

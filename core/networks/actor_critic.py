@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..hyper import between, one_of, only_for
 from ..network import Network
 from ..specs import Box, Discrete, Spec
+from ..types import AnyConfig
 from .architecture import (
     MLP,
     Head,
@@ -49,7 +49,7 @@ class CriticConfig:
 
 
 def actor_critic(
-    obs_spec: Spec, action_spec: Spec, config: Any, *, algorithm: str
+    obs_spec: Spec, action_spec: Spec, config: AnyConfig, *, algorithm: str
 ) -> dict[str, NetworkSpec]:
     """Describe an actor and a critic, or one network with the heads of both.
 
@@ -81,7 +81,7 @@ def actor_critic(
 
 
 def soft_actor_critic(
-    obs_spec: Spec, unit: Box | Discrete, config: Any, num_critics: int = TWIN
+    obs_spec: Spec, unit: Box | Discrete, config: AnyConfig, num_critics: int = TWIN
 ) -> dict[str, NetworkSpec | Network]:
     """Describe a stochastic actor, an ensemble of critics and a log temperature.
 
@@ -109,7 +109,7 @@ def soft_actor_critic(
 
 
 def continuous_actor_critic(
-    obs_spec: Spec, unit: Box, config: Any, heads: tuple[str, ...], num_critics: int
+    obs_spec: Spec, unit: Box, config: AnyConfig, heads: tuple[str, ...], num_critics: int
 ) -> dict[str, NetworkSpec]:
     """Describe an actor, and an ensemble of critics of observations and actions.
 
@@ -132,7 +132,7 @@ def continuous_actor_critic(
     }
 
 
-def _critic_config(config: Any) -> CriticConfig:
+def _critic_config(config: AnyConfig) -> CriticConfig:
     return config if isinstance(config, CriticConfig) else CriticConfig()
 
 
@@ -154,6 +154,6 @@ def check_parts(
     require_single_steps(algorithm, network)
     for name, spec in described.items():
         if isinstance(spec, NetworkSpec):
-            needs = {head: one.shape for head, one in spec.heads}
+            needs = {head: head_spec.shape for head, head_spec in spec.heads}
             size = spec.ensemble_size
             check_heads(parts[name], spec.obs_spec, needs, algorithm=algorithm, ensemble_size=size)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, one_of, only_for
 from ..specs import Box, Discrete, Spec
-from ..types import PyTree
+from ..types import AnyConfig, PyTree
 from .inputs import (
     Convolution,
     Path,
@@ -111,14 +111,14 @@ class CNN:
                     "residual blocks have convolutions of 3x3 at a stride of 1, got kernel_size "
                     f"{self.kernel_size} and stride {self.stride}: leave both out."
                 )
-            return tuple(one for width in self.channels for one in section(width))
+            return tuple(convolution for width in self.channels for convolution in section(width))
         sizes = self._for_each("kernel_size", self.kernel_size)
         strides = self._for_each("stride", self.stride)
         return tuple(map(Convolution, self.channels, sizes, strides))
 
-    def _for_each(self, name: str, given: PerLayer) -> tuple[int, ...]:
+    def _for_each(self, name: str, setting: PerLayer) -> tuple[int, ...]:
         number = len(self.channels)
-        values = given if isinstance(given, tuple) else (given,)
+        values = setting if isinstance(setting, tuple) else (setting,)
         if len(values) not in (1, number):
             raise TriglotError(
                 f"{number} convolutions (channels {listed(self.channels)}) take one {name} for "
@@ -312,8 +312,8 @@ class NetworkSpec:
             self._check_images(torso)
 
     def _check_images(self, torso: CNN) -> None:
-        found = [images(spec) for spec in self.inputs]
-        if not any(found):
+        image_groups = [images(spec) for spec in self.inputs]
+        if not any(image_groups):
             raise TriglotError(f"a CNN reads [H, W, C] images, got {self.obs_spec}; use an MLP.")
         if torso.normalize_inputs and len(self.plain.paths) > 1:
             raise TriglotError(
@@ -321,7 +321,7 @@ class NetworkSpec:
                 f"{self.obs_spec}: use an algorithm that does not normalize them, or a custom "
                 "network."
             )
-        for image in found:
+        for image in image_groups:
             check_sizes(image, torso.convolutions)
 
     def with_library_initializers(self) -> "NetworkSpec":
@@ -410,10 +410,10 @@ class NetworkSpec:
 
     def to_plain(self, inputs: PyTree) -> PyTree:
         """Convert inputs `[B, ...]`, as a network takes them, to those of the `plain` network."""
-        own, carry = inputs if self.cell is not None else (inputs, None)
-        given = own if isinstance(self.obs_spec, tuple) else (own,)
+        obs, carry = inputs if self.cell is not None else (inputs, None)
+        parts = obs if isinstance(self.obs_spec, tuple) else (obs,)
         has_images = isinstance(self.torso, CNN)
-        pairs = zip(self.inputs, given, strict=True)
+        pairs = zip(self.inputs, parts, strict=True)
         arrays = tuple(
             array for spec, value in pairs for array in plain(spec, value, with_images=has_images)
         )
@@ -458,7 +458,10 @@ class NetworkSpec:
         """The convolutions over all images, each with the number of channels that it reads."""
         pairs: list[tuple[int, Convolution]] = []
         for path in self.paths:
-            channels = [*path.shape[-1:], *(one.channels for one in path.convolutions)]
+            channels = [
+                *path.shape[-1:],
+                *(convolution.channels for convolution in path.convolutions),
+            ]
             pairs += zip(channels, path.convolutions, strict=False)
         return tuple(pairs)
 
@@ -470,7 +473,10 @@ class NetworkSpec:
     @property
     def widths(self) -> tuple[int, ...]:
         """The numbers of outputs of all layers of the torso."""
-        return (*(one.channels for _, one in self.convolutions), *self.layers.hidden_sizes)
+        return (
+            *(convolution.channels for _, convolution in self.convolutions),
+            *self.layers.hidden_sizes,
+        )
 
     @property
     def num_features(self) -> int:
@@ -558,28 +564,28 @@ class ConvolutionConfig:
     kernel_size: PerLayer | None = only_for("networks", None)
     stride: PerLayer | None = only_for("networks", None)
 
-    def image_torso(self, found: Mapping[str, Box]) -> tuple[str, CNN]:
+    def image_torso(self, image_specs: Mapping[str, Box]) -> tuple[str, CNN]:
         """Choose the network for images.
 
         Args:
-          found: the images of an observation by name.
+          image_specs: the images of an observation by name.
 
         Returns:
           Its name, a key of `IMAGE_TORSOS` or "" for one that the options describe; and the torso.
         """
-        side = min(min(image.shape[:2]) for image in found.values())
+        side = min(min(image.shape[:2]) for image in image_specs.values())
         name, chosen = self.torso, CNN()
         if name == "auto" and self.channels is not None:
             name = ""
         elif name == "auto":
             name = "nature" if side >= NATURE_SIDE else "minatar" if side >= MINATAR_SIDE else ""
             chosen = CNN((), hidden_sizes=IMAGE_TORSOS["minatar"].hidden_sizes)
-        given = {
-            one: value
-            for one in ("channels", "kernel_size", "stride")
-            if (value := getattr(self, one)) is not None
+        layer_options = {
+            option: value
+            for option in ("channels", "kernel_size", "stride")
+            if (value := getattr(self, option)) is not None
         }
-        return name, replace(IMAGE_TORSOS.get(name, chosen), **given)
+        return name, replace(IMAGE_TORSOS.get(name, chosen), **layer_options)
 
 
 def default_torso(
@@ -600,29 +606,33 @@ def default_torso(
     """
     if isinstance(obs_spec, Discrete):
         return Table()
-    if found := images(obs_spec):
-        _, torso = convolutions.image_torso(found)
+    if image_specs := images(obs_spec):
+        _, torso = convolutions.image_torso(image_specs)
         return torso if hidden_sizes is None else replace(torso, hidden_sizes=hidden_sizes)
     return MLP(
         hidden_sizes=vector_sizes if hidden_sizes is None else hidden_sizes, activation=activation
     )
 
 
-def describe_image_torso(spec: NetworkSpec, config: Any) -> str | None:
+def describe_image_torso(spec: NetworkSpec, config: AnyConfig) -> str | None:
     """Say which network was chosen for images, and why; None where the options name it.
 
     Args:
       spec: of a network that reads the observation.
       config: of the algorithm.
     """
-    found = {name: one for each in spec.inputs for name, one in images(each).items()}
+    image_specs = {
+        name: image for obs_spec in spec.inputs for name, image in images(obs_spec).items()
+    }
     torso = spec.torso
-    if not (found and isinstance(torso, CNN) and isinstance(config, ConvolutionConfig)):
+    if not (image_specs and isinstance(torso, CNN) and isinstance(config, ConvolutionConfig)):
         return None
     if config.torso != "auto" or config.channels is not None:
         return None
-    name, _ = config.image_torso(found)
-    sizes = " and ".join(sorted({"x".join(map(str, one.shape)) for one in found.values()}))
+    name, _ = config.image_torso(image_specs)
+    sizes = " and ".join(
+        sorted({"x".join(map(str, image.shape)) for image in image_specs.values()})
+    )
     layers = [f"{width} {size}x{size}/{stride}" for width, size, stride, *_ in torso.convolutions]
     filters = f"convolutions of {', '.join(layers)}, then " if layers else "no convolutions, and "
     units = f"dense layers of {listed(torso.hidden_sizes)} units"

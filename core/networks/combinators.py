@@ -34,8 +34,8 @@ def combine(networks: Mapping[str, Network]) -> Network:
         raise TriglotError("combine needs at least one network, got none.")
     if not isinstance(networks, Mapping):
         raise TriglotError(f"combine takes networks by name, got {kind_of(networks)}.")
-    for name, each in networks.items():
-        check_network(f"combine's {name!r}", each)
+    for name, network in networks.items():
+        check_network(f"combine's {name!r}", network)
     parts = dict(sorted(networks.items()))
     first = next(iter(parts.values()))
     recurrent = any(part.recurrent for part in parts.values())
@@ -51,9 +51,9 @@ def combine(networks: Mapping[str, Network]) -> Network:
         keys = [None] * len(parts) if key is None else jax.random.split(key, len(parts))
         outputs, state, carry = {}, {}, {}
         for (n, part), k in zip(parts.items(), keys, strict=True):
-            given = inputs[0] if recurrent else inputs
-            given = (given, inputs[1][n]) if part.recurrent else given
-            returned, state[n] = part.apply(part_of(variables, n), given, key=k, train=train)
+            part_inputs = inputs[0] if recurrent else inputs
+            part_inputs = (part_inputs, inputs[1][n]) if part.recurrent else part_inputs
+            returned, state[n] = part.apply(part_of(variables, n), part_inputs, key=k, train=train)
             outputs[n], carry[n] = returned if part.recurrent else (returned, ())
         return (outputs, carry) if recurrent else outputs, state
 
@@ -79,9 +79,9 @@ def combine(networks: Mapping[str, Network]) -> Network:
         random_start=any(part.random_start for part in parts.values()),
         codec=_combine_codecs({n: part.codec for n, part in parts.items()}),
         statistics=tuple(
-            one and replace(one, name=f"{n}/{one.name}")
+            statistic and replace(statistic, name=f"{n}/{statistic.name}")
             for n, part in sorted(parts.items())
-            for one in part.statistics
+            for statistic in part.statistics
         ),
         arithmetic=arithmetics.pop() if len(arithmetics) == 1 else "mixed",
         parts=parts,
@@ -96,8 +96,8 @@ def part_of(variables: Variables, name: str) -> Variables:
 def join_parts(variables: Mapping[str, Variables]) -> Variables:
     """Join the variables of networks by name, as `combine` does; `part_of` selects them again."""
     return Variables(
-        params={name: own.params for name, own in variables.items()},
-        state={name: own.state for name, own in variables.items()},
+        params={name: part_variables.params for name, part_variables in variables.items()},
+        state={name: part_variables.state for name, part_variables in variables.items()},
     )
 
 
@@ -123,7 +123,7 @@ def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
         if codec is None:
             return None
         leaves += [
-            replace(leaf, names=tuple(f"{name}/{own}" for own in leaf.names))
+            replace(leaf, names=tuple(f"{name}/{leaf_name}" for leaf_name in leaf.names))
             for leaf in codec.leaves
         ]
         trees[name] = codec.treedef.unflatten(codec.leaves)
@@ -191,15 +191,17 @@ def ensemble(network: Network, size: int) -> Network:
         # A carry keeps its environments first, so that an episode's start [N] reaches them.
         input_axes, output_axes = ((None, 1), (0, 1)) if network.recurrent else (None, 0)
 
-        def member(own: Variables, given: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
-            return network.apply(own, given, key=own_key, train=train)
+        def member(
+            member_variables: Variables, member_inputs: PyTree, own_key: Key | None
+        ) -> tuple[PyTree, PyTree]:
+            return network.apply(member_variables, member_inputs, key=own_key, train=train)
 
         in_axes = (0, input_axes, None if keys is None else 0)
         return jax.vmap(member, in_axes, (output_axes, 0), axis_size=size)(variables, inputs, keys)
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
-        def member(own: Variables) -> PyTree:
-            return network.initial_carry(own, num_envs)
+        def member(member_variables: Variables) -> PyTree:
+            return network.initial_carry(member_variables, num_envs)
 
         return jax.vmap(member, out_axes=1, axis_size=size)(variables)
 
@@ -259,10 +261,10 @@ def start_from(network: Network, variables: Variables) -> Network:
             f"them; got {kind_of(variables)}."
         )
     expected = jax.eval_shape(network.init, abstract_key())
-    for name, (given, needed) in type_differences(variables, expected).items():
+    for name, (given_type, needed) in type_differences(variables, expected).items():
         raise TriglotError(
             f"the variables do not fit the {network.backend} network {network.name!r}: {name} is "
-            f"{given}, expected {needed}."
+            f"{given_type}, expected {needed}."
         )
     return replace(network, init=lambda key: variables, random_start=False)
 
@@ -305,11 +307,11 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
     free = {leaf.name: leaf for leaf in codec.leaves if leaf.name not in chosen}
 
     def init(key: Key) -> Variables:
-        own = network.init(key)
-        named = codec.encode(own.params, layout=False)
+        start = network.init(key)
+        named = codec.encode(start.params, layout=False)
         held = {name: named[name] for name in named if name not in free}
         params = {name: named[name] for name in sorted(free)}
-        return Variables(params=params, state={"held": held, "own": own.state})
+        return Variables(params=params, state={"held": held, "own": start.state})
 
     def whole(variables: Variables) -> Variables:
         named = {**variables.params, **variables.state["held"]}
@@ -319,12 +321,12 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
     def apply(
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
-        outputs, own = network.apply(whole(variables), inputs, key=key, train=train)
-        return outputs, {"held": variables.state["held"], "own": own}
+        outputs, new_state = network.apply(whole(variables), inputs, key=key, train=train)
+        return outputs, {"held": variables.state["held"], "own": new_state}
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
         return network.initial_carry(whole(variables), num_envs)
 
-    own = Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)])
-    rest = replace(network, scatter_add=None, parts={}, codec=own, statistics=())
+    free_codec = Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)])
+    rest = replace(network, scatter_add=None, parts={}, codec=free_codec, statistics=())
     return replace(rest, init=init, apply=apply, initial_carry=initial_carry)

@@ -12,7 +12,7 @@ from jaxtyping import PyTree as TreeOf
 from .. import specs
 from ..errors import TriglotError, user_error_context
 from ..network import Network, Variables
-from ..types import Key, PyTree, abstract_key
+from ..types import Key, Obs, PyTree, abstract_key
 from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
@@ -126,8 +126,8 @@ def check_heads(
     """
     batch = 2
     wanted = " and ".join(f"{name} {_words(shape)}" for name, shape in needs.items())
-    found = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r}"
-    with user_error_context(f"{found} failed on a batch of {batch} observations"):
+    context = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r}"
+    with user_error_context(f"{context} failed on a batch of {batch} observations"):
         variables = jax.eval_shape(network.init, abstract_key())
         obs = jax.eval_shape(lambda: jax.tree.map(lambda spec: specs.zeros(spec, batch), obs_spec))
         outputs = _outputs(network, variables, obs, batch)
@@ -140,7 +140,7 @@ def check_heads(
         advice = advice if isinstance(outputs, tuple) else ""
         kind = "an array" if hasattr(outputs, "shape") else f"a {type(outputs).__name__}"
         raise TriglotError(
-            f"{found} returned {kind}: return a dictionary of heads, such as "
+            f"{context} returned {kind}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."
         )
     heads = _flatten(outputs)
@@ -155,10 +155,10 @@ def check_heads(
         elif not jnp.issubdtype(heads[name].dtype, jnp.floating):
             wrong.append(f"{name} of dtype {heads[name].dtype}, not float32")
     if wrong:
-        raise TriglotError(f"{found} returned {' and '.join(wrong)}.")
+        raise TriglotError(f"{context} returned {' and '.join(wrong)}.")
 
 
-def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> Any:
+def _outputs(network: Network, variables: Variables, obs: Obs, batch: int) -> Any:
     """Evaluate the outputs' shapes of one step.
 
     Raises:
@@ -191,7 +191,7 @@ def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> An
     )
 
 
-def _shapes(tree: Any) -> str:
+def _shapes(tree: PyTree) -> str:
     """Describe a tree's structure, shapes and dtypes."""
     return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", tree)).replace("'", "")
 

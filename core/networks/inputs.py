@@ -51,8 +51,8 @@ class Convolution(NamedTuple):
 
 def section(channels: int) -> tuple[Convolution, ...]:
     """List the convolutions of a residual section, see `core.networks.architecture.CNN`."""
-    one = Convolution(channels, 3, 1, same=True)
-    return (one._replace(pooled=True), *[one] * (SECTION_SIZE - 1))
+    convolution = Convolution(channels, 3, 1, same=True)
+    return (convolution._replace(pooled=True), *[convolution] * (SECTION_SIZE - 1))
 
 
 def pool_padding(side: int) -> tuple[int, int]:
@@ -83,8 +83,8 @@ class Path(NamedTuple):
     def output_shape(self) -> tuple[int, ...]:
         """The shape after the convolutions."""
         shape = self.shape
-        for one in self.convolutions:
-            shape = one.output_shape(shape)
+        for convolution in self.convolutions:
+            shape = convolution.output_shape(shape)
         return shape
 
     def convolved(
@@ -106,7 +106,7 @@ class Path(NamedTuple):
           activation: alone.
           pooled: max pooling (`POOL_SIZE`, `POOL_STRIDE`, `pool_padding`).
         """
-        if not any(one.pooled for one in self.convolutions):
+        if not any(convolution.pooled for convolution in self.convolutions):
             for index in self.indices:
                 features = activated(convolution(features, index), index)
             return features
@@ -134,15 +134,15 @@ def paths(
     shapes = [spec.shape for spec in inputs if not isinstance(spec, Dict)]
     if len(shapes) < len(inputs):
         raise TriglotError(f"{inputs} has no single shape.")
-    found, rest = [], []
+    found_paths, rest = [], []
     for spec, shape in zip(inputs, shapes, strict=True):
         if convolutions is None or not is_image(spec):
             rest.append(shape)
         else:
-            found.append(Path(shape, convolutions, len(convolutions) * len(found)))
+            found_paths.append(Path(shape, convolutions, len(convolutions) * len(found_paths)))
     if rest:
-        found.append(Path(rest[0] if len(rest) == 1 else (sum(map(math.prod, rest)),)))
-    return tuple(found)
+        found_paths.append(Path(rest[0] if len(rest) == 1 else (sum(map(math.prod, rest)),)))
+    return tuple(found_paths)
 
 
 def is_image(spec: Spec) -> bool:
@@ -189,20 +189,20 @@ def plain(spec: Spec, value: Any, *, with_images: bool) -> Iterator[jax.Array]:
         yield concatenated(rest)
 
 
-def check_sizes(found: Mapping[str, Box], convolutions: Sequence[Convolution]) -> None:
+def check_sizes(image_specs: Mapping[str, Box], convolutions: Sequence[Convolution]) -> None:
     """Check that images are large enough for convolutions without padding.
 
     Raises:
       TriglotError: if one is not.
     """
     least = 1
-    for one in reversed(convolutions):
-        if not one.same:
-            least = (least - 1) * one.stride + one.size
-    for name, image in found.items():
+    for convolution in reversed(convolutions):
+        if not convolution.same:
+            least = (least - 1) * convolution.stride + convolution.size
+    for name, image in image_specs.items():
         if min(image.shape[:2]) < least:
-            sizes = listed(one.size for one in convolutions)
-            strides = listed(one.stride for one in convolutions)
+            sizes = listed(convolution.size for convolution in convolutions)
+            strides = listed(convolution.stride for convolution in convolutions)
             raise TriglotError(
                 f"convolutions of size {sizes} and stride {strides} need images larger than "
                 f"{least - 1}x{least - 1}, got {image.shape[:2]}{f' of {name!r}' * bool(name)}."

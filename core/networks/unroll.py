@@ -38,8 +38,8 @@ def unroll(
     Raises:
       TriglotError: if the network is not recurrent.
     """
-    given = (network, variables, inputs, first, carry, key, train)
-    return _scan(lambda before, outputs, after: outputs, *given)
+    scan_args = (network, variables, inputs, first, carry, key, train)
+    return _scan(lambda before, outputs, after: outputs, *scan_args)
 
 
 def carries(
@@ -50,8 +50,8 @@ def carries(
     The carry before a step that starts an episode is the initial one. Arguments and errors are
     those of `unroll`.
     """
-    given = (network, variables, inputs, first, carry)
-    return _scan(lambda before, outputs, after: (before, after), *given)[0]
+    scan_args = (network, variables, inputs, first, carry)
+    return _scan(lambda before, outputs, after: (before, after), *scan_args)[0]
 
 
 def outputs_and_carries(
@@ -71,8 +71,8 @@ def outputs_and_carries(
     Returns:
       The outputs, the carries, and the network's new state.
     """
-    given = (network, variables, inputs, first, carry, key, train)
-    kept, _, state = _scan(lambda before, outputs, after: (outputs, after), *given)
+    scan_args = (network, variables, inputs, first, carry, key, train)
+    kept, _, state = _scan(lambda before, outputs, after: (outputs, after), *scan_args)
     return *kept, state
 
 
@@ -96,14 +96,14 @@ def _scan(
     keys = None if key is None else jax.random.split(key, num_steps)
 
     def step(
-        loop: tuple[PyTree, PyTree], given: tuple[PyTree, jax.Array, jax.Array | None]
+        loop: tuple[PyTree, PyTree], step_data: tuple[PyTree, jax.Array, jax.Array | None]
     ) -> tuple[tuple[PyTree, PyTree], PyTree]:
         carry, state = loop
-        step_inputs, starts, step_key = given
-        own = Variables(params=variables.params, state=state)
+        step_inputs, starts, step_key = step_data
+        step_variables = Variables(params=variables.params, state=state)
         before = where_rows(starts, initial, carry)
         (outputs, after), state = network.apply(
-            own, (step_inputs, before), key=step_key, train=train
+            step_variables, (step_inputs, before), key=step_key, train=train
         )
         return (after, state), keep(before, outputs, after)
 

@@ -97,9 +97,9 @@ def huber_quantile_losses(
     `rlax.quantile_q_learning`.
     """
     regress = jax.vmap(functools.partial(rlax.quantile_q_learning, huber_param=1.0))
-    own, after = quantiles / threshold, next_quantiles / threshold
+    scaled, after = quantiles / threshold, next_quantiles / threshold
     data = sample.action, sample.reward / threshold, sample.discount
-    return threshold**2 * jnp.asarray(regress(own, tau, *data, next_q[:, None], after))
+    return threshold**2 * jnp.asarray(regress(scaled, tau, *data, next_q[:, None], after))
 
 
 def lowest_quantiles(quantiles: Float[Array, "N B M"], num_dropped: int) -> Float[Array, "B kept"]:

@@ -284,7 +284,7 @@ def to_action(action_spec: Spec, raw: jax.Array, *, clipped: bool = False) -> ja
     """
     if isinstance(action_spec, Box) and clipped:
         low, high = (jnp.asarray(bound) for bound in action_spec.bounds())
-        clip = jax.vmap(lambda one: jnp.clip(one, low, high))
+        clip = jax.vmap(lambda value: jnp.clip(value, low, high))
         return clip(raw.reshape((-1, *action_spec.shape))).astype(action_spec.dtype)
     if isinstance(action_spec, Box):
         return from_unit_box(action_spec, jnp.tanh(raw))
@@ -331,5 +331,5 @@ def from_unit_box(action_spec: Spec, unit: jax.Array) -> jax.Array:
     if not isinstance(action_spec, Box):
         raise TriglotError(f"only actions of a Box have bounds, got {action_spec}.")
     low, high = (jnp.asarray(bound) for bound in action_spec.bounds())
-    scale = jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))
+    scale = jax.vmap(lambda value: low + (value + 1.0) * 0.5 * (high - low))
     return scale(unit.reshape((-1, *action_spec.shape))).astype(action_spec.dtype)

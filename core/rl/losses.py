@@ -172,10 +172,10 @@ def successor_values(
             one_each = index.reshape(index.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, one_each, axis=0)[0]
 
-        found = value_of(jax.tree.map(pick, successors))
+        estimates = value_of(jax.tree.map(pick, successors))
         here = unknown & (steps[:, None] == index)
         rows = here.reshape(here.shape + (1,) * (values.ndim - 2))
-        return unknown & ~here, jnp.where(rows, found, values)
+        return unknown & ~here, jnp.where(rows, estimates, values)
 
     known = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])])
     start = (unknown, known)
@@ -222,7 +222,7 @@ def ensemble_loss(
       target: float `[B]`, the same for all.
       weight: of the samples, float `[B]`; None for 1.
     """
-    losses = jax.vmap(lambda own: rlax.l2_loss(own, target))(q)
+    losses = jax.vmap(lambda member_q: rlax.l2_loss(member_q, target))(q)
     return jnp.mean(losses if weight is None else losses * weight[None], axis=1).sum()
 
 

@@ -47,8 +47,8 @@ def epochs_of_minibatches(
     shuffle = jax.vmap(lambda k: jax.random.permutation(k, batch_size))
     order = shuffle(jax.random.split(shuffle_key, num_epochs)).reshape(num_steps, -1)
 
-    def on_minibatch(state: PyTree, given: tuple[jax.Array, Key]) -> tuple[PyTree, Metrics]:
-        indices, own_key = given
+    def on_minibatch(state: PyTree, step_data: tuple[jax.Array, Key]) -> tuple[PyTree, Metrics]:
+        indices, own_key = step_data
         return step(state, jax.tree.map(lambda leaf: leaf[indices], batch), own_key)
 
     steps = order, jax.random.split(step_key, num_steps)
@@ -59,9 +59,9 @@ def epochs_of_minibatches(
         return state, jax.tree.map(jnp.mean, metrics)
     left = jnp.arange(num_steps, dtype=jnp.float32) >= epochs * num_minibatches
 
-    def unless_left(state: PyTree, given: tuple[Any, jax.Array]) -> tuple[PyTree, Metrics]:
-        after, metrics = on_minibatch(state, given[0])
-        return leave_out(given[1], state, after), metrics
+    def unless_left(state: PyTree, step_and_left: tuple[Any, jax.Array]) -> tuple[PyTree, Metrics]:
+        after, metrics = on_minibatch(state, step_and_left[0])
+        return leave_out(step_and_left[1], state, after), metrics
 
     state, metrics = scan(unless_left, state, (steps, left))
     return state, jax.tree.map(lambda rows: jnp.mean(rows, where=~left), metrics)
@@ -81,12 +81,12 @@ def _until(
     late = jnp.arange(num_steps, dtype=jnp.float32) >= last
 
     def unless_stopped(
-        before: tuple[PyTree, jax.Array], given: tuple[Any, jax.Array]
+        before: tuple[PyTree, jax.Array], step_and_late: tuple[Any, jax.Array]
     ) -> tuple[tuple[PyTree, jax.Array], tuple[Metrics, jax.Array]]:
         state, stopped = before
-        after, metrics = on_minibatch(state, given[0])
+        after, metrics = on_minibatch(state, step_and_late[0])
         stopped = stopped | stop(metrics)
-        left = stopped | given[1]
+        left = stopped | step_and_late[1]
         return (leave_out(left, state, after), stopped), (metrics, left)
 
     start = state, jnp.zeros((), bool)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from ..agent import Trajectory
 from ..errors import TriglotError
 from ..specs import Box, Dict, Spec
-from ..types import PyTree, pytree_dataclass
+from ..types import AnyConfig, PyTree, pytree_dataclass
 
 
 @pytree_dataclass
@@ -137,8 +137,10 @@ def discounted_sums(
     https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
     """
 
-    def step(before: jax.Array, seen: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        now = seen[0] + discount * jnp.where(seen[1], 0.0, before)
+    def step(
+        before: jax.Array, reward_and_end: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        now = reward_and_end[0] + discount * jnp.where(reward_and_end[1], 0.0, before)
         return now, now
 
     return jax.lax.scan(step, start, (reward, first))
@@ -174,7 +176,9 @@ class Normalizer:
     reward_scale: RewardScale | None
 
     @classmethod
-    def init(cls, config: Any, obs_spec: Spec, action_spec: Spec, num_envs: int) -> "Normalizer":
+    def init(
+        cls, config: AnyConfig, obs_spec: Spec, action_spec: Spec, num_envs: int
+    ) -> "Normalizer":
         """Start as `config.normalize_obs` and `config.scale_rewards` say.
 
         None means on where actions are continuous, and observations can be normalized.

@@ -15,40 +15,40 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ..errors import TriglotError, user_error_context
-from ..types import PyTree, pytree_dataclass
+from ..types import AnyHyperparams, PyTree, pytree_dataclass
 
 
 @runtime_checkable
 class OptimizerFn(Protocol):
     """A function of an agent's hyperparameters that builds its optimizer."""
 
-    def __call__(self, hyper: Any, /) -> optax.GradientTransformation:
+    def __call__(self, hyper: AnyHyperparams, /) -> optax.GradientTransformation:
         """Build the optimizer; called while tracing, so that hyperparameters may be traced."""
         ...
 
 
-def adam(hyper: Any) -> optax.GradientTransformation:
+def adam(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980)."""
     b1 = getattr(hyper, "adam_b1", 0.9)
     return _clipped(hyper, optax.adam(hyper.learning_rate, b1, eps=_adam_eps(hyper)))
 
 
-def adamw(hyper: Any) -> optax.GradientTransformation:
+def adamw(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build Adam with optax's decoupled weight decay (https://arxiv.org/abs/1711.05101)."""
     return _clipped(hyper, optax.adamw(hyper.learning_rate, eps=_adam_eps(hyper)))
 
 
-def lion(hyper: Any) -> optax.GradientTransformation:
+def lion(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build Lion (Chen et al. 2023, https://arxiv.org/abs/2302.06675)."""
     return _clipped(hyper, optax.lion(hyper.learning_rate))
 
 
-def radam(hyper: Any) -> optax.GradientTransformation:
+def radam(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build rectified Adam (Liu et al. 2020, https://arxiv.org/abs/1908.03265)."""
     return _clipped(hyper, optax.radam(hyper.learning_rate, eps=_adam_eps(hyper)))
 
 
-def rmsprop(hyper: Any) -> optax.GradientTransformation:
+def rmsprop(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build RMSProp: step -learning_rate * g / sqrt(v + eps), v = decay * v + (1 - decay) * g^2.
 
     Source: Tieleman and Hinton 2012, lecture 6.5; with epsilon inside the root, as in Mnih et al.
@@ -56,12 +56,12 @@ def rmsprop(hyper: Any) -> optax.GradientTransformation:
     with which their results are reproduced; optax's, the defaults here, are 0.9 and 1e-8.
     """
     names = {"decay": "rmsprop_decay", "eps": "rmsprop_eps"}
-    given = {name: getattr(hyper, field, None) for name, field in names.items()}
-    chosen: Any = {name: number for name, number in given.items() if number is not None}
+    fields_by_option = {name: getattr(hyper, field, None) for name, field in names.items()}
+    chosen: Any = {name: number for name, number in fields_by_option.items() if number is not None}
     return _clipped(hyper, optax.rmsprop(hyper.learning_rate, **chosen))
 
 
-def sgd(hyper: Any) -> optax.GradientTransformation:
+def sgd(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """Build plain gradient descent."""
     return _clipped(hyper, optax.sgd(hyper.learning_rate))
 
@@ -118,7 +118,7 @@ class OneVector:
         return divide(updates), OneVector(state=state)
 
 
-def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
+def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: AnyHyperparams) -> None:
     """Refuse an optimizer that is not a function of hyperparameters; nothing compiles.
 
     Args:
@@ -136,12 +136,12 @@ def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
     if isinstance(optimizer, optax.GradientTransformation) or not callable(optimizer):
         raise TriglotError(f"{wanted}; got a {type(optimizer).__name__}.")
     with user_error_context(f"{wanted}; it failed"):
-        made = optimizer(hyper)
-    if not isinstance(made, optax.GradientTransformation):
-        raise TriglotError(f"{wanted}; it returned a {type(made).__name__}.")
+        transformation = optimizer(hyper)
+    if not isinstance(transformation, optax.GradientTransformation):
+        raise TriglotError(f"{wanted}; it returned a {type(transformation).__name__}.")
 
 
-def is_read(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
+def is_read(optimizer: OptimizerFn, hyper: AnyHyperparams, name: str) -> bool:
     """Return whether an optimizer may read a hyperparameter; it is built once, to find out.
 
     Args:
@@ -163,12 +163,14 @@ def is_read(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
     return name in read
 
 
-def _clipped(hyper: Any, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+def _clipped(
+    hyper: AnyHyperparams, optimizer: optax.GradientTransformation
+) -> optax.GradientTransformation:
     max_grad_norm = getattr(hyper, "max_grad_norm", None)
     if max_grad_norm is None:
         return optimizer
     return optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer)
 
 
-def _adam_eps(hyper: Any) -> Any:
+def _adam_eps(hyper: AnyHyperparams) -> Any:
     return getattr(hyper, "adam_eps", 1e-8)

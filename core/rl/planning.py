@@ -132,8 +132,10 @@ def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
         )
     if not is_agent or algorithm.model is env:
         return
-    own, other = (jax.eval_shape(one.reset, abstract_key()) for one in (algorithm.model, env))
-    for path, (has, needs) in type_differences(own.state, other.state).items():
+    model_start, env_start = (
+        jax.eval_shape(environment.reset, abstract_key()) for environment in (algorithm.model, env)
+    )
+    for path, (has, needs) in type_differences(model_start.state, env_start.state).items():
         raise TriglotError(
             f"{name} plans with the model {algorithm.model.name}, whose states do not fit "
             f"{env.name}: {path} is {has}, expected {needs}. Make the agent for this environment."

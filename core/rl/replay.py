@@ -184,8 +184,8 @@ class Replay:
     def of(cls, config: ReplayConfig, obs_spec: Spec, action_spec: Spec) -> "Replay":
         """Make the replay that an agent's configuration describes, of such steps."""
         shared = ("capacity", "num_envs", "n_step", "prioritized")
-        given = {name: getattr(config, name) for name in shared}
-        return cls(obs_spec=obs_spec, action_spec=action_spec, **given)
+        settings = {name: getattr(config, name) for name in shared}
+        return cls(obs_spec=obs_spec, action_spec=action_spec, **settings)
 
     @property
     def starts(self) -> Starts:
@@ -234,7 +234,7 @@ class Replay:
             shape = (*trajectory.reward.shape, stored.shape[-1])
             return jnp.ones(shape, bool) if mask is None else mask
 
-        steps = Step(**{one.name: getattr(trajectory, one.name) for one in fields(Step)})
+        steps = Step(**{field.name: getattr(trajectory, field.name) for field in fields(Step)})
         steps = replace(
             steps,
             action=steps.action if action is None else action,

@@ -119,7 +119,7 @@ class Schedule:
             start, end = values
             share = jnp.minimum(count / self.counts[0], 1.0) if self.counts else jnp.zeros(())
             return _ramp(self.kind, start, end, share, self.unit)
-        starts = jnp.stack([jnp.asarray(each, jnp.float32) for each in self.counts])
+        starts = jnp.stack([jnp.asarray(count, jnp.float32) for count in self.counts])
         if self.kind == "interpolate":
             return jnp.interp(count, starts, jnp.stack(values))
         return jnp.stack(values)[jnp.sum(starts <= count) - 1]
@@ -194,7 +194,7 @@ def values_at(
     schedules: Mapping[str, Schedule], num_updates: Any, num_steps: Any
 ) -> dict[str, jax.Array]:
     """Compute the value of each schedule; see `Schedule.at`."""
-    return {name: one.at(num_updates, num_steps) for name, one in schedules.items()}
+    return {name: schedule.at(num_updates, num_steps) for name, schedule in schedules.items()}
 
 
 def _of_ramp(kind: str, parts: list[str], text: str) -> Schedule:
@@ -219,7 +219,9 @@ def _of_table(kind: str, parts: list[str], text: str) -> Schedule:
     counted = [_count(count.strip(), kind, text) for count, _ in rows]
     counts = tuple(count for count, _ in counted)
     units = {unit for count, unit in counted if unit or count}  # that of 0 may be left out
-    if counts[0] != 0 or any(one >= other for one, other in itertools.pairwise(counts)):
+    if counts[0] != 0 or any(
+        count >= next_count for count, next_count in itertools.pairwise(counts)
+    ):
         raise TriglotError(f"the counts of {kind} begin at 0 and increase, got {shown(text)}.")
     if len(units - {None}) > 1 or (None in units and "updates" in units):
         raise TriglotError(f"the counts of {kind} have one unit, got {shown(text)}.")

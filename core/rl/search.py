@@ -162,7 +162,7 @@ def search(
         if explore:
             logits = _with_noise(noise_key, logits, root.action_mask, hyper)
         noise = 0.0
-    given: dict[str, Any] = {
+    search_args: dict[str, Any] = {
         "params": (),
         "rng_key": _untracked(key),
         "root": mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
@@ -174,7 +174,7 @@ def search(
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         if config.gumbel:
             output = mctx.gumbel_muzero_policy(
-                **given,
+                **search_args,
                 max_num_considered_actions=config.num_considered_actions,
                 gumbel_scale=hyper.gumbel_scale if explore else 0.0,
                 qtransform=functools.partial(
@@ -185,7 +185,7 @@ def search(
             )
         else:
             output = mctx.muzero_policy(
-                **given,
+                **search_args,
                 dirichlet_fraction=noise,
                 dirichlet_alpha=hyper.dirichlet_alpha,
                 pb_c_init=hyper.pb_c_init,
@@ -197,7 +197,7 @@ def search(
         action = jnp.argmax(probs, axis=-1)
     if explore and not config.gumbel:
         # With mctx's key, not by mctx: at high temperatures it draws actions of no visits too.
-        draw_key, *_ = jax.random.split(given["rng_key"], 3)
+        draw_key, *_ = jax.random.split(search_args["rng_key"], 3)
         drawn = _drawn(draw_key, probs, hyper.temperature)
         limit = config.num_sampling_moves
         is_drawn = True if moves is None or limit is None else moves < limit

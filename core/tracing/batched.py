@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 
 from ..types import PyTree
@@ -29,7 +30,7 @@ from .hoist import (
     stages_of,
     trace_step,
 )
-from .jaxprs import bind, evaluate, needed, variables
+from .jaxprs import aval_of, bind, evaluate, needed, variables
 
 
 def scan_batched(
@@ -77,47 +78,52 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
     made_before = [var for var in _made(parts.before) if var in {*read_in_loop, *in_after}]
     made_in_loop = [var for var in during if var in in_after]
 
-    def stage(equations: list[Any], names: list[Any], values: list[Any], made: list[Any]) -> Any:
+    def stage(
+        equations: list[jex.JaxprEqn],
+        names: list[Any],
+        values: list[Any],
+        outputs_of_stage: list[Any],
+    ) -> Any:
         read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
-        return [read(atom) for atom in made]
+        return [read(atom) for atom in outputs_of_stage]
 
     summed = [_Product(equation) for equation in parts.loop if _is_summed(equation, constants)]
 
     def body(carry: PyTree, row: tuple[list[Any], list[Any]]) -> tuple[PyTree, list[Any]]:
-        given, slots = row
+        loop_inputs, slots = row
         by_product = {id(p.equation): (p, slot) for p, slot in zip(summed, slots, strict=True)}
 
-        def rule(equation: Any, operands: list[Any]) -> list[Any]:
+        def rule(equation: jex.JaxprEqn, operands: list[Any]) -> list[Any]:
             if id(equation) not in by_product:
                 return bind(equation, operands)
             (product, slot), (left, right) = by_product[id(equation)], operands
             return [_multiply(product, left, jax.lax.stop_gradient(right), slot)]
 
         known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
-        known |= dict(zip(read_in_loop, given, strict=True))
+        known |= dict(zip(read_in_loop, loop_inputs, strict=True))
         read = evaluate(parts.loop, known, rule)
-        made = [read(atom) for atom in [*next_carry, *made_in_loop]]
-        return jax.tree.unflatten(out_tree.children()[0], made[:size]), made[size:]
+        body_outputs = [read(atom) for atom in [*next_carry, *made_in_loop]]
+        return jax.tree.unflatten(out_tree.children()[0], body_outputs[:size]), body_outputs[size:]
 
     leaves = jax.tree.leaves(rows)
     known = dict(zip(row_vars, leaves, strict=True))
-    made = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
-    known |= dict(zip(made_before, made, strict=True))
-    given = [known[var] for var in read_in_loop]
+    stage_outputs = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
+    known |= dict(zip(made_before, stage_outputs, strict=True))
+    stage_inputs = [known[var] for var in read_in_loop]
     slots = [_slots(p, constants[p.equation.invars[1]], length) for p in summed]
-    carry, made = jax.lax.scan(body, carry, (given, slots), length=length)
-    known |= dict(zip(made_in_loop, made, strict=True))
-    given = [known[var] for var in read_after]
+    carry, stage_outputs = jax.lax.scan(body, carry, (stage_inputs, slots), length=length)
+    known |= dict(zip(made_in_loop, stage_outputs, strict=True))
+    stage_inputs = [known[var] for var in read_after]
     last = jax.vmap(lambda row: stage(parts.after, read_after, row, outputs), axis_size=length)
-    return carry, jax.tree.unflatten(out_tree.children()[1], last(given))
+    return carry, jax.tree.unflatten(out_tree.children()[1], last(stage_inputs))
 
 
-def _is_summed(equation: Any, constants: dict[Any, Any]) -> bool:
+def _is_summed(equation: jex.JaxprEqn, constants: dict[Any, Any]) -> bool:
     """Whether an equation of the loop is a product of the carry and a constant on its right."""
     if equation.primitive.name != "dot_general":
         return False
     left, right = equation.invars
-    floats = jnp.issubdtype(right.aval.dtype, jnp.floating)
+    floats = jnp.issubdtype(aval_of(right).dtype, jnp.floating)
     return floats and right in constants and left not in constants
 
 
@@ -132,7 +138,7 @@ class _Product:
     all steps.
     """
 
-    equation: Any
+    equation: jex.JaxprEqn
 
     def __call__(self, left: jax.Array, right: jax.Array) -> jax.Array:
         return bind(self.equation, [left, right])[0]
@@ -162,7 +168,7 @@ _multiply.defvjp(_multiply_forward, _multiply_backward)
 def _slots(product: _Product, right: jax.Array, length: int) -> PyTree:
     """Make the slots of all steps, one for the left operand and one for the result."""
     del right
-    avals = product.equation.invars[0].aval, product.equation.outvars[0].aval
+    avals = aval_of(product.equation.invars[0]), aval_of(product.equation.outvars[0])
     return tuple(jnp.zeros((length, *aval.shape), aval.dtype) for aval in avals)
 
 
@@ -196,7 +202,7 @@ class _Parts(NamedTuple):
     after: list[Any]
 
 
-def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
+def _split(jaxpr: jex.Jaxpr, carry_size: int, max_bytes: float) -> _Parts:
     live = needed(jaxpr.eqns, jaxpr.outvars)
     may_batch = [batched_bytes(equation) <= max_bytes for equation in live]  # none with effects
     staged: dict[str, list[Any]] = {ONCE: [], AHEAD: [], LOOP: []}
@@ -210,11 +216,11 @@ def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
     return _Parts(staged[ONCE], staged[AHEAD], loop, after)
 
 
-def _made(equations: Iterable[Any]) -> list[Any]:
+def _made(equations: Iterable[jex.JaxprEqn]) -> list[Any]:
     return [var for equation in equations for var in equation.outvars]
 
 
-def _read(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
+def _read(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Any]) -> list[Any]:
     """List the variables that equations or outputs read, in order, so that programs repeat."""
     atoms = [atom for equation in equations for atom in equation.invars]
     return list(dict.fromkeys(variables([*atoms, *outputs])))

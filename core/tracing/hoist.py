@@ -116,7 +116,7 @@ def trace_step(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[A
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), keys)
     closed, shapes = jax.make_jaxpr(step, return_shape=True)(carry, row)
     pairs = zip(closed.in_avals[: len(jax.tree.leaves(carry))], closed.out_avals, strict=False)
-    if any(one.weak_type and one.dtype != other.dtype for one, other in pairs):
+    if any(before.weak_type and before.dtype != after.dtype for before, after in pairs):
         # A scan converts a weakly typed carry, such as 0, to the dtype that the step returns.
         types, _ = jax.eval_shape(lambda carry, keys: jax.lax.scan(step, carry, keys), carry, keys)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(types, row)
@@ -154,7 +154,7 @@ class _Parts:
 
 
 def _choose(
-    jaxpr: Any, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
+    jaxpr: jex.Jaxpr, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
 ) -> _Parts:
     """Batch the equations up to the largest size with which all passed values fit."""
     live = needed(jaxpr.eqns, jaxpr.outvars)
@@ -191,7 +191,7 @@ ONCE, AHEAD, LOOP = "once", "ahead", "loop"
 
 
 def stages_of(
-    equations: Sequence[Any],
+    equations: Sequence[jex.JaxprEqn],
     may_batch: Sequence[bool],
     carry_vars: Sequence[Any],
     row_vars: Sequence[Any],
@@ -221,7 +221,7 @@ def stages_of(
     return stages
 
 
-def batched_bytes(equation: Any) -> float:
+def batched_bytes(equation: jex.JaxprEqn) -> float:
     """Size an equation's largest value, per step; inf if the equation must stay in the loop."""
     if equation.primitive.name in _IN_LOOP or equation.effects:
         return math.inf

@@ -27,7 +27,7 @@ CALLED = {
 }
 
 
-def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+def bind(equation: jex.JaxprEqn, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate one equation of a jaxpr."""
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*arrays, **params)
@@ -35,7 +35,7 @@ def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 @contextlib.contextmanager
-def context_of(equation: Any) -> Iterator[None]:
+def context_of(equation: jex.JaxprEqn) -> Iterator[None]:
     """Restore the context in which an equation was traced, as `jax.core.eval_jaxpr` does.
 
     It holds the layout of threefry counters, the compute type, XLA metadata, the mesh, the names of
@@ -48,7 +48,7 @@ def context_of(equation: Any) -> Iterator[None]:
 
 
 def evaluate(
-    equations: Iterable[Any],
+    equations: Iterable[jex.JaxprEqn],
     known: dict[Any, Any],
     rule: Callable[[Any, list[Any]], Sequence[Any]] = bind,
     literal: Callable[[Any], Any] = lambda value: value,
@@ -77,7 +77,7 @@ def evaluate(
 
 
 def walk(
-    jaxpr: Any,
+    jaxpr: jex.Jaxpr,
     callers: tuple[Any, ...] = (),
     enter: Callable[[Any], bool] = lambda equation: True,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
@@ -94,7 +94,7 @@ def walk(
             yield from walk(inner, (*callers, equation), enter)
 
 
-def called_program(equation: Any) -> jex.ClosedJaxpr | None:
+def called_program(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
     """Return the program that a call evaluates; None of other equations, such as loops."""
     if equation.primitive.name not in CALLED:
         return None
@@ -113,7 +113,7 @@ def variables(atoms: Iterable[Any]) -> list[Any]:
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
 
 
-def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
+def needed(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Any]) -> list[Any]:
     """Return the equations on which the outputs depend, and those with effects."""
     wanted, kept = set(variables(outputs)), []
     for equation in reversed(list(equations)):

@@ -59,12 +59,12 @@ def find_nan_source(
 
     closed = jax.make_jaxpr(results)(*args)
     values = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    found = _explain(closed.jaxpr, closed.consts, values, None)
-    return found if isinstance(found, NanSource) else None
+    source = _explain(closed.jaxpr, closed.consts, values, None)
+    return source if isinstance(source, NanSource) else None
 
 
 def _explain(
-    jaxpr: Any, consts: Sequence[Any], values: Sequence[Any], output: int | None
+    jaxpr: jex.Jaxpr, consts: Sequence[Any], values: Sequence[Any], output: int | None
 ) -> NanSource | int | None:
     """Evaluate a program and follow a NaN back.
 
@@ -110,7 +110,7 @@ def _explain(
     return jaxpr.invars.index(variable) if variable in jaxpr.invars else None
 
 
-def _inside(equation: Any, operands: Sequence[Any], output: int) -> NanSource | int | None:
+def _inside(equation: jex.JaxprEqn, operands: Sequence[Any], output: int) -> NanSource | int | None:
     """Explain a result of an equation that holds programs; the number of an operand, or None."""
     name, params = equation.primitive.name, equation.params
     program = called_program(equation)
@@ -118,8 +118,8 @@ def _inside(equation: Any, operands: Sequence[Any], output: int) -> NanSource | 
         return _explain(program.jaxpr, program.consts, operands, output)
     if name == "cond":
         branch = params["branches"][int(operands[0])]
-        found = _explain(branch.jaxpr, branch.consts, operands[1:], output)
-        return found + 1 if isinstance(found, int) else found
+        origin = _explain(branch.jaxpr, branch.consts, operands[1:], output)
+        return origin + 1 if isinstance(origin, int) else origin
     if name == "scan":
         return _in_scan(params, operands, output)
     if name == "while":
@@ -148,7 +148,7 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
     program, of_test = params["body_jaxpr"], [*operands[:num_cond]]
 
     def steps() -> Iterator[_Step]:
-        run, test = (jax.jit(jex.jaxpr_as_fun(one)) for one in (program, params["cond_jaxpr"]))
+        run, test = (jax.jit(jex.jaxpr_as_fun(jaxpr)) for jaxpr in (program, params["cond_jaxpr"]))
         arguments = [*operands[num_cond:]]
         while bool(test(*of_test, *arguments[num_body:])[0]):
             results = run(*arguments)
@@ -156,8 +156,8 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
             arguments = [*arguments[:num_body], *results]
 
     carry = range(num_body, len(operands) - num_cond)
-    found = _in_loop(program, steps, carry, output)
-    return found + num_cond if isinstance(found, int) else found
+    origin = _in_loop(program, steps, carry, output)
+    return origin + num_cond if isinstance(origin, int) else origin
 
 
 class _Step(NamedTuple):
@@ -180,10 +180,12 @@ def _in_loop(
     """
     while True:
         numbered = enumerate(steps())
-        found = next(((i, one) for i, one in numbered if _is_nan(one.results[output])), None)
-        if found is None:
+        nan_step = next(
+            ((i, step_now) for i, step_now in numbered if _is_nan(step_now.results[output])), None
+        )
+        if nan_step is None:
             return None
-        number, step = found
+        number, step = nan_step
         inside = _explain(program.jaxpr, program.consts, step.arguments, output)
         if not isinstance(inside, int) or inside not in carry or not number:
             return inside
@@ -197,7 +199,7 @@ def _is_nan(value: Any) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.inexact)) and bool(jnp.isnan(value).any())
 
 
-def _source(equation: Any, operands: Sequence[Any], result: Any) -> NanSource:
+def _source(equation: jex.JaxprEqn, operands: Sequence[Any], result: Any) -> NanSource:
     place = np.unravel_index(int(np.asarray(jnp.isnan(result)).argmax()), np.shape(result))
     shown = []
     for value in operands:

@@ -22,14 +22,14 @@ import numpy as np
 from jax.extend import core as jex
 
 from ..types import is_key
-from .jaxprs import bind, context_of, walk
+from .jaxprs import aval_of, bind, context_of, walk
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
 COMMUTATIVE = ("add", "max", "min")
 Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
-def has_norms(jaxpr: Any) -> bool:
+def has_norms(jaxpr: jex.Jaxpr) -> bool:
     """Check whether a program takes a root, as normalizations do."""
     return any(equation.primitive.name in ("sqrt", "rsqrt") for equation, _ in walk(jaxpr))
 
@@ -115,7 +115,7 @@ class Graph:
             return self.given(number, f"number {number.dtype}{number.shape}{number.tolist()}")
         return self.given(array, self._unique("constant"))
 
-    def add(self, jaxpr: Any, known: dict[Any, Value]) -> list[Value]:
+    def add(self, jaxpr: jex.Jaxpr, known: dict[Any, Value]) -> list[Value]:
         """Add a jaxpr's equations and return its results."""
 
         def read(atom: Any) -> Value:
@@ -128,7 +128,7 @@ class Graph:
 
     def compute(self, values: Sequence[Value]) -> list[jax.Array]:
         """Compute values after their operands, those that are ready in their order."""
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         needed = {value.name: value for value in self._needed(values)}
         waits = {name: len({o.name for o in value.operands}) for name, value in needed.items()}
         users: dict[str, list[Value]] = {}
@@ -144,12 +144,12 @@ class Graph:
                 if not waits[user.name]:
                     heapq.heappush(ready, (user.order, user.name))
             if value.compute is None:
-                found[value.name] = value.array
-            elif value.name not in found:
-                results = value.compute([found[operand.name] for operand in value.operands])
+                arrays[value.name] = value.array
+            elif value.name not in arrays:
+                results = value.compute([arrays[operand.name] for operand in value.operands])
                 equation = value.name.rpartition("#")[0]
-                found |= {f"{equation}#{number}": array for number, array in enumerate(results)}
-        return [jnp.asarray(found[value.name]) for value in values]
+                arrays |= {f"{equation}#{number}": array for number, array in enumerate(results)}
+        return [jnp.asarray(arrays[value.name]) for value in values]
 
     def _needed(self, values: Sequence[Value]) -> list[Value]:
         """Find what values are computed from, and themselves."""
@@ -163,7 +163,7 @@ class Graph:
                 waiting.extend(value.operands)
         return list(needed.values())
 
-    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
+    def _apply(self, equation: jex.JaxprEqn, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
         if name in ("jit", "pjit"):
             inner = params["jaxpr"]
@@ -171,7 +171,7 @@ class Graph:
             constants = zip(inner.jaxpr.constvars, inner.consts, strict=True)
             known |= {variable: self.constant(array) for variable, array in constants}
             return self.add(inner.jaxpr, known)
-        results = [variable.aval for variable in equation.outvars]
+        results = [aval_of(variable) for variable in equation.outvars]
         are_numbers = all(result.size == 1 and not is_key(result) for result in results)
         if operands and are_numbers and all(operand.is_number for operand in operands):
             with jax.ensure_compile_time_eval():
@@ -197,10 +197,13 @@ class Graph:
             return [self._elementwise(equation, operands, shape)]
         return self._new(equation, operands)
 
-    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
-        name, arrays = equation.primitive.name, [one for one in operands if not one.is_number]
-        numbers = [one.array for one in operands if one.is_number]
-        dtype = equation.outvars[0].aval.dtype
+    def _elementwise(
+        self, equation: jex.JaxprEqn, operands: list[Value], shape: tuple[int, ...]
+    ) -> Value:
+        name = equation.primitive.name
+        arrays = [operand for operand in operands if not operand.is_number]
+        numbers = [operand.array for operand in operands if operand.is_number]
+        dtype = aval_of(equation.outvars[0]).dtype
         if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
             return arrays[0]
         if name == "div" and operands[1].is_number and (total := operands[0].summed):
@@ -215,12 +218,13 @@ class Graph:
         if len(arrays) == 1 and are_scalars and arrays[0].is_reshaped and arrays[0].source:
             # Reshape the result instead.
             source, axes = arrays[0].source, arrays[0].axes
-            before = [one if one.is_number else source for one in operands]
+            before = [operand if operand.is_number else source for operand in operands]
             result = self._elementwise(equation, before, source.shape)
             return self._broadcast(result, shape, axes)
         if name == "sub":
             squares, square = (
-                one.source if one.is_reshaped and one.source else one for one in operands
+                operand.source if operand.is_reshaped and operand.source else operand
+                for operand in operands
             )
             if variance := self._variance(squares, square, dtype):
                 return self._broadcast(variance, shape, operands[0].axes or _all(shape))
@@ -236,7 +240,7 @@ class Graph:
         if name == "add" and (shifted := self._shifted(operands, shape, dtype)):
             return shifted
         if name in COMMUTATIVE:
-            operands = sorted(operands, key=lambda each: each.order)
+            operands = sorted(operands, key=lambda operand: operand.order)
         return self._new(equation, operands, [shape])[0]
 
     def _variance(self, squares: Value, square: Value, dtype: Any) -> Value | None:
@@ -247,8 +251,12 @@ class Graph:
         mean_of, squared = squares.mean_of, square.operands[0] if square.operands else square
         if not (mean_of and squared.mean_of and square.name.startswith("square ")):
             return None
-        (of, axes, by), (x, *how) = mean_of, squared.mean_of
-        if not of.name.startswith("square ") or of.operands[0].name != x.name or how != [axes, by]:
+        (of, axes, by), (x, *settings) = mean_of, squared.mean_of
+        if (
+            not of.name.startswith("square ")
+            or of.operands[0].name != x.name
+            or settings != [axes, by]
+        ):
             return None
 
         def variance(x: jax.Array) -> jax.Array:
@@ -263,20 +271,20 @@ class Graph:
         jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
         return self.add(jaxpr, dict(zip(jaxpr.invars, values, strict=True)))[0]
 
-    def _product(self, equation: Any, one: Value, other: Value) -> Value:
+    def _product(self, equation: jex.JaxprEqn, first: Value, second: Value) -> Value:
         """Multiply by factors last: (a * scale) * b as (a * b) * scale."""
-        for left, right in ((one, other), (other, one)):
+        for left, right in ((first, second), (second, first)):
             if left.factors and right.reads_inputs and not right.factors:
                 rest, factor = left.factors
                 product = self._product(equation, rest, right)
                 if len(factor.shape) == len(product.shape):
                     factor = self._spread(factor, product.shape)
                 return self._product(equation, product, factor)
-        one, other = sorted((one, other), key=lambda each: (each.is_factor, each.order))
-        shape = jnp.broadcast_shapes(one.shape, other.shape)
-        (product,) = self._new(equation, [one, other], [shape])
-        is_scaled = other.is_factor and not one.is_factor and not other.is_number
-        return replace(product, factors=(one, other)) if is_scaled else product
+        first, second = sorted((first, second), key=lambda factor: (factor.is_factor, factor.order))
+        shape = jnp.broadcast_shapes(first.shape, second.shape)
+        (product,) = self._new(equation, [first, second], [shape])
+        is_scaled = second.is_factor and not first.is_factor and not second.is_number
+        return replace(product, factors=(first, second)) if is_scaled else product
 
     def _shifted(self, operands: list[Value], shape: tuple[int, ...], dtype: Any) -> Value | None:
         """Rewrite x * root + (bias - mean * root) to (x - mean) * root + bias; None for others."""
@@ -300,17 +308,17 @@ class Graph:
         names = [Counter(part.name for part in side) for side in (one, other)]
         shared = names[0] & names[1]
         factors = [part for part in one if part.name in shared]
-        own = [[part for part in side if part.name not in shared] for side in (one, other)]
-        if [len(each) for each in own] != [1, 1] or len(factors) != len(one) - 1:
+        remaining = [[part for part in side if part.name not in shared] for side in (one, other)]
+        if [len(terms) for terms in remaining] != [1, 1] or len(factors) != len(one) - 1:
             return None
-        (x,), (negative,) = own
+        (x,), (negative,) = remaining
         source = negative.source or negative
         if not source.name.startswith("neg ") or not any(factor.is_root for factor in factors):
             return None
         axes = _all(shape) if negative.source is None else negative.axes
         mean = self._broadcast(source.operands[0], shape, axes)
         multiply = functools.partial(self.through, jnp.multiply, dtype)
-        factors.sort(key=lambda each: (each.is_factor, each.order))
+        factors.sort(key=lambda factor: (factor.is_factor, factor.order))
         return functools.reduce(multiply, factors, self.through(jnp.subtract, dtype, x, mean))
 
     def _parts(
@@ -326,10 +334,10 @@ class Graph:
             return self._parts(name, value.source, shape, tuple(axes[axis] for axis in value.axes))
         if not value.name.startswith(name):
             return [self._broadcast(value, shape, axes)]
-        found = []
+        parts = []
         for part in value.operands:
-            found += self._parts(name, part, shape, axes if part.shape else ())
-        return found
+            parts += self._parts(name, part, shape, axes if part.shape else ())
+        return parts
 
     def _spread(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Broadcast along axes of size 1; what has no axes stays."""
@@ -358,8 +366,8 @@ class Graph:
             array = arrays[0].reshape([shape[axis] for axis in long])
             return [jax.lax.broadcast_in_dim(array, shape, long)]
 
-        how = {"shape": shape, "axes": long}
-        (spread,) = self._named("broadcast_in_dim", how, [source], compute, [shape])
+        params = {"shape": shape, "axes": long}
+        (spread,) = self._named("broadcast_in_dim", params, [source], compute, [shape])
         spread = replace(spread, source=source, axes=axes, not_negative=source.not_negative)
         if source.factors and all(factor.shape == source.shape for factor in source.factors):
             factors = [self._broadcast(factor, shape, axes) for factor in source.factors]
@@ -367,17 +375,20 @@ class Graph:
         return spread
 
     def _new(
-        self, equation: Any, operands: list[Value], shapes: list[tuple[int, ...]] | None = None
+        self,
+        equation: jex.JaxprEqn,
+        operands: list[Value],
+        shapes: list[tuple[int, ...]] | None = None,
     ) -> list[Value]:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             with context_of(equation):
                 return bind(equation, [jnp.asarray(array) for array in arrays])
 
-        shapes = shapes or [variable.aval.shape for variable in equation.outvars]
+        shapes = shapes or [aval_of(variable).shape for variable in equation.outvars]
         name, params = equation.primitive.name, equation.params
         if params.get("preferred_element_type", 0) is None:  # as if the result's type were stated
-            params = {**params, "preferred_element_type": equation.outvars[0].aval.dtype}
-        comparable = not any(callable(one) for one in params.values())
+            params = {**params, "preferred_element_type": aval_of(equation.outvars[0]).dtype}
+        comparable = not any(callable(param) for param in params.values())
         comparable = comparable and not list(jex.jaxprs_in_params(params))
         results = self._named(name, params if comparable else None, operands, compute, shapes)
         of_squares = name in ("reduce_sum", "div") and operands[0].not_negative
@@ -385,7 +396,9 @@ class Graph:
         if name == "square" or (of_squares and not divides):
             results = [replace(result, not_negative=True) for result in results]
         if name == "reduce_sum":
-            results = [replace(one, summed=(operands[0], tuple(params["axes"]))) for one in results]
+            results = [
+                replace(result, summed=(operands[0], tuple(params["axes"]))) for result in results
+            ]
         return results
 
     def _named(
@@ -402,9 +415,9 @@ class Graph:
         depth = 1 + max((operand.order[0] for operand in operands), default=0)
         order = (depth, primitive, name)
         reads = any(operand.reads_inputs for operand in operands)
-        given: Any = {"compute": compute, "operands": tuple(operands)}
+        fields_of_value: Any = {"compute": compute, "operands": tuple(operands)}
         for number, shape in enumerate(shapes):
-            value = Value(f"{name}#{number}", order, tuple(shape), reads, **given)
+            value = Value(f"{name}#{number}", order, tuple(shape), reads, **fields_of_value)
             self.known.setdefault(value.name, value)
         return [self.known[f"{name}#{number}"] for number in range(len(shapes))]
 
@@ -444,7 +457,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return np.dtype(value).name
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(child) for name, child in value.items()}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         return tuple(map(_plain, value))
     return value.item() if isinstance(value, np.generic) else value

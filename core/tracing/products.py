@@ -13,14 +13,15 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from .jaxprs import context_of
+from .jaxprs import aval_of, context_of
 from .norms import Graph, Value, kept_axes
 
 
-def in_one_order(closed: Any, num_params: int) -> Any:
+def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> Any:
     """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
 
     One with side effects is returned as it is.
@@ -95,11 +96,11 @@ class Products(Graph):
     sums: dict[str, tuple[tuple[Value, ...], float]] = field(default_factory=dict)
     wholes: dict[str, tuple[Value, int, int]] = field(default_factory=dict)
 
-    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
+    def _apply(self, equation: jex.JaxprEqn, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
-        if not operands or equation.outvars[0].aval.dtype != np.float32:
+        if not operands or aval_of(equation.outvars[0]).dtype != np.float32:
             return super()._apply(equation, operands)
-        first, shape = operands[0], tuple(equation.outvars[0].aval.shape)
+        first, shape = operands[0], tuple(aval_of(equation.outvars[0]).shape)
         if name == "concatenate":
             return [self.join(operands, params["dimension"])]
         if name == "split":
@@ -140,8 +141,8 @@ class Products(Graph):
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             return [jax.lax.concatenate(arrays, axis)]
 
-        how = {"dimension": axis}
-        (joined,) = self._named("concatenate", how, flat, compute, [tuple(shape)])
+        params = {"dimension": axis}
+        (joined,) = self._named("concatenate", params, flat, compute, [tuple(shape)])
         return Joined(**_fields(joined), parts=tuple(flat), axis=axis)
 
     def _piece(self, value: Value, axis: int, start: int, stop: int) -> Value:
@@ -157,8 +158,8 @@ class Products(Graph):
             return [jax.lax.slice_in_dim(arrays[0], start, stop, axis=axis)]
 
         shape = tuple(stop - start if i == axis else size for i, size in enumerate(value.shape))
-        how = {"start": start, "stop": stop, "axis": axis}
-        return self._named("slice", how, [value], compute, [shape])[0]
+        params = {"start": start, "stop": stop, "axis": axis}
+        return self._named("slice", params, [value], compute, [shape])[0]
 
     def _turn(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Transpose a value; two transpositions cancel."""
@@ -177,15 +178,19 @@ class Products(Graph):
         (turned,) = self._named("transpose", {"axes": axes}, [value], compute, [shape])
         return Turned(**_fields(turned), before=value, order_of_axes=axes)
 
-    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
+    def _elementwise(
+        self, equation: jex.JaxprEqn, operands: list[Value], shape: tuple[int, ...]
+    ) -> Value:
         """Compute it of arrays before they are transposed, and transpose the result."""
-        for each in operands if len(shape) > 2 else ():
-            if isinstance(each, Turned) and each.shape == shape:
-                axes = each.order_of_axes
+        for turned in operands if len(shape) > 2 else ():
+            if isinstance(turned, Turned) and turned.shape == shape:
+                axes = turned.order_of_axes
                 before = [self._turned_back(operand, axes, shape) for operand in operands]
                 if all(operand is not None for operand in before):
-                    given: Any = before
-                    return self._turn(self._elementwise(equation, given, each.before.shape), axes)
+                    turned_back: Any = before
+                    return self._turn(
+                        self._elementwise(equation, turned_back, turned.before.shape), axes
+                    )
         return super()._elementwise(equation, operands, shape)
 
     def _turned_back(
@@ -197,11 +202,11 @@ class Products(Graph):
         spread = self._spread(value, shape)
         if spread.source is None:
             return None
-        own = tuple(axes[axis] for axis in spread.axes)
+        source_axes = tuple(axes[axis] for axis in spread.axes)
         before = {axis: size for axis, size in zip(axes, shape, strict=True)}
-        in_order = list(own) == sorted(own)
+        in_order = list(source_axes) == sorted(source_axes)
         shape = tuple(before[axis] for axis in range(len(axes)))
-        return self._broadcast(spread.source, shape, own) if in_order else None
+        return self._broadcast(spread.source, shape, source_axes) if in_order else None
 
     def _sum_of_turned(self, value: Turned, axes: tuple[int, ...]) -> Value:
         """Sum an array before it is transposed."""
@@ -211,7 +216,7 @@ class Products(Graph):
         total = self.through(lambda x: x.sum(summed), np.float32, value.before)
         return self._turn(total, tuple(sorted(kept).index(axis) for axis in kept))
 
-    def _convolved(self, equation: Any, operands: list[Value]) -> Value:
+    def _convolved(self, equation: jex.JaxprEqn, operands: list[Value]) -> Value:
         """Transpose a convolution's result whose channels do not come last."""
         layout = equation.params["dimension_numbers"].out_spec  # where batch, channels, pixels are
         last = (layout[0], *sorted(layout[2:]), layout[1])
@@ -224,9 +229,9 @@ class Products(Graph):
             return [jnp.transpose(result.compute(arrays)[0], last)]
 
         shape = tuple(result.shape[axis] for axis in last)
-        how = {"layout": last, "of": result.name}
+        params = {"layout": last, "of": result.name}
         (turned,) = self._named(
-            "conv_general_dilated", how, list(result.operands), compute, [shape]
+            "conv_general_dilated", params, list(result.operands), compute, [shape]
         )
         return self._turn(turned, tuple(last.index(axis) for axis in range(len(last))))
 
@@ -234,8 +239,8 @@ class Products(Graph):
         if isinstance(value, Joined) and shape[axes[value.axis]] == value.shape[value.axis]:
             axis, spread = axes[value.axis], []
             for part in value.parts:
-                own = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
-                spread.append(self._broadcast(part, own, axes))
+                part_shape = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
+                spread.append(self._broadcast(part, part_shape, axes))
             return self.join(spread, axis)
         if isinstance(value, Sum) and not value.reads_inputs:
             terms = [self._broadcast(term, shape, axes) for term in value.terms]
@@ -259,7 +264,7 @@ class Products(Graph):
 
         return self._named("reshape", {"new_sizes": shape}, [value], compute, [shape])[0]
 
-    def _multiply(self, equation: Any, left: Value, right: Value) -> Value | None:
+    def _multiply(self, equation: jex.JaxprEqn, left: Value, right: Value) -> Value | None:
         """Multiply a matrix and one of parameters; None for other products."""
         contracted, batch = equation.params["dimension_numbers"]
         plain = len(left.shape) == len(right.shape) == 2 and not any(batch)
@@ -275,7 +280,7 @@ class Products(Graph):
         product = self._product_of(equation, self._turn(right, (1, 0)), self._turn(left, (1, 0)))
         return self._turn(product, (1, 0))
 
-    def _product_of(self, equation: Any, left: Value, right: Value) -> Value:
+    def _product_of(self, equation: jex.JaxprEqn, left: Value, right: Value) -> Value:
         columns, rows = _parts(left, 1), _parts(right, 0)
         fits = [part.shape[1] for part in columns] == [part.shape[0] for part in rows]
         if columns and rows and fits:
@@ -294,19 +299,19 @@ class Products(Graph):
                 return [_dot(arrays[0], arrays[1], precision)]
 
         shape = (left.shape[0], right.shape[1])
-        how = {"precision": str(precision)}
-        (product,) = self._named("dot_general", how, [left, right], compute, [shape])
+        params = {"precision": str(precision)}
+        (product,) = self._named("dot_general", params, [left, right], compute, [shape])
         self.factors[product.name] = (left, right, precision, equation)
         return Sum(**_fields(product), terms=(product,))
 
-    def _add(self, equation: Any, one: Value, other: Value) -> Value | None:
+    def _add(self, equation: jex.JaxprEqn, value: Value, number: Value) -> Value | None:
         """Add two values of which one is a sum, joined or transposed; None for others."""
         if equation.primitive.name == "sub":
-            if not other.is_number or other.array.shape != () or one.is_number:
+            if not number.is_number or number.array.shape != () or value.is_number:
                 return None
-            other = self.constant(-other.array)
-        shape = tuple(equation.outvars[0].aval.shape)
-        return self._sum_of(self._spread(one, shape), self._spread(other, shape))
+            number = self.constant(-number.array)
+        shape = tuple(aval_of(equation.outvars[0]).shape)
+        return self._sum_of(self._spread(value, shape), self._spread(number, shape))
 
     def _sum_of(self, one: Value, other: Value) -> Value | None:
         if one.is_number:
@@ -351,7 +356,9 @@ class Products(Graph):
         In a scan the first two are known for all steps before the loop.
         """
         products = sorted((term for term in terms if term.reads_inputs), key=self._place)
-        rest = sorted((term for term in terms if not term.reads_inputs), key=lambda one: one.order)
+        rest = sorted(
+            (term for term in terms if not term.reads_inputs), key=lambda term: term.order
+        )
         ordered = [*products[:1], *rest, *products[1:]]
         total = self._chain(ordered, number)
         self.sums[total.name] = tuple(ordered), number
@@ -410,8 +417,8 @@ class Products(Graph):
                 return [_dot(arrays[0], jnp.concatenate(arrays[1:], axis=1), precision)]
 
         shape = (left.shape[0], borders[-1][1])
-        how = {"joined": True}
-        (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
+        params = {"joined": True}
+        (whole,) = self._named("dot_general", params, [left, *rights], compute, [shape])
         for product, border in zip(products, borders, strict=True):
             piece = self._piece(whole, 1, *border)
             self.instead[product.name] = replace(piece, name=product.name)
@@ -421,21 +428,23 @@ class Products(Graph):
         """Let one sum compute several whose products lie side by side."""
         terms = {value.name: self.sums[value.name][0] for value in group}
         places = {
-            name: [self.wholes[term.name] for term in own if term.name in self.wholes]
-            for name, own in terms.items()
+            name: [self.wholes[term.name] for term in terms_of_sum if term.name in self.wholes]
+            for name, terms_of_sum in terms.items()
         }
         group = sorted(group, key=lambda value: places[value.name][0][1])
-        for one, after in pairwise(group):
-            both = zip(places[one.name], places[after.name], strict=True)
+        for before, after in pairwise(group):
+            both = zip(places[before.name], places[after.name], strict=True)
             if any(left[2] != right[1] for left, right in both):
                 return
         pieces: list[Value] = []
-        for each in zip(*(terms[value.name] for value in group), strict=True):
-            if each[0].name in self.wholes:
-                (whole, start, _), (_, _, stop) = (self.wholes[each[end].name] for end in (0, -1))
+        for terms_at_place in zip(*(terms[value.name] for value in group), strict=True):
+            if terms_at_place[0].name in self.wholes:
+                (whole, start, _), (_, _, stop) = (
+                    self.wholes[terms_at_place[end].name] for end in (0, -1)
+                )
                 pieces.append(self._piece(whole, 1, start, stop))
             else:
-                biases: Any = [term.source for term in each]
+                biases: Any = [term.source for term in terms_at_place]
                 whole = Value(**_fields(self.join(biases, 0)))  # to be spread as one array
                 pieces.append(self._broadcast(whole, pieces[0].shape, (1,)))
         whole = self._chain(pieces, self.sums[group[0].name][1])

@@ -123,9 +123,9 @@ class Levels(Wrapper):
             return average.at[where].set(new, mode="drop")
 
         where = jnp.where(done, level, self.num_levels)  # out of bounds: dropped
-        seen = progress.seen.at[where].set(True, mode="drop")
+        seen_levels = progress.seen.at[where].set(True, mode="drop")
         fast, slow = moved(progress.fast, FAST), moved(progress.slow, SLOW)
-        return LevelProgress(fast=fast, slow=slow, seen=seen)
+        return LevelProgress(fast=fast, slow=slow, seen=seen_levels)
 
     def probabilities(self, progress: LevelProgress) -> jax.Array:
         """Return how likely an episode is to start in each level, float32 `[num_levels]`."""

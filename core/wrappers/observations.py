@@ -13,7 +13,7 @@ from ..environment import Environment, TimeStep
 from ..errors import TriglotError, shown
 from ..hyper import is_integer
 from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
-from ..types import PyTree, pytree_dataclass
+from ..types import Obs, PyTree, pytree_dataclass
 from .base import Wrapper
 
 MAX_STACKED = 10**8  # numbers of an observation; the arrays of its bounds have as many
@@ -89,7 +89,7 @@ class FrameStack(Wrapper):
         frames = jnp.concatenate([kept, newest], axis=-1)
         return replace(step, state=StackedState(state=step.state, frames=frames), obs=frames)
 
-    def _channels(self, obs: Any) -> Any:
+    def _channels(self, obs: Obs) -> Any:
         return obs[..., None] if obs.ndim in (0, 2) else obs
 
 
@@ -122,7 +122,7 @@ class SelectEntries(Wrapper):
                 "wrap it in FlattenObservation first (flatten_observation=True)."
             )
         (size,) = spec.shape
-        wrong = [one for one in self.entries if not (is_integer(one) and 0 <= one < size)]
+        wrong = [entry for entry in self.entries if not (is_integer(entry) and 0 <= entry < size)]
         if wrong or not self.entries or len(set(self.entries)) < len(self.entries):
             raise TriglotError(
                 f"the entries must be different integers from 0 to {size - 1}, got "

@@ -75,7 +75,9 @@ WRAPPERS = {
 
 def wrapper_options() -> list[str]:
     """List all option names."""
-    return [one for name, option in WRAPPERS.items() for one in (name, *option.further)]
+    return [
+        option_name for name, option in WRAPPERS.items() for option_name in (name, *option.further)
+    ]
 
 
 def wrap(env: Any, options: Mapping[str, Any]) -> Any:
@@ -98,18 +100,26 @@ def wrap(env: Any, options: Mapping[str, Any]) -> Any:
             "register it in Gymnasium."
         )
     for name, option in WRAPPERS.items():
-        further = {one: options[one] for one in option.further if one in options}
+        further = {
+            option_name: options[option_name]
+            for option_name in option.further
+            if option_name in options
+        }
         if name not in options:
             if further:
                 raise TriglotError(
                     f"{_listed(further)} of {env.name} goes with {name}={option.value}."
                 )
             continue
-        given = {option.further[one]: value for one, value in further.items()}
+        further_values = {
+            option.further[option_name]: value for option_name, value in further.items()
+        }
         try:
-            env = option.wrap(env, options[name], **given)
+            env = option.wrap(env, options[name], **further_values)
         except TriglotError as error:
-            text = ",".join(f"{one}={options[one]}" for one in (name, *further))
+            text = ",".join(
+                f"{option_name}={options[option_name]}" for option_name in (name, *further)
+            )
             raise TriglotError(f"{text} of {env.name}: {error}") from None
     return env
 

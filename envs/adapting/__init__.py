@@ -100,10 +100,10 @@ class Adapter(NamedTuple):
     """
 
     reset: Callable[[jax.Array], TimeStep]
-    step: Callable[[Any, jax.Array, jax.Array], TimeStep]
+    step: Callable[[EnvState, jax.Array, jax.Array], TimeStep]
     obs_spec: Spec
     action_spec: Spec
-    draw: Callable[[list[Any], str], None] | None = None
+    draw: Callable[[list[EnvState], str], None] | None = None
     draw_suffix: str = ".gif"
     costly_reset: bool = False
     players: Players | None = None
@@ -111,7 +111,7 @@ class Adapter(NamedTuple):
 
 def gymnax_functions(
     env: Any, params: Any, is_truncated: Callable[[Any], Any]
-) -> tuple[Callable[[jax.Array], TimeStep], Callable[[Any, jax.Array, jax.Array], TimeStep]]:
+) -> tuple[Callable[[jax.Array], TimeStep], Callable[[EnvState, jax.Array, jax.Array], TimeStep]]:
     """Make `reset` and `step` of an environment with gymnax's interface, without its own reset.
 
     Args:
@@ -139,7 +139,7 @@ STEPS = "triglot_steps"  # key of the step count in `State.info`
 
 def brax_functions(
     env: Any, limit: int, observe: Callable[[Any], Any] = lambda state: state.obs
-) -> tuple[Callable[[jax.Array], TimeStep], Callable[[Any, jax.Array, jax.Array], TimeStep]]:
+) -> tuple[Callable[[jax.Array], TimeStep], Callable[[EnvState, jax.Array, jax.Array], TimeStep]]:
     """Make `reset` and `step` of an environment with brax's `State`, truncated at a limit.
 
     Steps are counted in `info`. If it has a key, `rng`, `step` replaces it by its own.
@@ -290,10 +290,10 @@ def planes_spec(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Box:
     return Box((*shape[:2], sum(sizes)), "float32", 0.0, 1.0, whole=True)
 
 
-def gif(render: Callable[[Any], Any]) -> Callable[[list[Any], str], None]:
+def gif(render: Callable[[Any], Any]) -> Callable[[list[EnvState], str], None]:
     """Make an `Adapter.draw` of a function from a state to uint8 `[height, width, 3]`."""
 
-    def draw(states: list[Any], path: str) -> None:
+    def draw(states: list[EnvState], path: str) -> None:
         frames = (np.asarray(render(state), np.uint8) for state in states)
         write_gif(path, frames, num_frames=len(states), milliseconds=100)
 

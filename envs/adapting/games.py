@@ -124,18 +124,18 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
     check_options(game.name, options, OPTIONS if game.adapter.players else [])
     if game.adapter.players is None:
         return game
-    given: dict[str, Any] = {"opponent": RANDOM, **options}
-    opponent: Any = given.pop("opponent")
+    settings: dict[str, Any] = {"opponent": RANDOM, **options}
+    opponent: Any = settings.pop("opponent")
     period = COPY_PERIOD if opponent == SELF else None
-    if opponent == SELF and "copy_period" in given:
-        period = given.pop("copy_period")
+    if opponent == SELF and "copy_period" in settings:
+        period = settings.pop("copy_period")
         check_count(f"copy_period of {game.name}", period)
     sampling: Any = getattr(opponent, "sampling", None)  # of a run's policy
-    if sampling is not None and "opponent_sampled" in given:
-        sampled = given.pop("opponent_sampled")
+    if sampling is not None and "opponent_sampled" in settings:
+        sampled = settings.pop("opponent_sampled")
         check_values(game.name, {"opponent_sampled": sampled}, {"opponent_sampled": True})
         opponent = sampling(sampled)
-    for name in given:
+    for name in settings:
         needed = {"copy_period": "opponent=self", "opponent_sampled": "opponent=FOLDER, of a run"}
         raise TriglotError(f"{name} of {game.name} goes with {needed[name]}.")
     if opponent in (RANDOM, SELF):

@@ -77,31 +77,31 @@ class GymnasiumVector:
         self._declared = env.action_spec.bounds() if isinstance(env.action_spec, Box) else None
 
     def reset(self, seed: int) -> Arrays | HostStart:
-        found, info = self._vector.reset(seed=seed)
-        obs = self.read(found)
-        mask = self._masks(found, info, "reset")
+        raw_obs, info = self._vector.reset(seed=seed)
+        obs = self.read(raw_obs)
+        mask = self._masks(raw_obs, info, "reset")
         return obs if mask is None else HostStart(obs, mask)
 
     def step(self, action: np.ndarray) -> HostStep:
         if self._declared is not None:
             action = self._clipped(action)
-        found, reward, terminated, truncated, info = self.advance(action)
-        next_obs = obs = self.read(found)
-        next_mask = mask = self._masks(found, info, "step")
+        raw_obs, reward, terminated, truncated, info = self.advance(action)
+        next_obs = obs = self.read(raw_obs)
+        next_mask = mask = self._masks(raw_obs, info, "step")
         done = terminated | truncated
         if self._resets and done.any():
             next_obs, obs = self.renew(obs, done, info)
             next_mask = self._last_masks(mask, done, info)
         return HostStep.of(reward, terminated, truncated, next_obs, obs, next_mask, mask)
 
-    def _masks(self, found: Any, info: Any, method: str) -> np.ndarray | None:
+    def _masks(self, raw_obs: Any, info: Any, method: str) -> np.ndarray | None:
         """Read the masks of all environments, bool `[N, num_actions]`; None without masks."""
         if not self._mask_form:
             if not self._ignores_mask and masks.KEY in info:
                 raise masks.unexpected()
             return None
         if key := masks.key_of(self._mask_form):
-            return to_dtype(found[key], bool, "an entry of the action mask")
+            return to_dtype(raw_obs[key], bool, "an entry of the action mask")
         return masks.of_vector(info, self._vector.num_envs, self._mask_size, method)
 
     def _last_masks(self, mask: np.ndarray | None, done: np.ndarray, info: Any) -> Any:
@@ -135,12 +135,12 @@ class GymnasiumVector:
         """The library's vector environment."""
         return self._vector
 
-    def mask_of(self, found: Any, info: Any) -> np.ndarray | None:
+    def mask_of(self, raw_obs: Any, info: Any) -> np.ndarray | None:
         """Read the mask of one environment, bool `[num_actions]`; None without masks."""
         if not self._mask_form:
             return None
         key = masks.key_of(self._mask_form)
-        return masks.as_mask(found[key] if key else info[masks.KEY], self._mask_size)
+        return masks.as_mask(raw_obs[key] if key else info[masks.KEY], self._mask_size)
 
     def as_action(self, action: np.ndarray) -> Any:
         """Convert the action of one environment to the space's dtype; a scalar to its type."""
@@ -150,13 +150,13 @@ class GymnasiumVector:
 
     def reset_where(self, done: np.ndarray, obs: Arrays, mask: Any) -> tuple[Arrays, Any]:
         """Reset ended environments of a vector without autoreset."""
-        found, info = self._vector.reset(options={"reset_mask": done})
-        started, index = self.read(found), np.flatnonzero(done)
+        raw_obs, info = self._vector.reset(options={"reset_mask": done})
+        started, index = self.read(raw_obs), np.flatnonzero(done)
         obs = replaced(obs, index, jax.tree.map(lambda leaf: leaf[index], started))
         if mask is None:
             return obs, None
         key, mask = masks.key_of(self._mask_form), mask.copy()
-        mask[index] = np.asarray(found[key] if key else info[masks.KEY], bool)[index]
+        mask[index] = np.asarray(raw_obs[key] if key else info[masks.KEY], bool)[index]
         return obs, mask
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class GymnasiumVector:
         for index in ended:
             self._check_shapes(info["final_obs"][index], int(index))
         last = [self.read(info["final_obs"][index]) for index in ended]
-        return replaced(obs, ended, jax.tree.map(lambda *each: np.stack(each), *last)), obs
+        return replaced(obs, ended, jax.tree.map(lambda *rows: np.stack(rows), *last)), obs
 
     def _check_shapes(self, obs: Obs, index: int, cause: Exception | None = None) -> None:
         def check(leaf: Leaf, value: Any) -> None:

@@ -84,15 +84,15 @@ def _misfit(shape: Any, size: int | None) -> TriglotError:
     return TriglotError(f"its action mask has the shape {shape}; {wanted}, {HOW_TO_IGNORE}.")
 
 
-def as_mask(given: Any, size: int | None) -> np.ndarray:
+def as_mask(mask: Any, size: int | None) -> np.ndarray:
     """Convert the mask of one environment, or one mask for each integer, to bool `[size]`.
 
     Raises:
       TriglotError: if it has another shape, or values other than 0 and 1.
     """
-    if isinstance(given, list | tuple) and any(np.ndim(each) for each in given):
-        given = np.concatenate([np.ravel(each) for each in given])
-    array = np.asarray(given)
+    if isinstance(mask, list | tuple) and any(np.ndim(part) for part in mask):
+        mask = np.concatenate([np.ravel(part) for part in mask])
+    array = np.asarray(mask)
     if array.shape != (size,):
         raise _misfit(array.shape, size)
     return to_dtype(array, bool, "an entry of the action mask")

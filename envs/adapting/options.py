@@ -46,16 +46,20 @@ def check_name(suite: str, name: str, known: Iterable[str], excluded: Mapping[st
         return
     if len(names) <= MANY:
         raise unknown(f"{suite} environment", name, names)
-    by_letters = {each.lower(): each for each in names}
+    by_letters = {known_name.lower(): known_name for known_name in names}
     near = difflib.get_close_matches(name.lower(), by_letters, n=5, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(repr(by_letters[one]) for one in near)}?" if near else "."
+    hint = (
+        f"; did you mean {' or '.join(repr(by_letters[letters]) for letters in near)}?"
+        if near
+        else "."
+    )
     raise TriglotError(
         f"unknown {suite} environment {shown(name)}{hint} `triglot list {suite}` lists all "
         f"{len(names):,}."
     )
 
 
-def check_options(environment: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_options(environment: str, options: Iterable[str], known: Iterable[str]) -> None:
     """Reject options that an environment does not have.
 
     Raises:
@@ -66,17 +70,17 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
     triglot.core.errors.UnknownOption: unknown option 'observations' of gridworld:8x8; ...
     """
     known = list(known)
-    for name in given:
+    for name in options:
         if name not in known:
             raise UnknownOption(environment, name, known)
 
 
-def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
+def check_values(environment: str, options: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
     """Reject values of another type than an example, numbers out of range, and counts below 1.
 
     Args:
       environment: the environment's name, for the message.
-      given: values by option.
+      options: values by option.
       examples: a valid value of each option, such as its default; options without one, or whose
         example is neither a truth value, a number nor a string, may have any finite value.
 
@@ -87,7 +91,7 @@ def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[s
     Traceback (most recent call last):
     triglot.core.errors.TriglotError: gravity of gymnax:CartPole-v1 must be a number, got 'low'.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         example, what = examples.get(name), f"{name} of {environment}"
         if isinstance(example, bool | str):
             if not isinstance(value, type(example)):
@@ -112,24 +116,33 @@ def arguments(function: Callable[..., Any]) -> dict[str, Any]:
     It is the default, 1 for an integer without one, or else `Parameter.empty`.
     """
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    found = [each for each in signature(function).parameters.values() if each.kind in named]
-    needed = [each for each in found if each.default is each.empty]
-    integers = {each.name: 1 for each in needed if each.annotation in (int, jnp.int32)}
-    return {each.name: each.default for each in found} | integers
+    parameters = [
+        parameter
+        for parameter in signature(function).parameters.values()
+        if parameter.kind in named
+    ]
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    integers = {
+        parameter.name: 1 for parameter in needed if parameter.annotation in (int, jnp.int32)
+    }
+    return {parameter.name: parameter.default for parameter in parameters} | integers
 
 
-def kept_arguments(constructor: Callable[..., Any], made: Any) -> dict[str, Any]:
+def kept_arguments(constructor: Callable[..., Any], instance: Any) -> dict[str, Any]:
     """List the arguments of a constructor that an object keeps, as attributes of their names.
 
     A name may begin with an underscore.
     """
-    found = {
-        name: vars(made).get(name, vars(made).get(f"_{name}")) for name in arguments(constructor)
+    attributes = {
+        name: vars(instance).get(name, vars(instance).get(f"_{name}"))
+        for name in arguments(constructor)
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def check_given(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> Options:
+def check_given(
+    environment: str, options: Mapping[str, Any], examples: Mapping[str, Any]
+) -> Options:
     """Check options where all that there are have an example, such as a default.
 
     Returns:
@@ -139,9 +152,9 @@ def check_given(environment: str, given: Mapping[str, Any], examples: Mapping[st
       TriglotError: if an option is unknown, its value is of another type than the example or out of
         range, or cannot be hashed.
     """
-    pairs = hashable_options(environment, given)
-    check_options(environment, given, examples)
-    check_values(environment, given, examples)
+    pairs = hashable_options(environment, options)
+    check_options(environment, options, examples)
+    check_values(environment, options, examples)
     return pairs
 
 
@@ -161,14 +174,16 @@ def building(environment: str, options: Mapping[str, Any]) -> Iterator[None]:
     Traceback (most recent call last):
     triglot.core.errors.TriglotError: navix:Empty cannot be built with {'size': 'big'}: Value...
     """
-    given = f" with {dict(options)}" if options else ""
-    with user_error_context(f"{environment} cannot be built{given}"):
+    description = f" with {dict(options)}" if options else ""
+    with user_error_context(f"{environment} cannot be built{description}"):
         yield
 
 
 def _numbers(value: Any) -> list[float]:
     """List the numbers of an option: itself, or those in a tuple."""
-    return [one for one in (value if isinstance(value, tuple) else (value,)) if is_number(one)]
+    return [
+        number for number in (value if isinstance(value, tuple) else (value,)) if is_number(number)
+    ]
 
 
 def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
@@ -195,12 +210,12 @@ def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
     return tuple(sorted(options.items()))
 
 
-def changed(environment: str, given: Mapping[str, Any], *defaults: Any) -> list[Any]:
+def changed(environment: str, options: Mapping[str, Any], *defaults: Any) -> list[Any]:
     """Put options into the dataclasses that have fields of these names.
 
     Args:
       environment: the environment's name, for messages.
-      given: values by option.
+      options: values by option.
       defaults: dataclasses, such as a library's parameters of an environment.
 
     Returns:
@@ -209,10 +224,12 @@ def changed(environment: str, given: Mapping[str, Any], *defaults: Any) -> list[
     Raises:
       TriglotError: if none has such a field, or its value is of another type.
     """
-    examples = {f.name: getattr(one, f.name) for one in reversed(defaults) for f in fields(one)}
-    check_options(environment, given, examples)
-    check_values(environment, given, examples)
+    examples = {
+        f.name: getattr(params, f.name) for params in reversed(defaults) for f in fields(params)
+    }
+    check_options(environment, options, examples)
+    check_values(environment, options, examples)
     return [
-        replace(one, **{f.name: given[f.name] for f in fields(one) if f.name in given})
-        for one in defaults
+        replace(params, **{f.name: options[f.name] for f in fields(params) if f.name in options})
+        for params in defaults
     ]

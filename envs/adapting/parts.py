@@ -50,8 +50,8 @@ class Actions:
             joint = mask.reshape(-1)
         else:
             joint = mask[0]
-            for own in mask[1:]:
-                joint = (joint[:, None] & own[None, :]).reshape(-1)
+            for part_mask in mask[1:]:
+                joint = (joint[:, None] & part_mask[None, :]).reshape(-1)
         return joint | ~joint.any()
 
 
@@ -88,12 +88,12 @@ def actions_of(
     else:
         assert mask_shape is not None
         sizes = (mask_shape[-1],) * shape[0]
-    count, each = math.prod(sizes), " x ".join(map(str, sizes))
+    count, factors = math.prod(sizes), " x ".join(map(str, sizes))
     by_part = len(set(sizes)) == 1 and mask_shape == (len(sizes), sizes[0])
     separable = len(sizes) > 1 and (mask_shape is None or (by_part and mask_shape != sizes))
     if joint is False and not separable:
         raise TriglotError(
-            f"the mask of {name} allows combinations of parts ({each}), and joint_actions=False "
+            f"the mask of {name} allows combinations of parts ({factors}), and joint_actions=False "
             "needs a mask of each part: leave it out."
             if len(sizes) > 1
             else f"an action of {name} has one part: leave out joint_actions=False."
@@ -102,7 +102,7 @@ def actions_of(
         return Actions(MultiDiscrete(sizes), shape, dtype, sizes)
     if count > MAX_ACTIONS:
         raise TriglotError(
-            f"{name} has {count:,} joint actions ({each}), more than the limit of "
+            f"{name} has {count:,} joint actions ({factors}), more than the limit of "
             f"{MAX_ACTIONS:,}: make the environment smaller with options"
             f"{', or leave out joint_actions=True' if separable else ''}."
         )

@@ -99,13 +99,13 @@ def observed(space: Any) -> Any:
       TriglotError: if nothing but texts is in it.
     """
     spaces = require("gymnasium", "gymnasium").spaces
-    found = _observed(spaces, space)
-    if found is None:
+    readable = _observed(spaces, space)
+    if readable is None:
         raise TriglotError(
             f"an observation of {space} has no numbers, and a text is left out, since networks "
             "read numbers only: encode it in a wrapper (gymnasium.wrappers.TransformObservation)."
         )
-    return found
+    return readable
 
 
 def _observed(spaces: Any, space: Any) -> Any:
@@ -176,11 +176,11 @@ def _spec_from_space(space: Any) -> Spec:
             space.shape, _jax_dtype(space.dtype), _bound(space.low, _SMALLEST), _bound(space.high)
         )
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        found = {}
+        specs = {}
         for name, child in _named(spaces, space).items():
             with prefixed(f"in {name!r}, "):
-                found[name] = spec_from_space(child)
-        return Dict(found)
+                specs[name] = spec_from_space(child)
+        return Dict(specs)
     raise TriglotError(
         f"the Gymnasium space {space} has no counterpart: expected a Discrete, a MultiDiscrete or "
         "MultiBinary with one axis, a Box, or a Dict or Tuple of these; convert it in a wrapper "

@@ -27,18 +27,18 @@ def of_single(
       num: number of transitions.
       number: of the environment among several.
     """
-    found, info = single.reset(seed=seed)
-    obs, mask, steps = read.read(found), read.mask_of(found, info), []
+    raw_obs, info = single.reset(seed=seed)
+    obs, mask, steps = read.read(raw_obs), read.mask_of(raw_obs, info), []
     for step in range(num):
         action = read.as_action(choose(number, step, mask))
-        found, reward, terminated, truncated, info = single.step(action)
-        next_obs, next_mask = read.read(found), read.mask_of(found, info)
+        raw_obs, reward, terminated, truncated, info = single.step(action)
+        next_obs, next_mask = read.read(raw_obs), read.mask_of(raw_obs, info)
         flags = bool(terminated), bool(truncated) and not terminated
         steps.append(Transition(obs, np.float32(reward), *flags, next_obs, next_mask))
         obs, mask = next_obs, next_mask
         if terminated or truncated:
-            found, info = single.reset()
-            obs, mask = read.read(found), read.mask_of(found, info)
+            raw_obs, info = single.reset()
+            obs, mask = read.read(raw_obs), read.mask_of(raw_obs, info)
     return steps
 
 
@@ -52,11 +52,11 @@ def of_several(
     with closing(vector):
         start = vector.reset(seed)
         obs, masks = start if isinstance(start, HostStart) else (start, None)
-        found: list[list[Transition]] = [[] for _ in range(num_envs)]
-        while min(map(len, found)) < num:
+        transitions: list[list[Transition]] = [[] for _ in range(num_envs)]
+        while min(map(len, transitions)) < num:
             actions = np.stack(
                 [
-                    choose(i, len(found[i]), None if masks is None else masks[i])
+                    choose(i, len(transitions[i]), None if masks is None else masks[i])
                     for i in range(num_envs)
                 ]
             )
@@ -65,7 +65,7 @@ def of_several(
             done = step.terminated | step.truncated
             for i in np.flatnonzero(~resetting):
                 mask = step.next_action_mask
-                found[i].append(
+                transitions[i].append(
                     Transition(
                         row(obs, i), step.reward[i], bool(step.terminated[i]),
                         bool(step.truncated[i]), row(step.next_obs, i),
@@ -76,4 +76,4 @@ def of_several(
             obs, masks = step.obs, step.action_mask
             if mode == "Disabled" and done.any():
                 obs, masks = vector.reset_where(done, obs, masks)
-    return [steps[:num] for steps in found]
+    return [steps[:num] for steps in transitions]

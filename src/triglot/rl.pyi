@@ -168,7 +168,7 @@ from .core.specs import (
     vector_size,
     zeros,
 )
-from .core.types import Metrics, pytree_dataclass
+from .core.types import Carry, Metrics, Obs, PyTree, pytree_dataclass
 from .core.wrappers.actions import ActionRepeat, StickyActions
 from .core.wrappers.base import Wrapper
 from .core.wrappers.ends import AbsorbingStates, TimeLimit
@@ -179,7 +179,7 @@ from .core.wrappers.rewards import ClipReward, ScaleReward
 __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
-    "Loss", "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    "Loss", "Metrics", "Obs", "Carry", "PyTree", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",

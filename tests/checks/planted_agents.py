@@ -242,13 +242,13 @@ class MixedCarries(PPO):
 class WrongEnd(R2D2):
     """Sequences lose their last steps, and not the first, after the burn-in."""
 
-    def _unroll(self, variables: Any, steps: Any, **options: Any) -> Any:
+    def _unroll(self, variables: Any, steps: Any, key: Any = None, train: bool = False) -> Any:
         cut = self.config.burn_in_length
         shifted = jax.tree.map(
             lambda leaf: jnp.concatenate([leaf[:cut], leaf[:-cut]]), (steps.obs, steps.first)
         )
         steps = replace(steps, obs=shifted[0], first=shifted[1])
-        return super()._unroll(variables, steps, **options)
+        return super()._unroll(variables, steps, key, train)
 
 
 class NormalizedTwice(SAC):

@@ -9,7 +9,7 @@ from .report import Failed, describe_error, describe_value
 EXPECTED = {bool: "True or False", int: "an integer of at least 1", str: "a string"}
 
 
-def check_members(component: Any, members: Mapping[str, type | str]) -> None:
+def check_members(component: object, members: Mapping[str, type | str]) -> None:
     """Check attributes and methods.
 
     Args:
@@ -37,24 +37,24 @@ def check_members(component: Any, members: Mapping[str, type | str]) -> None:
 def _check_signature(name: str, function: Any, arguments: str) -> None:
     """Check that a function takes the arguments, and in this order if it has the same names."""
     positional, _, keywords = (part.strip(", ") for part in arguments.partition("*"))
-    given = positional.split(", ")
+    names = positional.split(", ")
     call = f"{name}({arguments.replace('*, ', '')})"
     signature = inspect.signature(function)
     try:
-        bound = signature.bind(*given, **dict.fromkeys(keywords.split())).arguments
+        bound = signature.bind(*names, **dict.fromkeys(keywords.split())).arguments
     except TypeError as error:
         raise Failed(
             f"it is called as {call}, but is defined as {name}{signature}: {error}."
         ) from None
-    found = [argument for argument in bound if argument in given]
-    if found != [argument for argument in given if argument in found]:
+    bound_names = [argument for argument in bound if argument in names]
+    if bound_names != [argument for argument in names if argument in bound_names]:
         raise Failed(
             f"it is called as {call}, but its parameters are ({', '.join(bound)}), in another "
             "order."
         )
 
 
-def check_hashable(name: str, value: Any) -> None:
+def check_hashable(name: str, value: object) -> None:
     """Check that a value has one hash, and is equal to itself."""
     try:
         first, again, equal = hash(value), hash(value), bool(value == value)
@@ -64,7 +64,7 @@ def check_hashable(name: str, value: Any) -> None:
         raise Failed(f"{name} is not equal to itself, or its hash changes.")
 
 
-def check_pair(function: str, result: Any, expected: str) -> None:
+def check_pair(function: str, result: object, expected: str) -> None:
     """Check that a function returned a pair.
 
     Args:
@@ -73,5 +73,5 @@ def check_pair(function: str, result: Any, expected: str) -> None:
       expected: the names of both, such as `(state, metrics)`.
     """
     if not isinstance(result, tuple) or len(result) != 2:
-        found = describe_value(result)
-        raise Failed(f"{function} returned {found}; expected the pair {expected}.")
+        description = describe_value(result)
+        raise Failed(f"{function} returned {description}; expected the pair {expected}.")

@@ -27,7 +27,7 @@ FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expen
 NUM_ROWS = 3
 
 
-def attempt(text: str, function: Callable[..., Any], *args: Any) -> Any:
+def attempt(text: str, function: Callable[..., PyTree], *args: PyTree) -> PyTree:
     """Call the component's code; report an exception as a finding that starts with `text`."""
     try:
         return function(*args)
@@ -40,16 +40,16 @@ def attempt(text: str, function: Callable[..., Any], *args: Any) -> Any:
 class Compiled:
     """A jitted function that counts how often it is traced."""
 
-    def __init__(self, text: str, function: Callable[..., Any]) -> None:
+    def __init__(self, text: str, function: Callable[..., PyTree]) -> None:
         self.text, self.num_traces = f"{text} under jax.jit", 0
 
-        def counted(*args: Any) -> Any:
+        def counted(*args: PyTree) -> PyTree:
             self.num_traces += 1
             return function(*args)
 
         self._jitted = jax.jit(counted, compiler_options=FAST_COMPILATION)
 
-    def __call__(self, *args: PyTree) -> Any:
+    def __call__(self, *args: PyTree) -> PyTree:
         return attempt(self.text, self._jitted, *args)
 
 
@@ -71,7 +71,7 @@ class Call:
     function: Callable[..., Any]
     args: Mapping[str, PyTree]
     constants: tuple[str, ...] = ()
-    compare: Callable[[Any], Any] = lambda result: result
+    compare: Callable[[PyTree], PyTree] = lambda result: result
     rtol: float = 1e-4
     atol: float = 1e-5
     of_largest: float = 0.0
@@ -82,18 +82,18 @@ class Call:
         """Return the call as code."""
         return f"`{self.name}({', '.join([*self.args, *self.constants])})`"
 
-    def run(self, *args: PyTree) -> Any:
+    def run(self, *args: PyTree) -> PyTree:
         """Call the function eagerly."""
         return attempt(self.text, self.function, *args)
 
     @cached_property
-    def first(self) -> tuple[Any, dict[str, PyTree]]:
+    def first(self) -> tuple[PyTree, dict[str, PyTree]]:
         """The result of the first eager call, and its arguments as the call left them."""
         args = {name: trees.copied(value) for name, value in self.args.items()}
         return self.run(*args.values()), args
 
     @property
-    def result(self) -> Any:
+    def result(self) -> PyTree:
         """The result of the first eager call."""
         return self.first[0]
 
@@ -102,7 +102,7 @@ class Call:
         return Compiled(self.text, self.function)
 
     @cached_property
-    def compiled_result(self) -> Any:
+    def compiled_result(self) -> PyTree:
         """The result of the compiled function for the same arguments."""
         return self.compiled(*self.args.values())
 
@@ -111,7 +111,7 @@ class Call:
         """The function under vmap, compiled."""
         return Compiled(f"{self.text} under jax.vmap", jax.vmap(self.function))
 
-    def difference(self, first: Any, second: Any) -> str:
+    def difference(self, first: PyTree, second: PyTree) -> str:
         """Describe how two results differ by more than the tolerance."""
         one, other = self.compare(first), self.compare(second)
         return trees.find_value_difference(
@@ -137,7 +137,7 @@ class Case(ABC):
         """The functions to try; the first makes the initial state."""
 
     @abstractmethod
-    def key_sequences(self) -> Sequence[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> Sequence[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         """Functions that run several calls in a row, and their arguments."""
 
     @abstractmethod
@@ -200,8 +200,8 @@ def _deterministic(case: Case) -> None:
     calls[0].run(*(_vary_keys(value, 7) for value in trees.copied(tuple(calls[0].args.values()))))
     for call, result in reversed(list(zip(calls, results, strict=True))):
         again = call.run(*trees.copied(tuple(call.args.values())))
-        if found := trees.find_value_difference("result", result, again):
-            raise Failed(f"{call.text} called twice with the same arguments: {found}.")
+        if difference := trees.find_value_difference("result", result, again):
+            raise Failed(f"{call.text} called twice with the same arguments: {difference}.")
 
 
 @CHECKS.check(needs=["deterministic"])
@@ -214,8 +214,8 @@ def _keys_used_once(case: Case) -> None:
     and return the unused part.
     """
     for function, args in case.key_sequences():
-        if found := _find_reused_key(function, *args):
-            raise Failed(found)
+        if problem := _find_reused_key(function, *args):
+            raise Failed(problem)
 
 
 @CHECKS.check(needs=["deterministic"])
@@ -228,8 +228,8 @@ def _jit(case: Case) -> None:
     shapes independent of values, and do not test for tracers.
     """
     for call in case.calls():
-        if found := call.difference(call.result, call.compiled_result):
-            raise Failed(f"{call.text} eager and compiled: {found}.")
+        if difference := call.difference(call.result, call.compiled_result):
+            raise Failed(f"{call.text} eager and compiled: {difference}.")
 
 
 @CHECKS.check(needs=["jit"])
@@ -249,8 +249,8 @@ def _vmap(case: Case) -> None:
         many = call.batched(*rows)
         for i in (0, 1, -1):
             args, result = jax.tree.map(lambda leaf, i=i: leaf[i], (rows, many))
-            if found := call.difference(call.compiled(*args), result):
-                raise Failed(f"{call.text} alone and as row {i} under jax.vmap: {found}.")
+            if difference := call.difference(call.compiled(*args), result):
+                raise Failed(f"{call.text} alone and as row {i} under jax.vmap: {difference}.")
 
 
 @CHECKS.check(needs=["vmap"])
@@ -284,8 +284,8 @@ def _compiles_once(case: Case) -> None:
         if initial is None:
             initial, num_traces = args, function.num_traces
         elif function.num_traces > num_traces:
-            found = trees.find_type_change("", initial, args) or "shapes and dtypes are equal"
-            raise Failed(f"{varied} compiled it a second time; {found}.")
+            change = trees.find_type_change("", initial, args) or "shapes and dtypes are equal"
+            raise Failed(f"{varied} compiled it a second time; {change}.")
 
 
 @CHECKS.check()
@@ -313,7 +313,7 @@ def _checkpoint(case: Case) -> None:
 def _vary_keys(tree: PyTree, number: int) -> PyTree:
     """Replace every random key by another one."""
 
-    def vary(leaf: Any) -> Any:
+    def vary(leaf: jax.Array) -> jax.Array:
         if not (isinstance(leaf, jax.Array) and is_key(leaf)):
             return leaf
         keys = jax.vmap(jax.random.fold_in, (0, None))(leaf.ravel(), number)
@@ -328,7 +328,7 @@ def _vary_rows(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
 
 
-def _find_reused_key(function: Callable[..., Any], *args: PyTree) -> str:
+def _find_reused_key(function: Callable[..., PyTree], *args: PyTree) -> str:
     """Trace a function with JAX's key-reuse checker and describe what it finds, if anything."""
     shapes = jax.eval_shape(lambda: args)
     try:

@@ -26,15 +26,15 @@ class Failed(Exception):
       fix: how to fix this finding; empty to use the check's general advice.
     """
 
-    def __init__(self, found: str, fix: str = "") -> None:
-        super().__init__(found)
-        self.found, self.fix = found, fix
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(problem)
+        self.found, self.fix = problem, fix
 
 
-def reject(found: str, context: str = "") -> None:
+def reject(problem: str, context: str = "") -> None:
     """Raise `Failed` with what a function of `trees` found; an empty string is no finding."""
-    if found:
-        raise Failed(f"{context}{found}.")
+    if problem:
+        raise Failed(f"{context}{problem}.")
 
 
 class NotApplicable(Exception):
@@ -180,8 +180,8 @@ class Checklist(Generic[Case]):
 def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
     result = partial(Result, name=check.name, question=check.question, why=check.why)
     if missing:
-        found = f"it needs {', '.join(missing)}, which did not pass."
-        return result(outcome="skipped", found=found)
+        problem = f"it needs {', '.join(missing)}, which did not pass."
+        return result(outcome="skipped", found=problem)
     try:
         compared = check.run(case)
     except NotApplicable as reason:
@@ -189,8 +189,8 @@ def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
     except Failed as failure:
         return result(outcome="failed", found=failure.found, fix=failure.fix or check.fix)
     except Exception as error:
-        found = str(error) if isinstance(error, TriglotError) else describe(error)
-        return result(outcome="failed", found=found, fix=check.fix)
+        problem = str(error) if isinstance(error, TriglotError) else describe(error)
+        return result(outcome="failed", found=problem, fix=check.fix)
     return result(outcome="passed", found=compared or "")
 
 

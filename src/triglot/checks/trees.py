@@ -3,8 +3,6 @@
 The functions that return a string return "" if they find nothing.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from ..core.types import PyTree, by_path, is_key
 from .report import describe_value
 
 
-def is_inexact(leaf: Any) -> bool:
+def is_inexact(leaf: jax.Array | np.ndarray) -> bool:
     """Return True for floating-point and complex arrays."""
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
@@ -37,8 +35,8 @@ def find_non_array(name: str, tree: PyTree) -> str:
 
 def find_unbatched(name: str, tree: PyTree, size: int) -> str:
     """Describe the first leaf that is not a JAX array, or whose leading axis has another size."""
-    if found := find_non_array(name, tree):
-        return found
+    if problem := find_non_array(name, tree):
+        return problem
     for path, leaf in by_path(tree).items():
         if leaf.ndim == 0 or leaf.shape[0] != size:
             return f"{_join(name, path)} is {describe_value(leaf)}; expected shape [{size}, ...]"
@@ -130,7 +128,7 @@ def find_not_finite(name: str, tree: PyTree) -> str:
     return ""
 
 
-def to_float64(leaf: Any) -> np.ndarray:
+def to_float64(leaf: jax.Array | np.ndarray) -> np.ndarray:
     """Copy an array, or the data of random keys, to the host as float64."""
     if isinstance(leaf, jax.Array) and is_key(leaf):
         leaf = jax.random.key_data(leaf)

@@ -91,12 +91,12 @@ class ArgumentParser(argparse.ArgumentParser):
                         f"option of {self.prog}: rename the field."
                     ) from None
 
-    def _group(self, title: str, description: str) -> Any:
+    def _group(self, title: str, description: str) -> argparse._ArgumentGroup:
         return self.add_argument_group(f"{title} options", description)
 
     def _add(
         self,
-        target: Any,
+        target: argparse._ActionsContainer,
         field: "Field[Any]",
         types: tuple[Any, ...],
         owner: type | OptionTable,

@@ -21,7 +21,10 @@ from .options import CheckOptions
 
 if TYPE_CHECKING:
     from ..checks import Report
+    from ..core.agent import Agent
+    from ..core.environment import Environment
     from ..core.network import Network
+    from ..core.networks.architecture import NetworkSpec
 
 PASSED, FAILED, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
 
@@ -133,12 +136,12 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
             yield where, lambda make=make: check_agent(make(env), env)
 
 
-def _env_for(component: Component, options: CheckOptions) -> Any:
+def _env_for(component: Component, options: CheckOptions) -> "Environment":
     """Make the environment that was chosen, or find one that fits, and say which."""
     if options.env is not None:
         return _compilable(make_env(options.env))
 
-    def make_network_for(env: Any) -> Any:
+    def make_network_for(env: "Environment") -> "Network":
         if component.target is not None:
             _require_support(component, options, env)
         return make_network(component.text, component.loaded, env)
@@ -155,7 +158,11 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
 
 
 def _check_for_algorithm(
-    component: Component, algorithm: str, options: CheckOptions, env: Any, network: "Network"
+    component: Component,
+    algorithm: str,
+    options: CheckOptions,
+    env: "Environment",
+    network: "Network",
 ) -> "Report":
     """Check a network alone, then build the algorithm with it; its other networks are built in."""
     from ..backends import build
@@ -173,13 +180,14 @@ def _check_for_algorithm(
     def has_heads(case: None) -> None:
         if any(result.name == "apply" and result.outcome != "passed" for result in report.results):
             raise NotApplicable("it needs apply, which did not pass.")
-        networks: Any = network
+        networks: Network | Mapping[str, Network] = network
         if name is not None:
             others = {key: replace(spec, ensemble_size=1) for key, spec in needed.items()}
             networks = {**build(options.backends[0], others).parts, name: network}
-        given = {"config": options.config, "hyper": options.hyper, "networks": networks}
         try:
-            build_agent(algorithm, env, **given)
+            build_agent(
+                algorithm, env, config=options.config, hyper=options.hyper, networks=networks
+            )
         except TriglotError as error:
             raise Failed(str(error)) from None
 
@@ -194,20 +202,24 @@ def _check_for_algorithm(
     return replace(report, results=(*report.results, *Checklist([check]).run(None)))
 
 
-def _require_support(component: Component, options: CheckOptions, env: Any) -> Mapping[str, Any]:
+def _require_support(
+    component: Component, options: CheckOptions, env: "Environment"
+) -> "Mapping[str, NetworkSpec | Network]":
     """Describe the networks of an algorithm, which must support the environment."""
     config = from_overrides(component.algorithm.Config, options.config)
     with user_error_context(f"{component.target} does not support {env.name}"):
         return component.algorithm.networks(env.obs_spec, env.action_spec, config)
 
 
-def _agent(component: Component, options: CheckOptions, backend: str, env: Any) -> Any:
+def _agent(
+    component: Component, options: CheckOptions, backend: str, env: "Environment"
+) -> "Agent":
     if component.algorithm is None:
         return component.loaded
     return small_agent(component.text, env, options.config, backend=backend, hyper=options.hyper)
 
 
-def _compilable(env: Any) -> Any:
+def _compilable(env: "Environment") -> "Environment":
     require_jittable(env)
     return env
 

@@ -40,10 +40,10 @@ def completion_script(shell: str) -> str:
     names = {command: _by_name(options) for command, options in OPTIONS.items()}
     words = {command: _words(options) for command, options in names.items()}
     values = {
-        f"{command} {name}": " ".join(found)
+        f"{command} {name}": " ".join(allowed)
         for command, options in names.items()
-        for name, found in options.items()
-        if found
+        for name, allowed in options.items()
+        if allowed
     }
     values["help 0"] = " ".join(OPTIONS)
     tables = [
@@ -60,29 +60,29 @@ def _by_name(options: type) -> dict[str, list[str]]:
     hints = get_type_hints(options, include_extras=True)
     positional = marked(options, "positional")
     left_out = {*marked(options, "derived"), "config", "hyper"}
-    found: dict[str, list[str]] = {"--config": ["@file"], "--help": [FLAG]}
-    for one in fields(options):
-        if one.name not in left_out:
-            where = positional.index(one.name) if one.name in positional else flag(one.name)
-            found[str(where)] = _values(one.name, hints[one.name])
+    values: dict[str, list[str]] = {"--config": ["@file"], "--help": [FLAG]}
+    for field in fields(options):
+        if field.name not in left_out:
+            where = positional.index(field.name) if field.name in positional else flag(field.name)
+            values[str(where)] = _values(field.name, hints[field.name])
     if "config" in hints:
         for algorithm in map(find_algorithm, ALGORITHMS):
             for owner in (algorithm.Config, algorithm.Hyperparams):
-                found |= _of_algorithm(owner)
-    return found
+                values |= _of_algorithm(owner)
+    return values
 
 
 def _of_algorithm(owner: type | OptionTable) -> dict[str, list[str]]:
     """Map the options of an algorithm's `Config` or `Hyperparams` to their values."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     hints = type_hints(owner)
-    for one in option_fields(owner):
-        if bool in (hints[one.name], *get_args(hints[one.name])):
-            found |= {flag(one.name): [FLAG], flag(f"no_{one.name}"): [FLAG]}
+    for field in option_fields(owner):
+        if bool in (hints[field.name], *get_args(hints[field.name])):
+            values |= {flag(field.name): [FLAG], flag(f"no_{field.name}"): [FLAG]}
         else:
-            allowed = one.metadata.get("allowed")
-            found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
-    return found
+            allowed = field.metadata.get("allowed")
+            values[flag(field.name)] = list(allowed) if isinstance(allowed, tuple) else []
+    return values
 
 
 def _values(name: str, hint: Any) -> list[str]:

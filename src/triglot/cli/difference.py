@@ -183,9 +183,14 @@ def _of_recording(options: DiffOptions, mapping: dict[str, str]) -> Callable[[],
         raise TriglotError(
             f"{options.other} is the second network: give the recording first, and then the port."
         )
-    given = {"--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
-             "--quick": options.quick, "--thorough": options.thorough}  # fmt: skip
-    for name, value in given.items():
+    inapplicable = {
+        "--env": options.env,
+        "--obs-shape": options.obs_shape,
+        "--inputs": options.inputs,
+        "--quick": options.quick,
+        "--thorough": options.thorough,
+    }
+    for name, value in inapplicable.items():
         if value:
             raise TriglotError(
                 f"{name} does not apply to a recording, which has its own inputs: leave it out."
@@ -230,7 +235,7 @@ def _with_weights(
     from ..diff.loading import load_network
     from ..diff.porting.names import load_weights
 
-    found = list(networks)
+    weighted = list(networks)
     texts = (options.one, options.other)
     for index, path in enumerate(options.checkpoint):
         with user_error_context(f"{texts[index]} cannot be built"):
@@ -238,8 +243,8 @@ def _with_weights(
                 networks[index], inputs, name=texts[index], action_spec=action_spec
             )
         variables = load_weights(path, network, trust=options.trust)
-        found[index] = replace(network, init=lambda key, v=variables: v, random_start=False)
-    return found
+        weighted[index] = replace(network, init=lambda key, v=variables: v, random_start=False)
+    return weighted
 
 
 def _finish(report: "Report", options: DiffOptions) -> None:
@@ -292,8 +297,8 @@ def check_one_way(options: DiffOptions | TranslateOptions) -> None:
     Raises:
       TriglotError: if they are.
     """
-    given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
-    if sum(given) != 1:
+    ways = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
+    if sum(ways) != 1:
         raise TriglotError(
             "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
             "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:; of losses, by name: --inputs "
@@ -334,8 +339,8 @@ def _zoo(text: str, algorithm: str, inputs: "Inputs", action_spec: "Spec | None"
     from ..backends import build
     from ..runs.registry.algorithms import find_algorithm
 
-    found = find_algorithm(algorithm)
-    describe: Callable[..., Mapping[str, NetworkSpec | Network]] = found.networks
+    algorithm_class = find_algorithm(algorithm)
+    describe: Callable[..., Mapping[str, NetworkSpec | Network]] = algorithm_class.networks
     with user_error_context(f"algorithm {algorithm!r}: networks(obs_spec, action_spec, config)"):
-        specs = describe(inputs, action_spec, found.Config())
+        specs = describe(inputs, action_spec, algorithm_class.Config())
     return build(text.partition(":")[2], specs)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.agent import Agent
     from ..core.environment import Environment
     from ..core.options import OptionTable
-    from ..core.types import AnyConfig
+    from ..core.types import AnyConfig, PyTree
 
 # Tried in this order: discrete actions, actions in a box, discrete observations, action masks,
 # images; then probes, which need no library. Suites that are not installed are left out.
@@ -52,7 +52,7 @@ SMALL: Values = {
 
 def fitting_env(
     make: Callable[["Environment"], Any],
-    is_fit: Callable[[Any, "Environment"], str] = lambda made, env: "",
+    is_fit: Callable[[Any, "Environment"], str] = lambda component, env: "",
     names: Sequence[str] = ENVIRONMENTS,
 ) -> tuple["Environment", str]:
     """Find the first environment that a component accepts.
@@ -99,7 +99,7 @@ def _listed(refused: Mapping[str, str]) -> str:
     for name, reason in refused.items():
         short = textwrap.shorten(f"{reason.removesuffix('.')}.", MAX_REASON, placeholder=" ...")
         names.setdefault(short, []).append(name)
-    return " ".join(f"{', '.join(each)}: {reason}" for reason, each in names.items())
+    return " ".join(f"{', '.join(refusing)}: {reason}" for reason, refusing in names.items())
 
 
 def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
@@ -111,7 +111,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
     from ..core.agent import PolicyInput
     from ..core.loop.vectorize import VectorEnvironment
 
-    def act(key: jax.Array) -> Any:
+    def act(key: jax.Array) -> "PyTree":
         start = VectorEnvironment(env, agent.num_envs).reset(key)
         inputs = PolicyInput.of(agent, start, start.first)
         state = agent.init(key, agent.num_envs)
@@ -125,34 +125,34 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
     return find_type_change("the action", specs.zeros(env.action_spec, agent.num_envs), action)
 
 
-def small_config(config: "type | OptionTable", given: Values) -> "AnyConfig":
+def small_config(config: "type | OptionTable", values: Values) -> "AnyConfig":
     """Build a small `Config`; it refuses small values that conflict with the given fields.
 
     Args:
       config: the class.
-      given: the chosen fields by name.
+      values: the chosen fields by name.
     """
-    defaults: dict[str, object] = {one.name: one.default for one in option_fields(config)}
+    defaults: dict[str, object] = {field.name: field.default for field in option_fields(config)}
     small = {
         name: enough if defaults[name] is None else min(defaults[name], enough)
         for name, enough in SMALL.items()
         if name in defaults and isinstance(defaults[name], type(enough) | None)
     }
-    return from_overrides(config, {**small, **given})
+    return from_overrides(config, {**small, **values})
 
 
-def small_agent(algorithm: str, env: "Environment", given: Values, **options: Any) -> "Agent":
+def small_agent(algorithm: str, env: "Environment", values: Values, **options: Any) -> "Agent":
     """Build a small agent, or one of the given size if the small values conflict with it.
 
     Args:
       algorithm: a registered name or `package.module:object`.
       env: the environment to act in.
-      given: the chosen fields of its `Config` by name.
+      values: the chosen fields of its `Config` by name.
       options: of `make_agent`.
     """
     config = find_algorithm(algorithm).Config
     make = partial(build_agent, algorithm, env, **options)
     try:
-        return make(config=small_config(config, given))
+        return make(config=small_config(config, values))
     except TriglotError:
-        return make(config=from_overrides(config, given))
+        return make(config=from_overrides(config, values))

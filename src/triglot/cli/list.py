@@ -56,7 +56,7 @@ def everything() -> str:
                 state = ("installed",) if kind in ("backend", "environment") else ()
                 origin = f"from {plugin.distribution}, {plugin.path}"
                 rows[kind].append((name, *state, origin))
-    lines = [[TITLES[kind], *_aligned(found), ""] for kind, found in rows.items() if found]
+    lines = [[TITLES[kind], *_aligned(entries), ""] for kind, entries in rows.items() if entries]
     wrappers = [(f"{name}={option.value}", option.about) for name, option in WRAPPERS.items()]
     lines.append([WRAPPERS_TITLE, *_aligned(wrappers), ""])
     end = "Give custom components as package.module:object; see `triglot train --help`."
@@ -96,9 +96,9 @@ def _clashes() -> list[str]:
     """List the names of installed packages that cannot be used, one line each."""
     lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
     for kind, built_in in BUILT_IN.items():
-        found = plugins.installed(kind)
-        count = Counter(plugin.name for plugin in found)
-        for plugin in found:
+        installed = plugins.installed(kind)
+        count = Counter(plugin.name for plugin in installed)
+        for plugin in installed:
             if plugin.name in built_in:
                 lines.append(f"The {plugin} is hidden by triglot's own {plugin.name!r}.")
             elif count[plugin.name] > 1:
@@ -131,5 +131,5 @@ def _aligned(rows: Sequence[tuple[str, ...]], least: int = 0) -> list[str]:
     width = max([least, *(len(name) for name, *_ in rows)])
     lines = []
     for name, text, *rest in rows:
-        lines += [f"  {name:<{width}}   {text}", *(f"      {each}" for each in rest)]
+        lines += [f"  {name:<{width}}   {text}", *(f"      {line}" for line in rest)]
     return lines

@@ -8,7 +8,7 @@ import re
 import sys
 import tokenize
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
@@ -18,6 +18,10 @@ from ..runs.registry.algorithms import ALGORITHMS
 from ..runs.registry.components import names
 from .list import source_of
 from .options import NewOptions
+
+if TYPE_CHECKING:
+    from ..core.agent import Agent
+    from ..core.environment import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXTRAS = {name: library.extra or "" for name, library in LIBRARIES.items() if library.lift}
@@ -182,8 +186,8 @@ def _outside(source: str, module: str) -> str:
     """
     package = module.rpartition(".")[0]
 
-    def absolute(found: re.Match[str]) -> str:
-        return f"from {importlib.util.resolve_name(found[1], package)} import"
+    def absolute(match: re.Match[str]) -> str:
+        return f"from {importlib.util.resolve_name(match[1], package)} import"
 
     return re.sub(r"^from (\.+[\w.]*) import", absolute, source, flags=re.MULTILINE)
 
@@ -210,7 +214,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     from ..runs.registry.overrides import overrides_of
     from .fitting import WITHOUT_LIBRARY, fitting_env, small_agent, small_config
 
-    def make(env: Any) -> Any:
+    def make(env: "Environment") -> "Agent":
         return small_agent(algorithm, env, {})
 
     env, test_env = fitting_env(make)[0].name, fitting_env(make, names=WITHOUT_LIBRARY)[0].name
@@ -218,7 +222,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     values = ", ".join(_items(small))
     config = f"{{{values}}}"
     if len(config) > MAX_CONFIG:
-        config = "{\n" + "".join(f"        {one},\n" for one in _items(small)) + "    }"
+        config = "{\n" + "".join(f"        {item},\n" for item in _items(small)) + "    }"
     return env, test_env, config
 
 
@@ -242,7 +246,7 @@ def _check_name(kind: str, name: str, class_name: str, source: str, own_names: s
         )
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     used = {token.string for token in tokens if token.type == tokenize.NAME} - own_names
-    if taken := [each for each in (name, class_name) if each in used]:
+    if taken := [word for word in (name, class_name) if word in used]:
         raise TriglotError(
             f"the template already uses the name {taken[0]!r}: choose another name than {name!r}."
         )

@@ -223,10 +223,10 @@ def groups_of(options: type) -> dict[str, list[str]]:
     Args:
       options: a class of `OPTIONS`.
     """
-    names = [one.name for one in fields(options)]
+    names = [field.name for field in fields(options)]
     if len(names) <= MANY:
         return {}
-    found = {
+    titled = {
         title: [name for name in group.names if name in names] for title, group in GROUPS.items()
     }
-    return {title: inside for title, inside in found.items() if inside}
+    return {title: inside for title, inside in titled.items() if inside}

@@ -34,11 +34,13 @@ def preset_settings(
     if preset is None or written.get("no_preset"):
         return {}, None
     numbers = list(numbers_of(algorithm))
-    known = {one.name for one in (*fields(options), *numbers)}
+    known = {field.name for field in (*fields(options), *numbers)}
     values = {name: value for name, value in preset.options.items() if name in known}
     left_out = set(written)
     if "network" in written:
-        of_networks = [one.name for one in numbers if one.metadata.get("only_for") == "networks"]
+        of_networks = [
+            field.name for field in numbers if field.metadata.get("only_for") == "networks"
+        ]
         left_out |= {"backend", *of_networks}
     settings = {
         name: Setting(value, f"{name} in the preset {preset.name}")

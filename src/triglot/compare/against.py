@@ -1,17 +1,17 @@
 """What changed since a stored comparison, for another version of JAX or of a library."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..backends import libraries
 from ..core.errors import TriglotError
+from ..core.records import JSON, JSONDict
 from ..shared.statistics import format_return
 from ..shared.statistics.paired import difference_p_value, equivalence, holm
-from .assemble import SCHEMA, Json
+from .assemble import SCHEMA
 from .options import CompareOptions
 from .verdict.pairs import DIFFERENT
 
@@ -19,7 +19,7 @@ from .verdict.pairs import DIFFERENT
 SAME = ("algorithm", "env", "num_seeds", "seed", "arithmetic", "config", "hyper", "optimizer")
 
 
-def read(path: Path, options: CompareOptions) -> Json:
+def read(path: Path, options: CompareOptions) -> JSONDict:
     """Read a stored comparison, and check that it is of the same training.
 
     Raises:
@@ -48,7 +48,7 @@ def read(path: Path, options: CompareOptions) -> Json:
     return stored
 
 
-def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Json:
+def changes(path: Path, before: JSON, now: JSON) -> JSONDict:
     """List what changed: versions, the verdict, bits, returns, and costs beyond their intervals.
 
     Returns:
@@ -62,7 +62,7 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
     common = [name for name in now["backends"] if name in before["backends"]]
     returns = _returns(common, before, now)
     for name in common:
-        old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
+        old, new = (comparison["backends"][name]["params_sha256"] for comparison in (before, now))
         if old != new:
             sentence = f"{libraries.title(name)}'s final parameters are no longer bitwise identical"
             listed.append(_change("bits", old, new, sentence))
@@ -71,34 +71,34 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
             listed += _costs(name, before["cost"], now["cost"])
     gone = [name for name in before["backends"] if name not in now["backends"]]
     listed += [_change("backend", libraries.title(name), None, "is missing now") for name in gone]
-    worse = [one for one in listed if one["what"] == "return"]
+    worse = [change for change in listed if change["what"] == "return"]
     level = DIFFERENT if worse else "changed" if listed else "unchanged"
     count = len(listed)
     sentence = (
         f"Nothing changed since {path.name}."
         if not listed
         else f"{count} thing{'s' if count > 1 else ''} changed since {path.name}: "
-        + "; ".join(one["sentence"] for one in listed)
+        + "; ".join(change["sentence"] for change in listed)
         + "."
     )
     return {"path": str(path), "level": level, "sentence": sentence, "changes": listed}
 
 
-def _change(what: str, before: Any, now: Any, sentence: str) -> Json:
+def _change(what: str, before: object, now: object, sentence: str) -> JSONDict:
     return {"what": what, "before": before, "now": now, "sentence": sentence}
 
 
-def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
+def _versions(before: JSON, now: JSON) -> Iterator[JSONDict]:
     old, new = before["versions"], now["versions"]
     for name in sorted(old.keys() & new.keys()):  # others were not recorded then
-        one, other = old[name], new[name]
-        if one != other:
-            yield _change("version", one, other, f"{name} {one} is {other}")
+        old_version, new_version = old[name], new[name]
+        if old_version != new_version:
+            yield _change(
+                "version", old_version, new_version, f"{name} {old_version} is {new_version}"
+            )
 
 
-def _returns(
-    names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]
-) -> dict[str, Json]:
+def _returns(names: Sequence[str], before: JSON, now: JSON) -> dict[str, JSONDict]:
     """Test the returns of all libraries whose bits changed, and list those that differ.
 
     The p-values are corrected for the number of libraries, by Holm's method.
@@ -106,12 +106,12 @@ def _returns(
     scores, p_values = {}, {}
     for name in names:
         new, old = (
-            np.asarray(one["statistics"]["backends"][name]["final_returns"], np.float64)
-            for one in (now, before)
+            np.asarray(comparison["statistics"]["backends"][name]["final_returns"], np.float64)
+            for comparison in (now, before)
         )
         comparable = len(old) == len(new) and np.isfinite(np.concatenate([old, new])).all()
         p_value = difference_p_value(new, old) if comparable else None
-        digests = {one["backends"][name]["params_sha256"] for one in (before, now)}
+        digests = {comparison["backends"][name]["params_sha256"] for comparison in (before, now)}
         if p_value is not None and len(digests) > 1:
             scores[name], p_values[name] = (new, old), p_value
     margin, differing = now["pairs"][0]["margin"], {}
@@ -128,7 +128,7 @@ def _returns(
     return differing
 
 
-def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
+def _costs(name: str, before: JSON, now: JSON) -> Iterator[JSONDict]:
     """Yield the stages whose intervals do not overlap and whose medians differ by a tenth."""
     titles = {stage["name"]: stage["title"] for stage in now["stages"]}
     for stage, new in now["backends"].get(name, {}).items():

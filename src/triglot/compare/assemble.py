@@ -7,10 +7,11 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from ..core.records import JSONDict
 from ..runs.identity import Trace, compare_traces
 from ..runs.jobs.ledger import Ledger
 from ..runs.registry.bounds import Bounds
@@ -26,7 +27,6 @@ from .verdict.overall import ladder, margin_of, verdict
 from .verdict.pairs import Pair, judge_together
 
 Records: TypeAlias = Mapping[str, Record]  # by library
-Json: TypeAlias = dict[str, Any]
 
 SCHEMA = 2  # of `comparison.json`
 MAX_POINTS = 200  # of a learning curve in `comparison.json`
@@ -78,7 +78,7 @@ class Finished:
         return {backend: Record.load(folder) for backend, folder in folders.items()}
 
 
-def assemble(finished: Finished, command: str) -> Json:
+def assemble(finished: Finished, command: str) -> JSONDict:
     """Judge everything that was trained.
 
     Returns:
@@ -88,14 +88,15 @@ def assemble(finished: Finished, command: str) -> Json:
     records = {env: finished.records(env, finished.main) for env in finished.compared}
     judged_pairs = _judge(finished, records, finished.main)
     by_env = {
-        env: _environment(finished, env, own, judged_pairs[env]) for env, own in records.items()
+        env: _environment(finished, env, of_env, judged_pairs[env])
+        for env, of_env in records.items()
     }
     if len(by_env) > 1:
-        for env, one in by_env.items():
-            for pair in one["pairs"]:
+        for env, facts in by_env.items():
+            for pair in facts["pairs"]:
                 pair["sentence"] = f"On {env}: {pair['sentence']}"
     first = by_env.get(options.env) or next(iter(by_env.values()))
-    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
+    pairs = [pair for facts in by_env.values() for pair in facts["pairs"]]
     chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}
     judged = verdict(pairs, list(first["backends"]), first["num_updates"], options.arithmetic)
     return {
@@ -114,7 +115,9 @@ def assemble(finished: Finished, command: str) -> Json:
     }
 
 
-def _environment(finished: Finished, env: str, records: Records, pairs: Sequence[Json]) -> Json:
+def _environment(
+    finished: Finished, env: str, records: Records, pairs: Sequence[JSONDict]
+) -> JSONDict:
     """Collect what was found in one environment, with its judged pairs."""
     options, facts = finished.options, next(iter(records.values())).facts
     traces = {name: Trace(metrics=r.metrics, params=r.params) for name, r in records.items()}
@@ -133,11 +136,13 @@ def _environment(finished: Finished, env: str, records: Records, pairs: Sequence
     }
 
 
-def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> dict[str, list[Json]]:
+def _judge(
+    finished: Finished, records: Mapping[str, Records], rung: Rung
+) -> dict[str, list[JSONDict]]:
     """Judge all pairs of one rung together, by environment."""
-    pairs = {env: _pairs(finished, env, rung, own) for env, own in records.items()}
-    entries = iter(judge_together([pair for own in pairs.values() for pair in own]))
-    return {env: list(itertools.islice(entries, len(own))) for env, own in pairs.items()}
+    pairs = {env: _pairs(finished, env, rung, of_env) for env, of_env in records.items()}
+    entries = iter(judge_together([pair for of_env in pairs.values() for pair in of_env]))
+    return {env: list(itertools.islice(entries, len(of_env))) for env, of_env in pairs.items()}
 
 
 def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
@@ -164,7 +169,7 @@ def _random_return(records: Records) -> float | None:
     )
 
 
-def _divergence(pairs: Sequence[Json], steps_per_update: int) -> Json:
+def _divergence(pairs: Sequence[JSONDict], steps_per_update: int) -> JSONDict:
     updates = pairs[0]["divergence"]["updates"]
     return {
         "updates": updates,
@@ -179,7 +184,7 @@ def _divergence(pairs: Sequence[Json], steps_per_update: int) -> Json:
     }
 
 
-def _curves(records: Records, steps_per_update: int) -> Json:
+def _curves(records: Records, steps_per_update: int) -> JSONDict:
     """Average the learning curves over runs of updates, at most 200 points."""
     num_updates = next(iter(records.values())).facts["num_updates"]
     edges = np.linspace(0, num_updates, min(num_updates, MAX_POINTS) + 1).round().astype(int)
@@ -198,20 +203,20 @@ def _curves(records: Records, steps_per_update: int) -> Json:
     }
 
 
-def _statistics(records: Records, bounds: Bounds, random_return: float | None) -> Json:
+def _statistics(records: Records, bounds: Bounds, random_return: float | None) -> JSONDict:
     scores = {
         name: np.asarray(record.facts["final_returns"], np.float64)
         for name, record in records.items()
     }
-    whole = {name: own for name, own in scores.items() if np.isfinite(own).all()}
+    whole = {name: returns for name, returns in scores.items() if np.isfinite(returns).all()}
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
-            **_mean_and_iqm(own, bounds),
+            **_mean_and_iqm(returns, bounds),
             "area": _estimated(estimate.mean, areas[name], bounds),
-            "final_returns": own.tolist(),
+            "final_returns": returns.tolist(),
         }
-        for name, own in scores.items()
+        for name, returns in scores.items()
     }
     low, high = (bound if math.isfinite(bound) else None for bound in bounds)
     return {
@@ -222,20 +227,22 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     }
 
 
-def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
+def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> JSONDict:
     statistics = {"mean": estimate.mean, "iqm": estimate.interquartile_mean}
     return {name: _estimated(function, scores, bounds) for name, function in statistics.items()}
 
 
 def _estimated(
-    function: Callable[..., estimate.Estimate], scores: Any, bounds: Bounds | None
-) -> Json | None:
+    function: Callable[..., estimate.Estimate],
+    scores: np.ndarray | list[np.ndarray],
+    bounds: Bounds | None,
+) -> JSONDict | None:
     """Estimate a statistic with its interval; None if a score is NaN or infinite."""
-    finite = all(np.isfinite(own).all() for own in scores)
+    finite = all(np.isfinite(returns).all() for returns in scores)
     return function(scores, bounds).as_json() if finite else None
 
 
-def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
+def _profiles(scores: Mapping[str, np.ndarray]) -> JSONDict | None:
     if not scores:
         return None
     everything = np.concatenate(list(scores.values()))
@@ -243,36 +250,37 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     return {
         "thresholds": thresholds.tolist(),
         "backends": {
-            name: estimate.performance_profile(own, thresholds) for name, own in scores.items()
+            name: estimate.performance_profile(returns, thresholds)
+            for name, returns in scores.items()
         },
     }
 
 
-def _aggregate(by_env: Mapping[str, Json]) -> Json:
+def _aggregate(by_env: Mapping[str, JSONDict]) -> JSONDict:
     """Aggregate normalised scores: 0 is a random policy, 1 the first library's mean return."""
     scores: dict[str, list[np.ndarray]] = {}
     scales = {}
-    for env, one in by_env.items():
-        entries = one["statistics"]["backends"]
-        low = one["statistics"]["random_return"] or 0.0
+    for env, facts in by_env.items():
+        entries = facts["statistics"]["backends"]
+        low = facts["statistics"]["random_return"] or 0.0
         high = float(np.mean(next(iter(entries.values()))["final_returns"]))
         if not high > low:
             continue  # nothing was learned, so there is no scale
         scales[env] = [low, high]
         for name, entry in entries.items():
-            own = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
-            if np.isfinite(own).all():
-                scores.setdefault(name, []).append(own)
-    complete = {name: own for name, own in scores.items() if len(own) == len(scales)}
+            normalized = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
+            if np.isfinite(normalized).all():
+                scores.setdefault(name, []).append(normalized)
+    complete = {name: returns for name, returns in scores.items() if len(returns) == len(scales)}
     return {
         "scales": scales,
         "left_out": [env for env in by_env if env not in scales],
-        "backends": {name: _mean_and_iqm(own) for name, own in complete.items()},
+        "backends": {name: _mean_and_iqm(returns) for name, returns in complete.items()},
     }
 
 
-def _ladder(finished: Finished, env: str) -> list[Json]:
-    rungs: dict[str, Json] = {}
+def _ladder(finished: Finished, env: str) -> list[JSONDict]:
+    rungs: dict[str, JSONDict] = {}
     for rung in RUNGS:
         records = finished.records(env, rung)
         if len(records) > 1:
@@ -282,7 +290,7 @@ def _ladder(finished: Finished, env: str) -> list[Json]:
     return ladder(rungs)
 
 
-def _rung_facts(records: Records, options: CompareOptions) -> Json:
+def _rung_facts(records: Records, options: CompareOptions) -> JSONDict:
     facts = {}
     for name, record in records.items():
         summary = record.summary(options.num_seeds)

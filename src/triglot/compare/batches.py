@@ -105,8 +105,8 @@ def _batches(agent: Agent, trajectory: Trajectory, keys: UpdateKeys) -> Iterator
     if jax.tree.leaves(trajectory.carry):
         raise TriglotError("operations are not located for an online agent with a carry.")
     for step in range(trajectory.reward.shape[0]):
-        one = jax.tree.map(lambda leaf, step=step: leaf[step : step + 1], trajectory)
-        yield Batch(one, jax.random.fold_in(keys.learn, step))
+        step_batch = jax.tree.map(lambda leaf, step=step: leaf[step : step + 1], trajectory)
+        yield Batch(step_batch, jax.random.fold_in(keys.learn, step))
 
 
 def _on_host(agent_state: AnyAgentState) -> list[np.ndarray]:

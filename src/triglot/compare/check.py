@@ -170,9 +170,9 @@ def _check_weights(
             f"no network can start from the weights of {first}. {next(iter(why.values()))}"
         )
     return {
-        (one.name, backend): message
-        for one in RUNGS
-        if one.shared_weights
+        (rung.name, backend): message
+        for rung in RUNGS
+        if rung.shared_weights
         for backend, message in why.items()
     }
 
@@ -185,9 +185,9 @@ def _check_architectures(agents: Mapping[str, Agent]) -> None:
     """
     shapes = {name: identity.shapes_of(agent.network) for name, agent in agents.items()}
     first = next(iter(shapes))
-    for name, own in shapes.items():
+    for name, shapes_of_library in shapes.items():
         try:
-            identity.check_architecture(name, own, shapes[first])
+            identity.check_architecture(name, shapes_of_library, shapes[first])
         except TriglotError as error:
             groups = [[b for b in shapes if shapes[b] == shapes[a]] for a in (name, first)]
             largest = " ".join(max(groups, key=len))

@@ -4,16 +4,15 @@ import inspect
 import itertools
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from dataclasses import fields, replace
-from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.sharding import fewest_devices
 from ..core.options import option_values
+from ..core.records import JSON, JSONDict
 from ..runs.devices import most_devices
 from ..runs.effects import with_effect
 from ..runs.jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices, choose_executor
@@ -45,7 +44,7 @@ from .programs import diff_all
 from .verdict.causes import add_causes
 
 
-def compare(options: CompareOptions) -> dict[str, Any]:
+def compare(options: CompareOptions) -> JSONDict:
     """Run a comparison, print its table and write its folder; or continue an interrupted one.
 
     Returns:
@@ -85,9 +84,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
 def _compare(
     options: CompareOptions,
     executor: Executor | None,
-    before: Mapping[str, Any] | None,
+    before: JSON | None,
     checked: Checked,
-) -> dict[str, Any]:
+) -> JSONDict:
     folder = options.out or default_folder("compare", options.algorithm, options.env)
     if executor is not None:
         executor.prepare(folder)
@@ -122,7 +121,9 @@ def _compare(
             operations=operations,
         )
         if not finished.compared:
-            messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
+            messages = "; ".join(
+                f"{failure.job.backend}: {failure.message}" for failure in failures
+            )
             raise TriglotError(f"fewer than two libraries could be trained. {messages}")
         cost = measure_costs(finished)
         with phase("writing the report"):
@@ -142,7 +143,9 @@ def _compare(
             )
             comparison.write(out, result)
     print(comparison.as_text(result))
-    paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
+    paragraphs = [
+        f"{failure.job.backend} ({failure.job.rung}): {failure.message}" for failure in failures
+    ]
     if executor is not None and not result["cost"]:
         paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
@@ -157,7 +160,7 @@ def _compare(
     return result
 
 
-def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
+def exit_code(options: CompareOptions, result: JSON) -> int:
     """Give the exit code that `--fail-on` asks for: 1 at that verdict or a worse one, else 0."""
     if options.fail_on is None:
         return 0
@@ -165,7 +168,7 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
 
 
-def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
+def _code(options: CompareOptions, backend: str) -> JSONDict:
     """Give the source of a library's network."""
     if options.network:
         text = next((t for t in options.network if t.startswith(f"{backend}=")), options.network[0])
@@ -181,7 +184,7 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     return {"path": path, "lines": len(source.splitlines()), "source": source}
 
 
-_JOB_OPTIONS = [one.name for one in fields(JobOptions)]
+_JOB_OPTIONS = [field.name for field in fields(JobOptions)]
 _ADDED = ("open", "against", "fail_on")  # options that change what is reported
 
 
@@ -205,7 +208,7 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
     hyper = from_overrides(algorithm.Hyperparams, options.hyper)
     used = with_effect(options, algorithm, make_env(options.env), config)
     spelled_out = [
-        {n: value for n, value in option_values(one).items() if n in used and value is not None}
-        for one in (config, hyper)
+        {n: value for n, value in option_values(owner).items() if n in used and value is not None}
+        for owner in (config, hyper)
     ]
     return replace(options, config=spelled_out[0], hyper=spelled_out[1])

@@ -8,9 +8,9 @@ are missing; a job that was interrupted continues from its checkpoint in its unf
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..runs.jobs.choose import Executor
 from ..runs.jobs.job import Task
 from ..runs.jobs.ledger import Ledger
@@ -80,11 +80,11 @@ class Failure:
     stage: str
     message: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JSONDict:
         """Give the entry of `comparison.json`."""
         names = ("backend", "rung", "env")
-        own = {name: getattr(self.job, name) for name in names}
-        return {**own, "stage": self.stage, "message": self.message}
+        facts = {name: getattr(self.job, name) for name in names}
+        return {**facts, "stage": self.stage, "message": self.message}
 
 
 def job_list(options: CompareOptions) -> list[Job]:
@@ -132,7 +132,7 @@ def weights_file(out: Path, position: int) -> Path:
     return out / f"initial_params{f'-{position}' if position else ''}.safetensors"
 
 
-def computing(options: CompareOptions) -> dict[str, Any]:
+def computing(options: CompareOptions) -> JSONDict:
     """List the options that decide what is computed, as JSON values."""
     return plain({name: value for name, value in vars(options).items() if name not in ADDABLE})
 
@@ -163,9 +163,9 @@ def run_jobs(
     for job in left:
         if job.shared.shared_weights and not weights_file(ledger.out, job.position).exists():
             missing.setdefault(job.position, []).append(job)
-    leading = [own[0] for own in missing.values()]
+    leading = [sharing[0] for sharing in missing.values()]
 
-    def task(name: str, label: str, backend: str, function: str, **arguments: Any) -> Task:
+    def task(name: str, label: str, backend: str, function: str, **arguments: object) -> Task:
         chosen = arguments_of(options, backend, f"{TRAIN}:{function}")
         return ledger.task(name, label, START, chosen | arguments)
 
@@ -179,12 +179,12 @@ def run_jobs(
         weights = [
             task(
                 f"weights-{position}",
-                f"initial weights on {own[0].env}",
-                own[0].backend,
+                f"initial weights on {sharing[0].env}",
+                sharing[0].backend,
                 "write_weights",
-                jobs=[asdict(one) for one in own],
+                jobs=[asdict(sharing_job) for sharing_job in sharing],
             )
-            for position, own in missing.items()
+            for position, sharing in missing.items()
         ]
     else:  # where costs are not measured, the report shows how long a job prepares
         ahead = int(options.repetitions > 0 and len(free_cores()) > 1)
@@ -194,9 +194,11 @@ def run_jobs(
         outcomes |= run_tasks(executor, trainings, interrupt)
     if interrupt.number is not None:
         raise Signalled(interrupt.number)
-    for one in (outcomes[each.name] for each in weights):
-        if one.is_lost:
-            raise TriglotError(f"the initial weights could not be computed. {one.message}")
+    for weights_outcome in (outcomes[weights_task.name] for weights_task in weights):
+        if weights_outcome.is_lost:
+            raise TriglotError(
+                f"the initial weights could not be computed. {weights_outcome.message}"
+            )
     return [
         Failure(job, outcome.phase or "import and build", outcome.message)
         for job in left
@@ -204,7 +206,7 @@ def run_jobs(
     ]
 
 
-def arguments_of(options: CompareOptions, backend: str, function: str) -> dict[str, Any]:
+def arguments_of(options: CompareOptions, backend: str, function: str) -> JSONDict:
     """Build the arguments with which a process starts; see `start`."""
     resolved = {
         name: path.resolve()

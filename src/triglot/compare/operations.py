@@ -6,10 +6,11 @@ from typing import TypeVar
 
 from ..backends import libraries
 from ..core.errors import TriglotError, describe
+from ..core.records import JSONDict
 from .jobs import environments
 from .options import CompareOptions
 from .rungs import Rung, rung_named, rung_of_arithmetic
-from .search import Json, Search, Update
+from .search import Search, Update
 from .traced import shared_weights
 
 Result = TypeVar("Result")
@@ -32,12 +33,12 @@ class Operations:
         self._searches: dict[tuple[str, str], Search] = {}
         # By environment, rung and libraries; a text says why a search failed.
         self._updates: dict[tuple[str, ...], Update | str | None] = {}
-        self._located: dict[tuple[str, ...], tuple[Json | None, list[Json]] | str] = {}
+        self._located: dict[tuple[str, ...], tuple[JSONDict | None, list[JSONDict]] | str] = {}
         self._seconds = 0.0
 
     def update_cause(
         self, env: str, rung: Rung, backends: Sequence[str], *, functions_only: bool
-    ) -> Json | None:
+    ) -> JSONDict | None:
         """Name the cause of a difference that lies in the agent's own update.
 
         Args:
@@ -58,7 +59,7 @@ class Operations:
         return update.cause if isinstance(update, Update) else None
 
     def add(
-        self, env: str, rung: Rung, pairs: Sequence[Json], programs: Sequence[Json] = ()
+        self, env: str, rung: Rung, pairs: Sequence[JSONDict], programs: Sequence[JSONDict] = ()
     ) -> None:
         """Locate the differences of pairs, and name the causes of other functions.
 
@@ -70,7 +71,7 @@ class Operations:
             another function are named by what `triglot diff` finds.
           programs: the compared training programs of these pairs.
         """
-        compared = {tuple(one["backends"]): one for one in programs}
+        compared = {tuple(program["backends"]): program for program in programs}
         for pair in pairs:
             place = pair["first_difference"]
             if place is None:
@@ -124,7 +125,7 @@ class Operations:
         return self._searches[key]
 
 
-def add_operations(operations: Operations, result: Json, envs: Sequence[str]) -> None:
+def add_operations(operations: Operations, result: JSONDict, envs: Sequence[str]) -> None:
     """Locate the differences of all pairs of a comparison, and add them to its sentences.
 
     Args:
@@ -135,19 +136,19 @@ def add_operations(operations: Operations, result: Json, envs: Sequence[str]) ->
     options = operations.options
     main = rung_of_arithmetic(options.arithmetic)
     by_env = result["environments"] or {envs[0]: result}
-    for env, one in by_env.items():
+    for env, facts in by_env.items():
         programs = result["programs"]["pairs"] if env == options.env else ()
-        operations.add(env, main, one["pairs"], programs)
+        operations.add(env, main, facts["pairs"], programs)
     for entry in result["ladder"] or ():
         if entry["run"]:
             programs = result["programs"]["pairs"] if entry["rung"] == main.name else ()
             operations.add(options.env, rung_named(entry["rung"]), entry["pairs"], programs)
             add_places({"sentence": ""}, entry["pairs"])
-    pairs = [pair for one in by_env.values() for pair in one["pairs"]]
+    pairs = [pair for facts in by_env.values() for pair in facts["pairs"]]
     result["verdict"] = add_places(result["verdict"], pairs)
 
 
-def add_places(verdict: Json, pairs: Iterable[Json]) -> Json:
+def add_places(verdict: JSONDict, pairs: Iterable[JSONDict]) -> JSONDict:
     """Add to the sentences of a verdict and of its pairs where the libraries differ first."""
     for pair in pairs:
         operation = (pair["first_difference"] or {}).get("operation")
@@ -161,7 +162,7 @@ def add_places(verdict: Json, pairs: Iterable[Json]) -> Json:
     return verdict
 
 
-def _add_compiled(pair: Json, compared: Json | None) -> None:
+def _add_compiled(pair: JSONDict, compared: JSONDict | None) -> None:
     """Name the first operation in which the compiled training programs differ, if there is one."""
     if not (compared and compared["place"]):
         return

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..diff.types import Operation, places
 from .results import Record
 
@@ -132,21 +133,21 @@ class Program:
     @cached_property
     def instructions(self) -> list[Instruction]:
         """The instructions of all computations, those of a called one before its caller's."""
-        return [each for line in self.lines if (each := _instruction(line))]
+        return [instruction for line in self.lines if (instruction := _instruction(line))]
 
     @cached_property
     def opcodes(self) -> Counter[str]:
         """How often each opcode occurs."""
-        return Counter(each.opcode for each in self.instructions)
+        return Counter(instruction.opcode for instruction in self.instructions)
 
     def beyond(self, other: "Program") -> list[Instruction]:
         """List the instructions that another program lacks, or has less often."""
-        left = Counter(each.text for each in other.instructions)
+        left = Counter(instruction.text for instruction in other.instructions)
         beyond = []
-        for each in self.instructions:
-            left[each.text] -= 1
-            if left[each.text] < 0:
-                beyond.append(each)
+        for instruction in self.instructions:
+            left[instruction.text] -= 1
+            if left[instruction.text] < 0:
+                beyond.append(instruction)
         return beyond
 
     def operation(self, instruction: Instruction) -> "CompiledOperation":
@@ -217,7 +218,7 @@ def short_path(path: str) -> str:
     return f"triglot/{inside}" if package else path
 
 
-def describe(compiled: Any) -> dict[str, Any]:
+def describe(compiled: Any) -> JSONDict:
     """Describe an optimized program (`jax.stages.Compiled`), as JSON values.
 
     XLA counts a loop of dynamic length once, so `flops` and `bytes_accessed` of a training program
@@ -274,11 +275,11 @@ def first_difference(one: Program, other: Program) -> Firsts:
 
 
 def _first_computing(instructions: Iterable[Instruction]) -> Instruction | None:
-    computing = [each for each in instructions if each.opcode not in PASSING]
-    return min(computing, key=lambda each: not each.may_round, default=None)
+    computing = [instruction for instruction in instructions if instruction.opcode not in PASSING]
+    return min(computing, key=lambda instruction: not instruction.may_round, default=None)
 
 
-def difference(one: Program, other: Program) -> dict[str, Any]:
+def difference(one: Program, other: Program) -> JSONDict:
     """Compare two programs, as JSON values.
 
     Returns:
@@ -316,7 +317,7 @@ def difference(one: Program, other: Program) -> dict[str, Any]:
     }
 
 
-def diff_all(records: Mapping[str, Record]) -> dict[str, Any]:
+def diff_all(records: Mapping[str, Record]) -> JSONDict:
     """Describe the training programs of all libraries, and compare them in pairs.
 
     Returns:

@@ -5,13 +5,14 @@ import json
 import statistics
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from ..core.errors import TriglotError, describe
 from ..core.loop.chunks import Chunk
+from ..core.records import JSONDict
 from ..shared.machine.files import write_json
 from ..shared.pages.tables import GAP
 from ..shared.statistics import interval95_over_seeds, last_return
@@ -39,9 +40,9 @@ class Record:
         several.
     """
 
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: JSONDict = field(default_factory=dict)
     history: list[Arrays] = field(default_factory=list)
-    chunks: list[dict[str, Any]] = field(default_factory=list)
+    chunks: list[JSONDict] = field(default_factory=list)
     snapshots: dict[int, Arrays] = field(default_factory=dict)
     probe: Arrays = field(default_factory=dict)
     params: Arrays = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Record:
         names = self.history[0] if self.history else {}
         return {name: np.concatenate([m[name] for m in self.history], axis=1) for name in names}
 
-    def summary(self, num_seeds: int) -> dict[str, Any]:
+    def summary(self, num_seeds: int) -> JSONDict:
         """Compute the statistics of the finished training, as JSON values.
 
         `steps_per_second` counts environment steps of all seeds; it is the median over chunks,
@@ -101,7 +102,7 @@ class Record:
         """Keep the chunks of the process that ran most of them, whose memory can be compared."""
         return replace(self, chunks=max(self._by_process(), key=len, default=[]))
 
-    def _by_process(self) -> list[list[dict[str, Any]]]:
+    def _by_process(self) -> list[list[JSONDict]]:
         by_number = itertools.groupby(self.chunks, key=lambda chunk: chunk.get("process", 0))
         return [list(chunks) for _, chunks in by_number]
 

@@ -4,15 +4,15 @@ It runs in the parent, after the trainings, since it needs both libraries in one
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from ..core.errors import TriglotError
 from ..core.networks.combinators import part_of
+from ..core.records import JSON, JSONDict
 from ..core.types import PyTree
 from ..diff.compare import diff_networks
 from ..diff.programs import explain, first_bit_difference, first_large_difference, record_both
@@ -27,8 +27,6 @@ from .training.library import LibraryExperiment
 from .training.networks import read_mapping
 from .training.probes import NUM_INPUTS, PROBE_KEY, Outputs
 from .verdict.causes import ROUNDING_CAUSES
-
-Json: TypeAlias = dict[str, Any]
 
 # Causes that an operation of the first update explains.
 FUNCTION = {"network", "gradient", "dtype", "optimizer"}
@@ -45,8 +43,8 @@ class Update:
       cause: an entry of `causes`.
     """
 
-    operation: Json
-    cause: Json
+    operation: JSONDict
+    cause: JSONDict
 
 
 class Search:
@@ -92,10 +90,14 @@ class Search:
         first = self._traced(self.options.libraries[0])
         return first_batches(first.library.trainer, first.start)
 
-    def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
+    def locate(self, pair: JSON) -> tuple[JSONDict | None, list[JSONDict]]:
         """Find the operation behind the first cause that has one, and further causes."""
         one, other = (self._traced(backend) for backend in pair["backends"])
-        located = (each for each in pair["causes"] if each["name"] in ROUNDING_CAUSES | FUNCTION)
+        located = (
+            rounding
+            for rounding in pair["causes"]
+            if rounding["name"] in ROUNDING_CAUSES | FUNCTION
+        )
         cause = next(located, None)
         if cause is None:
             return None, []
@@ -111,7 +113,7 @@ class Search:
 
     def _forward(
         self, one: Traced, other: Traced, *, is_rounding: bool
-    ) -> tuple[Json | None, list[Json]]:
+    ) -> tuple[JSONDict | None, list[JSONDict]]:
         if self.options.network:
             return self._custom(one, other)
         operation, causes = None, []
@@ -129,7 +131,7 @@ class Search:
                 break
         return operation, causes
 
-    def _custom(self, one: Traced, other: Traced) -> tuple[Json | None, list[Json]]:
+    def _custom(self, one: Traced, other: Traced) -> tuple[JSONDict | None, list[JSONDict]]:
         """Compare custom networks, whose parameters may have other names, at their own weights."""
         mapping = None
         if one.library.backend == self.options.libraries[0]:
@@ -143,11 +145,11 @@ class Search:
         causes = [asdict(cause) for cause in comparison.causes if cause.name != "initializer"]
         return as_json(first, "forward"), causes
 
-    def _gradients(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
+    def _gradients(self, one: Traced, other: Traced, *, is_rounding: bool) -> JSONDict | None:
         tapes = [side.gradients(self.inputs, wide=not is_rounding) for side in (one, other)]
         return as_json(_first(tapes, is_rounding), "gradients")
 
-    def _optimizer(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
+    def _optimizer(self, one: Traced, other: Traced, *, is_rounding: bool) -> JSONDict | None:
         # Two orders of summation often give the same bits, so gradients are taken that show it.
         number = int(np.argmax(one.norms != other.norms))
         tapes = [side.optimizer(number, wide=not is_rounding) for side in (one, other)]
@@ -198,7 +200,7 @@ def _with_carry(side: Side, inputs: PyTree) -> PyTree:
     return inputs, side.network.initial_carry(side.variables, count)
 
 
-def as_json(difference: Difference | None, part: str) -> Json | None:
+def as_json(difference: Difference | None, part: str) -> JSONDict | None:
     """Give the field `operation`."""
     if difference is None:
         return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..backends import libraries
+from ..core.records import JSON
 from ..runs.devices import make
 from ..runs.jobs.job import RunningJob
 from ..runs.registry.overrides import from_overrides
@@ -28,12 +29,12 @@ class Started:
     """
 
     options: CompareOptions
-    arguments: Mapping[str, Any]
+    arguments: JSON
     running: RunningJob
     seconds: Mapping[str, float]
 
 
-def start(arguments: Mapping[str, Any], running: RunningJob) -> None:
+def start(arguments: JSON, running: RunningJob) -> None:
     """Import what a job needs, and run it; see `Task`.
 
     Args:

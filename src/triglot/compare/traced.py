@@ -1,10 +1,10 @@
 """The parts of one library's first update as recorded programs, in which operations are located."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -42,12 +42,12 @@ class Traced:
     Attributes:
       library: its experiment, on one device.
       weights: by shared name.
-      tapes: what was recorded.
+      tapes: what was recorded, by its name and whether in float64.
     """
 
     library: LibraryExperiment
     weights: Named
-    tapes: dict[Any, Tape] = field(default_factory=dict)
+    tapes: dict[tuple[Hashable, bool], Tape] = field(default_factory=dict)
 
     @property
     def agent(self) -> Agent:
@@ -108,7 +108,7 @@ class Traced:
         factors = self.learning.factors(self.variables, self._outputs(inputs))
         arguments = {"obs": inputs, "factors": factors}
         program = functools.partial(self._program, function, params=self.weights, inputs=arguments)
-        return self._recorded(("gradients", wide), program)
+        return self._recorded("gradients", program, wide=wide)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
         """Record an optimizer step, or two where `wide`: another order of sums shows in the first.
@@ -137,7 +137,7 @@ class Traced:
 
         # The library's own arrays: how canonical ones are packed is no part of the optimizer.
         program = functools.partial(self._program, function, inputs=(params, grads))
-        return self._recorded(("optimizer", number, wide), program)
+        return self._recorded(("optimizer", number), program, wide=wide)
 
     @functools.cached_property
     def start(self) -> RunnerState:
@@ -173,10 +173,10 @@ class Traced:
         ) -> tuple[list[jax.Array], tuple[()]]:
             del named
             after, metrics = self.agent.update(state, batch, key)
-            before, params = (learned(one).params for one in (state, after))
+            before, params = (learned(agent_state).params for agent_state in (state, after))
             changes = self.learning.encode(before, jax.tree.map(jnp.subtract, params, before))
             losses, norms = (
-                {name: one for name, one in metrics.items() if word in name}
+                {name: value for name, value in metrics.items() if word in name}
                 for word in ("loss", "norm")
             )
             return [_joined(losses), _joined(norms), _joined(changes)], ()
@@ -193,19 +193,19 @@ class Traced:
                 is_update=True,
             )
 
-        return self._recorded(("update", wide), program)
+        return self._recorded("update", program, wide=wide)
 
     def _outputs(self, inputs: PyTree) -> Outputs:
         return Outputs(self.agent, self.library.env, inputs)
 
-    def _recorded(self, name: tuple[Any, ...], program: Callable[[], Program]) -> Tape:
-        """Record a program once; the last part of its name says whether in float64."""
-        if name not in self.tapes:
-            self.tapes[name] = record(program(), wide=name[-1])
-        return self.tapes[name]
+    def _recorded(self, name: Hashable, program: Callable[[], Program], *, wide: bool) -> Tape:
+        """Record a program once, in float64 if `wide`."""
+        if (name, wide) not in self.tapes:
+            self.tapes[name, wide] = record(program(), wide=wide)
+        return self.tapes[name, wide]
 
     def _program(
-        self, function: Any, *, params: Named | None = None, inputs: PyTree = ()
+        self, function: Callable[..., PyTree], *, params: Named | None = None, inputs: PyTree = ()
     ) -> Program:
         return Program(
             function=function,
@@ -226,7 +226,7 @@ def side_of(label: str, network: Network, variables: Variables) -> Side:
     return Side(label=label, network=network, variables=variables, names=names)
 
 
-def _joined(named: Mapping[str, Any]) -> jax.Array:
+def _joined(named: Mapping[str, jax.Array]) -> jax.Array:
     flat = [jnp.ravel(named[name]).astype(jnp.float32) for name in sorted(named)]
     return jnp.concatenate([jnp.zeros((0,), jnp.float32), *flat])
 

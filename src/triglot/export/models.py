@@ -120,7 +120,7 @@ def model_files(run: Trained, seed_index: int, library: Library, title: str) -> 
         for name, spec in specs.items()
         for member in _members(name, spec)
     }
-    networks = "".join(f'    "{name}": {made},\n' for name, made in entries.items())
+    networks = "".join(f'    "{name}": {source},\n' for name, source in entries.items())
     usage = [f"\n`apply(NAME, *inputs)` applies a network: {', '.join(entries)}."]
     if MEAN in weights:
         usage.append("They read `normalize(obs)`.")
@@ -147,8 +147,8 @@ def model_files(run: Trained, seed_index: int, library: Library, title: str) -> 
     text = f"{head}{modules}\n\nNETWORKS = {{\n{networks}}}\n\n{style.loader}"
     more = f"\n{NORMALIZE}" if MEAN in weights else ""
     more += f"\n{acting}" if acting else ""
-    for jax_text, own in style.acts.items():
-        more = more.replace(jax_text, own)
+    for jax_text, native in style.acts.items():
+        more = more.replace(jax_text, native)
     if "softmax(" in more and "softmax(" in style.acts.values():
         more = f"\n{SOFTMAX}{more}"
     return {style.file: _written(weights, style), MODEL: f"{text}{more}".encode()}
@@ -203,8 +203,8 @@ def _native_weights(
     params = translate(variables, source, target).params
     constants = {
         normalize_separators(f"head/{head}/bias")
-        for head, one in spec.heads
-        if one.state_independent is not None
+        for head, head_spec in spec.heads
+        if head_spec.state_independent is not None
     }
     style, named = library.load_style(), dict[str, np.ndarray]()
     codec = target.require_codec("weights cannot be named")
@@ -213,8 +213,8 @@ def _native_weights(
         place = style.place(words_of(path), leaf.name in constants)
         members = _members(name, spec)
         arrays = [array] if len(members) == 1 else list(array)
-        for member, own in zip(members, arrays, strict=True):
-            named[f"{member}/{place}"] = np.asarray(own)
+        for member, weights in zip(members, arrays, strict=True):
+            named[f"{member}/{place}"] = np.asarray(weights)
     return style.complete(named)
 
 

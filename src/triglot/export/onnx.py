@@ -13,6 +13,7 @@ from ..backends.naming import words_of
 from ..core.errors import TriglotError, describe, require, silenced
 from ..core.specs import Box, Dict, sample
 from ..core.tracing.jaxprs import evaluate, needed
+from ..core.types import PyTree
 from ..runs.acting import Acting
 
 FILE, LOADER = "policy.onnx", "load.py"
@@ -103,8 +104,8 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
             "the policy's actions are dictionaries, and a model is written for single arrays only: "
             "use --format stablehlo."
         )
-    traced, given = acting.for_any_batch(jax.make_jaxpr)
-    inputs = named_inputs(acting, given)
+    traced, arguments = acting.for_any_batch(jax.make_jaxpr)
+    inputs = named_inputs(acting, arguments)
     carries = [f"next_{name}" for name in inputs if name.startswith("carry_")]
     try:
         # About layers that the policy may not have, and about what is dropped.
@@ -129,25 +130,25 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
     return {FILE: model, LOADER: _loader(acting, inputs, title, converter).encode()}
 
 
-def named_inputs(acting: Acting, given: Sequence[Any]) -> dict[str, Any]:
+def named_inputs(acting: Acting, trees: Sequence[PyTree]) -> dict[str, PyTree]:
     """Name the arrays among a policy's arguments as the model's inputs, such as `obs_position`."""
     masked = acting.num_actions is not None
     arguments = ["obs", *(["action_mask"] if masked else []), "first", "carry"]
     return {
         "_".join([argument, *words_of(path)]): leaf
-        for argument, tree in zip(arguments, given, strict=False)
+        for argument, tree in zip(arguments, trees, strict=False)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
 
-def _needed_part(traced: Any) -> Callable[..., list[Any]]:
+def _needed_part(traced: Any) -> Callable[..., list[jax.Array]]:
     """Rebuild a function from its trace, without what its results do not depend on.
 
     Keys that a greedy policy ignores have no counterpart in ONNX.
     """
     jaxpr = traced.jaxpr
 
-    def function(*arrays: Any) -> list[Any]:
+    def function(*arrays: jax.Array) -> list[jax.Array]:
         known = dict(zip(jaxpr.constvars, traced.consts, strict=True))
         known |= dict(zip(jaxpr.invars, arrays, strict=True))
         read = evaluate(needed(jaxpr.eqns, jaxpr.outvars), known)
@@ -165,13 +166,13 @@ def _check(acting: Acting, session: Any, size: int, converter: str) -> None:
     Raises:
       TriglotError: if they act differently.
     """
-    policy, given = acting.as_function(size)
-    arguments = _random(acting, given, size)
+    policy, described = acting.as_function(size)
+    arguments = _random(acting, described, size)
     wanted = jax.tree.leaves(jax.jit(policy)(*arguments))
     feed = {name: np.asarray(leaf) for name, leaf in named_inputs(acting, arguments).items()}
     try:
-        found = session.run(None, feed)
-        alike = all(map(partial(_alike, acting), found, map(np.asarray, wanted)))
+        results = session.run(None, feed)
+        alike = all(map(partial(_alike, acting), results, map(np.asarray, wanted)))
     except Exception:  # a shape that is wrong inside the model; onnxruntime raises many types
         alike = False
     if not alike:
@@ -181,28 +182,28 @@ def _check(acting: Acting, session: Any, size: int, converter: str) -> None:
         )
 
 
-def _alike(acting: Acting, one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _alike(acting: Acting, result: np.ndarray, wanted: np.ndarray) -> bool:
+    if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return False
-    if not np.issubdtype(one.dtype, np.floating):
-        return bool(np.mean(one != other) <= SHARE)
+    if not np.issubdtype(result.dtype, np.floating):
+        return bool(np.mean(result != wanted) <= SHARE)
     spec: Any = acting.agent.action_spec
     width = np.ptp(spec.bounds()) if isinstance(spec, Box) and spec.bounded else 1.0
-    return bool(np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * float(width)))
+    return bool(np.allclose(result, wanted, rtol=TOLERANCE, atol=TOLERANCE * float(width)))
 
 
-def _random(acting: Acting, given: Sequence[Any], size: int) -> list[Any]:
+def _random(acting: Acting, described: Sequence[PyTree], size: int) -> list[PyTree]:
     """Draw arguments of the policy; every mask allows an action."""
     keys = jax.random.split(jax.random.key(0), size)
     obs = jax.vmap(lambda key: sample(acting.agent.obs_spec, key))(keys)
     rng = np.random.default_rng(0)
 
-    def draw(leaf: Any) -> np.ndarray:
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         if leaf.dtype == bool:
             return rng.random(leaf.shape) < 0.5
         return rng.uniform(-1, 1, leaf.shape).astype(leaf.dtype)
 
-    rest = jax.tree.map(draw, list(given[1:]))
+    rest = jax.tree.map(draw, list(described[1:]))
     if acting.num_actions is not None:
         spec: Any = acting.agent.action_spec
         counts = np.ravel(spec.num_values)
@@ -210,7 +211,7 @@ def _random(acting: Acting, given: Sequence[Any], size: int) -> list[Any]:
     return [obs, *rest]
 
 
-def _loader(acting: Acting, inputs: Mapping[str, Any], title: str, converter: str) -> str:
+def _loader(acting: Acting, inputs: Mapping[str, PyTree], title: str, converter: str) -> str:
     """Write `load.py`."""
     arguments = ["obs", *(name for name in ("action_mask", "first") if name in inputs)]
     dtypes = {name: str(leaf.dtype) for name, leaf in inputs.items()}

@@ -62,7 +62,7 @@ def player_of_run(folder: str, env: str) -> RunPlayer:
             "against it: name a run whose opponents are others."
         )
     with prefixed(f"{what} of {env}: "):
-        options = options_of_run(path, how=f"run `triglot evaluate {folder} --trust`")
+        options = options_of_run(path, advice=f"run `triglot evaluate {folder} --trust`")
     name = options.env.partition(",")[0]
     if name != env:
         raise TriglotError(f"{what} of {env} was trained in {name}: give a run of {env}.")

@@ -27,10 +27,10 @@ class Source:
 
     def layer(self, form: str, label: str, **numbers: object) -> str:
         """Write a layer, and return the expression that is called."""
-        made = form.format(label=label, index=len(self.constructors), **numbers)
+        constructor = form.format(label=label, index=len(self.constructors), **numbers)
         if self.style.inline:
-            return made
-        self.constructors.append(f"self.{label} = {made}")
+            return constructor
+        self.constructors.append(f"self.{label} = {constructor}")
         return f"self.{label}"
 
     def dense(self, label: str, before: int, size: int | None) -> str:
@@ -50,24 +50,24 @@ def network_source(name: str, spec: NetworkSpec, library: Library) -> str:
     """
     source = written(spec, library)
     style, separator = source.style, "\n" + " " * source.style.indent
-    made = list(source.constructors)
-    if any("keys[" in constructor for constructor in made):
-        made.insert(0, f"keys = jax.random.split(key, {len(made)})")
+    constructors = list(source.constructors)
+    if any("keys[" in constructor for constructor in constructors):
+        constructors.insert(0, f"keys = jax.random.split(key, {len(constructors)})")
     return style.network.format(
         name=name,
         class_name=camel(name),
         described=described(spec),
         arguments=", ".join(arguments_of(spec)),
         body=separator.join(source.body),
-        made=separator.join(made),
+        made=separator.join(constructors),
         fields="\n    ".join(map(_field, source.constructors)),
     )
 
 
 def _field(constructor: str) -> str:
     """Declare the attribute that a constructor sets, as Equinox's dataclasses need."""
-    target, _, made = constructor.partition(" = ")
-    kind = made.partition("(")[0]
+    target, _, expression = constructor.partition(" = ")
+    kind = expression.partition("(")[0]
     return f"{target.removeprefix('self.')}: {'jax.Array' if kind == 'jnp.zeros' else kind}"
 
 
@@ -134,21 +134,21 @@ def _write_torso(source: Source, spec: NetworkSpec, library: str) -> int:
     if len(names) == 1:
         source.body.append(f"x = {_scaled(style.floats.format('obs'), spec.inputs[0])}")
     else:
-        for name, given in zip(names, spec.inputs, strict=True):
+        for name, spec_of_input in zip(names, spec.inputs, strict=True):
             flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
-            source.body.append(f"{name} = {_scaled(style.floats.format(flat), given)}")
+            source.body.append(f"{name} = {_scaled(style.floats.format(flat), spec_of_input)}")
         source.body.append(f"x = {style.joined.format(', '.join(names))}")
     activation, shape = style.activation(torso.activation), spec.obs_shape
     if activation is None:
         raise TriglotError(
             f"{library} has no activation {torso.activation!r}: choose another format."
         )
-    for index, one in enumerate(torso.convolutions):
-        numbers = {"before": shape[-1], "size": one.channels}
-        numbers |= {"window": one.size, "stride": one.stride}
+    for index, convolution in enumerate(torso.convolutions):
+        numbers = {"before": shape[-1], "size": convolution.channels}
+        numbers |= {"window": convolution.size, "stride": convolution.stride}
         call = source.layer(source.style.conv, f"torso_{index}", **numbers)
         source.body.append(f"x = {activation}({style.image.format(call=call)})")
-        shape = one.output_shape(shape)
+        shape = convolution.output_shape(shape)
     if torso.channels or len(spec.obs_shape) != 1:
         source.body.append("x = x.reshape(x.shape[0], -1)" if batched else "x = jnp.ravel(x)")
     size = math.prod(shape)
@@ -158,19 +158,19 @@ def _write_torso(source: Source, spec: NetworkSpec, library: str) -> int:
     return size
 
 
-def _scaled(floats: str, given: Spec) -> str:
+def _scaled(floats: str, spec: Spec) -> str:
     """Scale bytes by their declared bounds, as `core.specs.floats` does.
 
     Raises:
       TriglotError: if the elements have different bounds.
     """
-    limits = byte_range(given) if isinstance(given, Box) else None
+    limits = byte_range(spec) if isinstance(spec, Box) else None
     if limits is None:
         return floats
     low, span = limits
     if not isinstance(low, float):
         raise TriglotError(
-            f"a plain model scales all bytes by the same bounds, and the network reads {given}: "
+            f"a plain model scales all bytes by the same bounds, and the network reads {spec}: "
             "choose the format stablehlo or onnx, or load the run with triglot.load_policy."
         )
     shifted = f"({floats} - {low:.0f})" if low else floats

@@ -64,18 +64,18 @@ class Acting(FrozenPolicy):
         """
         inputs = self.example(batch)
         leaves, structure = jax.tree.flatten(self.carry(batch))
-        given = [inputs.obs] + ([] if inputs.action_mask is None else [inputs.action_mask])
-        given += [inputs.first, tuple(leaves)] if leaves else []
+        arguments = [inputs.obs] + ([] if inputs.action_mask is None else [inputs.action_mask])
+        arguments += [inputs.first, tuple(leaves)] if leaves else []
 
         def policy(obs: Obs, *rest: PyTree) -> PyTree:
             mask, rest = (rest[0], rest[1:]) if self.num_actions is not None else (None, rest)
             first, carry = rest if leaves else (jnp.ones((batch,), bool), ())
-            seen = PolicyInput(obs=obs, first=first, action_mask=mask)
+            inputs_now = PolicyInput(obs=obs, first=first, action_mask=mask)
             carry = jax.tree.unflatten(structure, carry)
-            action, carry = self.act(self.arrays, carry, seen, jax.random.key(0))
+            action, carry = self.act(self.arrays, carry, inputs_now, jax.random.key(0))
             return (action, tuple(jax.tree.leaves(carry))) if leaves else action
 
-        return policy, given
+        return policy, arguments
 
     def for_any_batch(self, trace: Callable[..., Any]) -> tuple[Any, list[PyTree]]:
         """Trace the policy for a symbolic number of environments.
@@ -90,9 +90,9 @@ class Acting(FrozenPolicy):
           TriglotError: if the network cannot be traced for an unknown batch size.
         """
         (batch,) = jax_export.symbolic_shape("b")
-        policy, given = self.as_function(batch)
+        policy, arguments = self.as_function(batch)
         try:
-            return trace(policy)(*given), given
+            return trace(policy)(*arguments), arguments
         except Exception as error:  # JAX raises many types
             network = self.agent.network
             raise TriglotError(

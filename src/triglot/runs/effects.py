@@ -36,14 +36,14 @@ def check_effects(
         raise TriglotError(
             f"--backend {options.backend} has no effect: {_source(custom)}; leave it out."
         )
-    for one, value in (
+    for field, value in (
         *chosen(algorithm.Config, options.config),
         *chosen(algorithm.Hyperparams, options.hyper),
     ):
-        why = _why_not(one, options, algorithm, env, config)
+        why = _why_not(field, options, algorithm, env, config)
         if why is not None:
             raise TriglotError(
-                f"{flag(one.name)} {_words(value)} has no effect: {why}; leave it out."
+                f"{flag(field.name)} {_words(value)} has no effect: {why}; leave it out."
             )
 
 
@@ -57,15 +57,15 @@ def with_effect(
     """
     owners = (algorithm.Config, algorithm.Hyperparams)
     return {
-        one.name
+        field.name
         for owner in owners
-        for one in option_fields(owner)
-        if _why_not(one, options, algorithm, env, config) is None
+        for field in option_fields(owner)
+        if _why_not(field, options, algorithm, env, config) is None
     }
 
 
 def _why_not(
-    one: "Field[Any]",
+    field: "Field[Any]",
     options: SharedOptions,
     algorithm: Algorithm | Agent,
     env: AnyEnvironment,
@@ -73,7 +73,7 @@ def _why_not(
 ) -> str | None:
     custom = _custom(options)
     return why_not(
-        one,
+        field,
         algorithm,
         options.algorithm,
         env,

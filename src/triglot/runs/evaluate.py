@@ -63,7 +63,9 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     print(wrapped("\n".join([f"{played.title}, {done}", *notes])))
     state = progress.state
     assert state is not None  # there is a checkpoint
-    episodes, *unseen = (_play(one, options, state) for one in plans_by_levels(played))
+    episodes, *unseen = (
+        _play(level_plan, options, state) for level_plan in plans_by_levels(played)
+    )
     results = evaluation(episodes, *unseen)
     lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
     print(wrapped("\n".join(lines)))
@@ -74,8 +76,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         f"mean {results['length_mean']:,.1f}"
     )
     if len(results["return_per_seed"]) > 1:
-        each = ", ".join(map(format_return, results["return_per_seed"]))
-        print(wrapped(f"per seed: {each}"))
+        returns = ", ".join(map(format_return, results["return_per_seed"]))
+        print(wrapped(f"per seed: {returns}"))
     write_json(
         options.run / RESULTS,
         {
@@ -103,14 +105,14 @@ def _in_env(plan: Plan, name: str, env: AnyEnvironment) -> Plan:
       TriglotError: if its observations or actions are not those of the run.
     """
     agent = plan.agent
-    for what, own, other in (
+    for what, trained, other in (
         ("observations", agent.obs_spec, env.obs_spec),
         ("actions", agent.action_spec, env.action_spec),
     ):
-        if own != other:
+        if trained != other:
             raise TriglotError(
                 f"--env {name} has other {what} than {plan.options.env}, in which the run was "
-                f"trained: {other} instead of {own}."
+                f"trained: {other} instead of {trained}."
             )
     return replace(plan.in_env(env), options=replace(plan.options, env=name))
 

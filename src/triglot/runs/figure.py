@@ -38,13 +38,13 @@ def curves(
     """
     if updates_per_point is not None:
         check_count("updates_per_point", updates_per_point)
-    given = runs if isinstance(runs, Mapping) else {"": runs}
-    if not given:
+    by_label = runs if isinstance(runs, Mapping) else {"": runs}
+    if not by_label:
         raise TriglotError("curves needs at least one training, got an empty dictionary.")
-    found = {str(label): _curve(one, metric) for label, one in given.items()}
+    learning_curves = {str(label): _curve(run, metric) for label, run in by_label.items()}
     _show_in_notebooks()
     return learning_figure(
-        found,
+        learning_curves,
         title=metric.replace("_", " ") if title is None else title,
         metric=metric,
         updates_per_point=updates_per_point,
@@ -61,7 +61,9 @@ def _show_in_notebooks() -> None:
     from matplotlib.figure import Figure
 
     formatters = shell.display_formatter.formatters.values()
-    if not any(Figure in each.type_printers for each in formatters):  # the user's choice stays
+    if not any(
+        Figure in formatter.type_printers for formatter in formatters
+    ):  # the user's choice stays
         select_figure_formats(shell, {"png"})
 
 

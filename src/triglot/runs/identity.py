@@ -6,7 +6,7 @@ The fingerprints are computed inside the compiled program after every update; th
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import join_parts, part_of
-from ..core.records import JSON
+from ..core.records import JSON, JSONDict
 from ..core.types import AnyAgentState, PyTree
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
@@ -90,7 +90,7 @@ def shapes_of(network: Network) -> Shapes:
     return {name: array.shape for name, array in shapes.items()}
 
 
-def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
+def check_architecture(backend: str, shapes: Shapes, expected: Shapes) -> None:
     """Reject parameters that differ from the first backend's in a name or a shape.
 
     The error of a name lists those that only one of them has, and all of the first's.
@@ -98,23 +98,28 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     Args:
       backend: the other library.
       shapes: its parameters by canonical name.
-      given: the first backend's.
+      expected: the first backend's.
 
     Raises:
       TriglotError: naming the first parameter that differs.
     """
     differs = f"the architecture of {backend} differs from the first backend's"
-    missing, unknown = sorted(given.keys() - shapes.keys()), sorted(shapes.keys() - given.keys())
+    missing, unknown = (
+        sorted(expected.keys() - shapes.keys()),
+        sorted(shapes.keys() - expected.keys()),
+    )
     if missing or unknown:
         lacks = [f"it has no {', '.join(missing)}"] if missing else []
         has = [f"only it has {', '.join(unknown)}"] if unknown else []
-        names = ", ".join(f"{name} {given[name]}" for name in sorted(given))
+        names = ", ".join(f"{name} {expected[name]}" for name in sorted(expected))
         raise TriglotError(
             f"{differs}: {'; '.join(lacks + has)}. The first one's names are {names}."
         )
     for name in sorted(shapes):
-        if shapes[name] != given[name]:
-            raise TriglotError(f"{differs}: {name} is {shapes[name]} here and {given[name]} there.")
+        if shapes[name] != expected[name]:
+            raise TriglotError(
+                f"{differs}: {name} is {shapes[name]} here and {expected[name]} there."
+            )
 
 
 def learned(agent_state: AnyAgentState) -> Variables:
@@ -129,23 +134,25 @@ def learned(agent_state: AnyAgentState) -> Variables:
       TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
     if isinstance(agent_state, ExtendedState):
-        own, added = learned(agent_state.agent), agent_state.variables
+        variables, added = learned(agent_state.agent), agent_state.variables
         if not added:
-            return own
-        return join_parts({**{name: part_of(own, name) for name in own.params}, **added})
+            return variables
+        return join_parts(
+            {**{name: part_of(variables, name) for name in variables.params}, **added}
+        )
     if isinstance(agent_state, AgentState):
         return agent_state.learner.variables
     leaves = jax.tree_util.tree_leaves_with_path(agent_state, is_leaf=_is_learner)
-    found = [(path, node) for path, node in leaves if _is_learner(node)]
-    if len(found) == 1:
-        return found[0][1].variables
-    names = [path[-1].key for path, _ in found if isinstance(path[-1], jax.tree_util.DictKey)]
-    if not found or len(names) < len(found) or len({path[:-1] for path, _ in found}) > 1:
+    states = [(path, node) for path, node in leaves if _is_learner(node)]
+    if len(states) == 1:
+        return states[0][1].variables
+    names = [path[-1].key for path, _ in states if isinstance(path[-1], jax.tree_util.DictKey)]
+    if not states or len(names) < len(states) or len({path[:-1] for path, _ in states}) > 1:
         raise TriglotError(
-            f"the agent's state ({type(agent_state).__name__}) holds {len(found)} LearnerStates: "
+            f"the agent's state ({type(agent_state).__name__}) holds {len(states)} LearnerStates: "
             "to be compared it needs one, or one dictionary of them by the names of its networks."
         )
-    return join_parts({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
+    return join_parts({name: node.variables for name, (_, node) in zip(names, states, strict=True)})
 
 
 def _is_learner(node: object) -> bool:
@@ -174,7 +181,7 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return marked & ~((one != one) & (other != other))
 
 
-def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> dict[str, Any]:
+def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> JSONDict:
     """Compare trainings bit for bit, and find where each diverges from the first of them.
 
     Args:
@@ -248,12 +255,12 @@ def _first(marks: Mapping[str, np.ndarray], kind: str) -> JSON | None:
 
 
 def _earliest(places: Mapping[str, JSON | None]) -> JSON | None:
-    found = {name: place for name, place in places.items() if place is not None}
-    if not found:
+    differing_places = {name: place for name, place in places.items() if place is not None}
+    if not differing_places:
         return None
-    update = min(place["update"] for place in found.values())
-    backends = [name for name, place in found.items() if place["update"] == update]
-    return {**found[backends[0]], "backends": backends}
+    update = min(place["update"] for place in differing_places.values())
+    backends = [name for name, place in differing_places.items() if place["update"] == update]
+    return {**differing_places[backends[0]], "backends": backends}
 
 
 def _largest_difference(one: Arrays, other: Arrays) -> float:

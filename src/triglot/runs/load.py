@@ -13,7 +13,7 @@ from ..core.agent import Agent
 from ..core.environment import Environment
 from ..core.errors import check_path
 from ..core.experiment import updates_of
-from ..core.host_environment import HostEnvironment
+from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.state import RunnerState
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
@@ -41,7 +41,7 @@ class Trained(Protocol):
         ...
 
     @property
-    def agent_states(self) -> Any:
+    def agent_states(self) -> AnyAgentState:
         """The agent state of each seed, `[S, ...]`."""
         ...
 
@@ -74,8 +74,8 @@ def read_run(
     previous: bool = False,
     trust: bool = False,
     checkpoint: str = "last",
-    agent: Any = None,
-    env: Any = None,
+    agent: Agent | None = None,
+    env: AnyEnvironment | None = None,
 ) -> tuple[Plan, RunnerState]:
     """Read a folder of `triglot train` or of `triglot.train`; see `triglot.load_run`.
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.agent import Trajectory
 from ..core.errors import describe
 from ..core.experiment import Experiment
 from ..core.host.trainer import HostProgram
@@ -15,7 +16,7 @@ from ..core.loop.chunks import Chunk
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program, Trainer
 from ..core.tracing.nans import NanSource, find_nan_source
-from ..core.types import by_path, on_data
+from ..core.types import AnyAgentState, Params, PyTree, by_path, on_data
 
 
 class NanFinder:
@@ -46,7 +47,7 @@ class NanFinder:
         """
         params = by_path(_params(state.agent))
         wrong = {path: _where(leaf) for path, leaf in params.items()}
-        path, seeds = next((path, each) for path, each in wrong.items() if each)
+        path, seeds = next((path, indices) for path, indices in wrong.items() if indices)
         text = f"parameter {path} is NaN or infinite"
         try:
             source = self._source(seeds[0])
@@ -68,19 +69,19 @@ class NanFinder:
         trajectory, words = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), program.learned_from)
         key = jax.random.wrap_key_data(words, impl=jax.random.key_impl(self._before.key))
 
-        def learn(state: Any, trajectory: Any) -> Any:
+        def learn(state: AnyAgentState, trajectory: Trajectory) -> PyTree:
             return agent.update(state, trajectory, key)[0]
 
         return find_nan_source(learn, before.agent, trajectory, of=_params)
 
 
-def _params(agent_state: Any) -> list[Any]:
+def _params(agent_state: AnyAgentState) -> list[Params]:
     """List the parameters that an agent's learners train."""
     leaves = jax.tree.leaves(agent_state, is_leaf=_is_learner)
     return [leaf.variables.params for leaf in leaves if _is_learner(leaf)]
 
 
-def _is_learner(node: Any) -> bool:
+def _is_learner(node: object) -> bool:
     return isinstance(node, LearnerState)
 
 

@@ -3,10 +3,10 @@
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 
@@ -18,6 +18,7 @@ from ..core.hyper import check_count
 from ..core.loop.population import Population
 from ..core.options import has_options, option_fields, replace_options
 from ..core.records import JSON
+from ..core.types import AnyHyperparams
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, creating, make_new_folder
 from .devices import most_devices
@@ -52,7 +53,7 @@ class Plan:
     options: TrainOptions
     experiment: Experiment
     out: Path
-    python: Mapping[str, Any] = field(default_factory=dict)
+    python: JSON = field(default_factory=dict)
 
     @property
     def agent(self) -> Agent:
@@ -128,8 +129,8 @@ class Plan:
         """
         hyper = self.experiment.hyperparams
         if different := arrays_of(hyper):
-            own = self.experiment.complete(None)
-            hyper = replace_options(hyper, {name: getattr(own, name) for name in different})
+            complete = self.experiment.complete(None)
+            hyper = replace_options(hyper, {name: getattr(complete, name) for name in different})
         return replace(self.options, config=self.agent.config, hyper=hyper)
 
 
@@ -141,7 +142,7 @@ def prepare(
     divide: bool | None = None,
     check: Callable[[Agent], None] | None = None,
     agent: Agent | None = None,
-    env: Any = None,
+    env: AnyEnvironment | None = None,
 ) -> Plan:
     """Check all options, build the experiment, and make the folder.
 
@@ -229,9 +230,9 @@ def build(
     *,
     effects: bool = True,
     divide: bool = True,
-    python: Mapping[str, Any] | None = None,
+    python: JSON | None = None,
     agent: Agent | None = None,
-    env: Any = None,
+    env: AnyEnvironment | None = None,
 ) -> Experiment:
     """Build the agent and the experiment.
 
@@ -281,7 +282,7 @@ def build(
     return experiment
 
 
-def _hyper(options: TrainOptions, facts: Mapping[str, Any], *, named: bool) -> Any:
+def _hyper(options: TrainOptions, facts: JSON, *, named: bool) -> AnyHyperparams:
     """Return the hyperparameters that replace the agent's own; None if its own are the options'."""
     different = hyper_of(facts)
     if named or not has_options(options.hyper):
@@ -331,20 +332,24 @@ def agent_of(options: TrainOptions, env: AnyEnvironment) -> Agent:
     Raises:
       TriglotError: as `make_agent`.
     """
-    named: Any = {
-        "backend": options.backend,
-        "arithmetic": options.arithmetic,
-        "optimizer": options.optimizer,
-    }
     agent = build_agent(
         options.algorithm,
         env,
         config=options.config,
         hyper=options.hyper,
         networks=load_networks(options.network, env),
-        **named,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        optimizer=options.optimizer,
     )
-    remember_agent(agent, options.algorithm, networks=options.network, **named)
+    remember_agent(
+        agent,
+        options.algorithm,
+        networks=options.network,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        optimizer=options.optimizer,
+    )
     return agent
 
 

@@ -13,7 +13,7 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
-from ..core.types import Obs
+from ..core.types import Carry, Obs
 from .acting import Acting
 from .load import Trained, run_of
 from .population import chosen_seed_index
@@ -43,9 +43,9 @@ class Policy:
         self.num_updates = num_updates
         self._acting = acting
         self._num_calls = 0
-        self._carry: Any = None
+        self._carry: Carry = None
         self._first: np.ndarray | None = None
-        self._starts: dict[int, tuple[Any, np.ndarray]] = {}  # by the number of observations
+        self._starts: dict[int, tuple[Carry, np.ndarray]] = {}  # by the number of observations
 
         # What a call converts costs more than the network: a key, an axis and an index are inside.
         def act(
@@ -78,8 +78,8 @@ class Policy:
             or of another shape, or a recurrent policy gets another number of observations than
             since its last `reset`.
         """
-        own = [obs] if isinstance(obs, np.ndarray) else jax.tree.leaves(obs)
-        as_jax = bool(own) and all(isinstance(leaf, jax.Array) for leaf in own)
+        leaves = [obs] if isinstance(obs, np.ndarray) else jax.tree.leaves(obs)
+        as_jax = bool(leaves) and all(isinstance(leaf, jax.Array) for leaf in leaves)
         batch = _batch(self.obs_spec, obs)
         size = 1 if batch is None else batch
         obs = _converted(self.obs_spec, obs)
@@ -119,7 +119,7 @@ class Policy:
                 )
             self._first = self._first | starts
 
-    def _before(self, size: int) -> tuple[Any, Any]:
+    def _before(self, size: int) -> tuple[Carry, np.ndarray]:
         """Return the carry, and where episodes start."""
         if self._first is None:
             if size not in self._starts:
@@ -196,8 +196,8 @@ def _batch(spec: Spec, obs: Obs) -> int | None:
     if isinstance(spec, Dict):
         names = [name for name, _ in spec.items]
         if not isinstance(obs, dict) or sorted(obs) != names:
-            given = sorted(map(str, obs)) if isinstance(obs, dict) else shown(obs)
-            raise TriglotError(f"the policy reads a dictionary with {names}, got {given}.")
+            description = sorted(map(str, obs)) if isinstance(obs, dict) else shown(obs)
+            raise TriglotError(f"the policy reads a dictionary with {names}, got {description}.")
         sizes = {_batch(child, obs[name]) for name, child in spec.items}
         if len(sizes) > 1:
             raise TriglotError(f"the parts of the observation are batches of {sizes}.")
@@ -214,7 +214,7 @@ def _batch(spec: Spec, obs: Obs) -> int | None:
     )
 
 
-def _converted(spec: Spec, obs: Obs) -> Any:
+def _converted(spec: Spec, obs: Obs) -> Obs:
     """Convert observations, one or `[N, ...]`, to their dtype.
 
     Raises:

@@ -43,35 +43,37 @@ def ranked(plan: Plan, state: RunnerState, evaluated: JSON | None) -> JSON | Non
     }
 
 
-def describe(found: JSON) -> str:
+def describe(population: JSON) -> str:
     """Describe the best member in a line."""
-    hyper = ", ".join(f"{name} {format_value(value)}" for name, value in found["hyper"].items())
-    fitness = format_return(found["fitness"])
-    return f"best member: {found['best_member']}, return {fitness}, {hyper}"
+    hyper = ", ".join(
+        f"{name} {format_value(value)}" for name, value in population["hyper"].items()
+    )
+    fitness = format_return(population["fitness"])
+    return f"best member: {population['best_member']}, return {fitness}, {hyper}"
 
 
 def draw(plan: Plan, best: int) -> None:
     """Plot returns and hyperparameters of all members, with the lineage of the best."""
     assert plan.population is not None  # narrows the type
-    names = [one.name for one in plan.population.perturbed]
+    names = [axis.name for axis in plan.population.perturbed]
     env_steps, metrics = read_metrics(plan.out, (RETURN, PARENT, *names))
     held = lineage(metrics[PARENT].astype(int), best)
     shown = {name: metrics[name] for name in (RETURN, *names)}
     draw_population(plan.out / FILE, env_steps, shown, held, plan.title)
 
 
-def chosen_seed_index(folder: Path, given: int | None, num_seeds: int) -> int:
-    """Return which seed of a run acts: the `given` one, a population's best member, or 0.
+def chosen_seed_index(folder: Path, index: int | None, num_seeds: int) -> int:
+    """Return which seed of a run acts: the one of this `index`, a population's best member, or 0.
 
     Raises:
       TriglotError: if the run has no such seed, with their number.
     """
-    if given is None:
-        found = (recorded(folder, SUMMARY) or {}).get(POPULATION)
-        return int(found["best_member"]) if isinstance(found, dict) else 0
-    check_count("seed_index", given, 0)
-    if given >= num_seeds:
+    if index is None:
+        population = (recorded(folder, SUMMARY) or {}).get(POPULATION)
+        return int(population["best_member"]) if isinstance(population, dict) else 0
+    check_count("seed_index", index, 0)
+    if index >= num_seeds:
         raise TriglotError(
-            f"seed_index must be less than the run's number of seeds, {num_seeds}; got {given}."
+            f"seed_index must be less than the run's number of seeds, {num_seeds}; got {index}."
         )
-    return given
+    return index

@@ -66,7 +66,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             step = jax.eval_shape(env.reset, abstract_key())
             memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
-        state: Any = progress.state
+        state = progress.state
+        assert state is not None  # there is a checkpoint
     if progress.warning:
         print(wrapped(progress.warning))
     agent_state = jax.tree.map(lambda leaf: leaf[index], state.agent)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from ..core.hyper import check_count
 from ..core.loop.episode import Episodes
 from ..core.loop.state import RunnerState
 from ..core.network import Variables
-from ..core.types import as_key
+from ..core.types import AnyAgentState, AnyHyperparams, as_key
 from ..shared.machine.files import check_free, make_folder
 from .load import read_run, variables_of
 from .policy import Policy, policy_of
@@ -45,7 +44,7 @@ class TrainResult:
     recorded: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        agent: Any = self.agent
+        agent = self.agent
         where = "" if self.folder is None else f", folder={str(self.folder)!r}"
         return (
             f"TrainResult({agent.name} on {self.env.name}, {self.num_seeds:,} x "
@@ -63,12 +62,12 @@ class TrainResult:
         return self.experiment.env
 
     @property
-    def hyper(self) -> Any:
+    def hyper(self) -> AnyHyperparams:
         """The hyperparameters of the training: numbers, schedules, or arrays `[S]`."""
         return self.experiment.hyperparams
 
     @property
-    def agent_states(self) -> Any:
+    def agent_states(self) -> AnyAgentState:
         """The agent state of each seed, `[S, ...]`."""
         return self.runner_state.agent
 
@@ -109,7 +108,7 @@ class TrainResult:
         updates = np.arange(self.num_updates - count, self.num_updates) + 1
         return updates * self.experiment.steps_per_update, dict(self.recorded)
 
-    def agent_state(self, seed_index: int = 0) -> Any:
+    def agent_state(self, seed_index: int = 0) -> AnyAgentState:
         """Select the agent state of one seed.
 
         Args:

@@ -158,9 +158,9 @@ def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> JSON:
         how much their mean return is less.
     """
     if unseen is not None:
-        seen, other = evaluation(episodes), evaluation(unseen)
-        gap = seen["return_mean"] - other["return_mean"]
-        return {**seen, "unseen_levels": other, "generalization_gap": gap}
+        evaluated, unseen_levels = evaluation(episodes), evaluation(unseen)
+        gap = evaluated["return_mean"] - unseen_levels["return_mean"]
+        return {**evaluated, "unseen_levels": unseen_levels, "generalization_gap": gap}
     returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
     per_seed = returns.mean(axis=1)
     if len(per_seed) > 1:

@@ -7,7 +7,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from ..core.loop.chunks import Chunk
 from ..core.loop.divergence import absurd_parameters
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program
-from ..core.records import JSON
+from ..core.records import JSON, JSONDict
 from ..shared.machine.files import check_free, write_json
 from ..shared.machine.interrupt import Interrupt
 from ..shared.statistics import format_return
@@ -346,7 +346,7 @@ def run(
     return Finished(state=state, diverged=diverged, signal=interrupt.number)
 
 
-def _results(plan: Plan, journal: Journal, state: RunnerState) -> dict[str, Any]:
+def _results(plan: Plan, journal: Journal, state: RunnerState) -> JSONDict:
     """Summarize a training that nobody watched, as far as it is known."""
     return {
         "interrupted": journal.num_updates < plan.experiment.num_updates,
@@ -412,7 +412,9 @@ def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
             metric = plots.BOTH_RETURNS
             both = {"in training": "episode_return", "greedy evaluation": METRIC}
             both |= {"greedy, unseen levels": UNSEEN} if UNSEEN in metrics else {}
-            curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
+            curves = {
+                name: plots.Curve(env_steps, metrics[column]) for name, column in both.items()
+            }
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
     path = plan.out / "values.png"

@@ -26,7 +26,8 @@ from ..core.loop.population import Population
 from ..core.loop.sharding import Shard
 from ..core.loop.state import RunnerState
 from ..core.options import has_options, option_values, replace_options
-from ..core.types import PyTree, as_key
+from ..core.records import Values
+from ..core.types import AnyHyperparams, PyTree, as_key
 from ..shared.machine.files import check_free, make_folder
 from ..shared.machine.interrupt import Signalled
 from .plan import check_memory
@@ -236,20 +237,22 @@ class _Follower:
             self._kept.update(state)
 
 
-def _changes(agent: Any, hyper: Any, earlier: TrainResult | None) -> dict[str, Any]:
+def _changes(
+    agent: Agent, hyper: AnyHyperparams | Values | None, earlier: TrainResult | None
+) -> dict[str, Any]:
     """List the hyperparameters that change where a training is continued."""
     changes: dict[str, Any] = {}
     if earlier is not None and has_options(agent.hyper):
-        was, now = (option_values(each.hyper) for each in (earlier.agent, agent))
+        was, now = (option_values(trained.hyper) for trained in (earlier.agent, agent))
         changes |= {name: value for name, value in now.items() if value is not was.get(name)}
         changes = {name: value for name, value in changes.items() if value != was.get(name)}
     named = hyper if hyper is None or isinstance(hyper, Mapping) else option_values(hyper)
     return {**changes, **(named or {})}
 
 
-def _hyper_of(result: TrainResult) -> Any:
+def _hyper_of(result: TrainResult) -> AnyHyperparams:
     """Return the hyperparameters of a training as they were given, with one value or `[S]`."""
-    given, agent = result.experiment.hyper, result.agent
-    if isinstance(given, list | tuple):
+    hyper, agent = result.experiment.hyper, result.agent
+    if isinstance(hyper, list | tuple):
         return result.hyper
-    return as_hyperparams(agent.name, given, agent.hyper)
+    return as_hyperparams(agent.name, hyper, agent.hyper)

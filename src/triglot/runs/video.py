@@ -11,6 +11,8 @@ import jax
 
 from ..core.agent import Agent
 from ..core.errors import MissingExtra, TriglotError, writing
+from ..core.host_environment import AnyEnvironment
+from ..core.types import AnyAgentState
 from ..shared.machine.files import replacing
 from .render import record, suffix_of
 
@@ -49,7 +51,12 @@ class Video:
 
 
 def render_video(
-    agent: Agent, env: Any, agent_state: Any, keys: jax.Array, path: Path | None, **options: Any
+    agent: Agent,
+    env: AnyEnvironment,
+    agent_state: AnyAgentState,
+    keys: jax.Array,
+    path: Path | None,
+    **options: Any,
 ) -> Video:
     """Play episodes and render them.
 

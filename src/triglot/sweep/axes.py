@@ -113,7 +113,7 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
     members: set[Any] = {str}
     if name not in COMPONENTS:
         declared = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
-        members = {member for cls, one in declared for member in _types(cls, one)}
+        members = {member for cls, field in declared for member in _types(cls, field)}
     is_number = not members.isdisjoint((int, float))
     if is_number and "(" not in values and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)
@@ -126,9 +126,9 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
 def _field(owner: str, algorithm: Algorithm, name: str) -> tuple[type | OptionTable, "Field[Any]"]:
     """Find the field of an algorithm's `Config` or `Hyperparams`."""
     known = {
-        one.name: (o, one)
+        field.name: (o, field)
         for o in (algorithm.Config, algorithm.Hyperparams)
-        for one in option_fields(o)
+        for field in option_fields(o)
     }
     if name not in known:
         elsewhere = OTHER_NAMES.get("--" + name.replace("_", "-"), "")
@@ -137,10 +137,10 @@ def _field(owner: str, algorithm: Algorithm, name: str) -> tuple[type | OptionTa
     return known[name]
 
 
-def _types(owner: type | OptionTable, one: "Field[Any]") -> tuple[Any, ...]:
-    hint = type_hints(owner).get(one.name)
+def _types(owner: type | OptionTable, field: "Field[Any]") -> tuple[Any, ...]:
+    hint = type_hints(owner).get(field.name)
     if hint is None or hint is Any:
-        return () if one.default is MISSING else (type(one.default),)
+        return () if field.default is MISSING else (type(field.default),)
     return type_members(hint)
 
 

@@ -75,10 +75,10 @@ def bytes_of_one(group: Group) -> memory.Parts:
 
 
 def _capacity(group: Group, batch: int | None, bytes_per_job: int | None) -> int:
-    one = bytes_of_one(group)
-    size = max(1, sum(one.values()))
+    parts = bytes_of_one(group)
+    size = max(1, sum(parts.values()))
     if bytes_per_job is None:
-        memory.check(one)
+        memory.check(parts)
     elif size > bytes_per_job:
         raise TriglotError(
             f"one training needs at least {_bytes(size)} of memory, and each job has "
@@ -128,7 +128,9 @@ def divide(
     batches = []
     for number, (group, size) in enumerate(zip(plan.groups, sizes, strict=True)):
         seeds = range(group.options.num_seeds)
-        pairs = [(one, seed) for one in group.settings if one in alive for seed in seeds]
+        pairs = [
+            (setting, seed) for setting in group.settings if setting in alive for seed in seeds
+        ]
         together = len(seeds) if size >= len(seeds) else 1
         units = [pairs[i : i + together] for i in range(0, len(pairs), together)]
         count = -(-len(units) // (size // together))
@@ -167,10 +169,10 @@ def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | Non
         text += f" in {len(batches)} batches ({shown})"
     if plan.options.batch is not None:
         return f"{text}, as --batch {plan.options.batch} says"
-    one = sum(bytes_of_one(plan.groups[0]).values())
+    run_bytes = sum(bytes_of_one(plan.groups[0]).values())
     if bytes_per_job is not None:
-        return f"{text}; {_bytes(one)} per run; {_bytes(bytes_per_job)} per job"
-    return f"{text}; {_bytes(one)} per run; {_bytes(_free())} free"
+        return f"{text}; {_bytes(run_bytes)} per run; {_bytes(bytes_per_job)} per job"
+    return f"{text}; {_bytes(run_bytes)} per run; {_bytes(_free())} free"
 
 
 def _counted(number: int, word: str) -> str:

@@ -67,22 +67,22 @@ def survivors(plan: SweepPlan, settings: Sequence[int], scores: Mapping[int, flo
     """
     kept: list[int] = []
     for env in plan.envs:
-        own = [number for number in settings if plan.env_of(number) == env]
-        known = {n: -math.inf if math.isnan(scores[n]) else scores[n] for n in own}
-        if all(math.isnan(scores[number]) for number in own):
-            kept += own
+        in_env = [number for number in settings if plan.env_of(number) == env]
+        known = {n: -math.inf if math.isnan(scores[n]) else scores[n] for n in in_env}
+        if all(math.isnan(scores[number]) for number in in_env):
+            kept += in_env
             continue
-        best = sorted(own, key=lambda number: (-known[number], number))
-        kept += best[: -(-len(own) // plan.options.eta)]
+        best = sorted(in_env, key=lambda number: (-known[number], number))
+        kept += best[: -(-len(in_env) // plan.options.eta)]
     return sorted(kept)
 
 
 def expected(plan: SweepPlan) -> list[int]:
     """Count the settings of each stage of a round, if an episode ends before each rung."""
     counts = [[len(_of_env(plan, env))] for env in plan.envs]
-    for each in counts:
+    for stages in counts:
         for _ in range(count_rungs(plan)):
-            each.append(-(-each[-1] // plan.options.eta))
+            stages.append(-(-stages[-1] // plan.options.eta))
     return [sum(stage) for stage in zip(*counts, strict=True)]
 
 

@@ -138,12 +138,12 @@ def train_batches(
     )
     if interrupt.number is not None:
         raise Signalled(interrupt.number)
-    lost = [(name, one) for name, one in outcomes.items() if one.is_lost]
+    lost = [(name, outcome) for name, outcome in outcomes.items() if outcome.is_lost]
     if lost:
-        name, one = lost[0]
+        name, outcome = lost[0]
         raise TriglotError(
             f"{len(lost)} of {len(tasks)} batches failed, and the others are kept. Batch {name}: "
-            f"{one.message}"
+            f"{outcome.message}"
         )
 
 
@@ -161,7 +161,7 @@ def train_batch(arguments: JSON, job: RunningJob) -> None:
     if arguments["best"]:
         plan = fresh_plan(plan, arguments["best"])
     batch = from_overrides(Batch, arguments["batch"])
-    earlier = [from_overrides(Batch, each) for each in arguments["earlier"]]
+    earlier = [from_overrides(Batch, values) for values in arguments["earlier"]]
     if has_checkpoint(ledger, batch.name):
         job.say(f"batch {batch.name} continues from its checkpoint on {platform.node()}")
     Runner(plan, ledger).run(batch, earlier, job)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 MAX_POINTS = 200
 SUMS = ("returns", "episodes")
@@ -38,7 +38,7 @@ class Learning:
         """The bytes of both sums."""
         return self.returns.nbytes + self.episodes.nbytes
 
-    def add(self, done: int, metrics: Mapping[str, Any]) -> None:
+    def add(self, done: int, metrics: Mapping[str, ArrayLike]) -> None:
         """Add the updates of a chunk, `[S, count]` each, which came after `done` updates."""
         returns = np.asarray(metrics["episode_return"], np.float64)
         episodes = np.asarray(metrics["num_episodes"], np.float64)
@@ -53,7 +53,7 @@ class Learning:
         return {name: getattr(self, name).view(np.uint32) for name in SUMS}
 
     @classmethod
-    def unpacked(cls, num_updates: int, arrays: Mapping[str, Any]) -> "Learning":
+    def unpacked(cls, num_updates: int, arrays: Mapping[str, np.ndarray]) -> "Learning":
         """Read what `packed` returned."""
         sums = {name: np.array(arrays[name], order="C").view(np.float64) for name in SUMS}
         return cls(num_updates, **sums)

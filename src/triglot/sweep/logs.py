@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError
+from ..core.records import JSONDict
 from ..runs.monitoring.evaluating import METRIC
 from ..runs.registry.overrides import overrides_of
 from ..runs.storage import logs
@@ -45,23 +45,25 @@ def send(out: Path, plan: SweepPlan, outcomes: Sequence[Outcome]) -> None:
       outcomes: the results of each setting.
     """
     options = plan.options
-    for one in outcomes if options.log else ():
-        folder = out / FOLDER / f"setting-{one.number + 1}"
+    for outcome in outcomes if options.log else ():
+        folder = out / FOLDER / f"setting-{outcome.number + 1}"
         folder.mkdir(parents=True, exist_ok=True)
         words = logs.with_group(options.wandb, out.resolve().name)
-        config = {**_config(plan, one), "wandb": words}
+        config = {**_config(plan, outcome), "wandb": words}
         for name in options.log:
             log = logs.LOGS[name](folder, config, 0)
-            for point, env_steps in enumerate(one.env_steps):
-                log.add(int(env_steps), {"episode_return": one.curves[:, point]})
-            if one.final is not None:
-                log.add(one.num_steps, {METRIC: np.where(one.finite, one.final, np.nan)})
+            for point, env_steps in enumerate(outcome.env_steps):
+                log.add(int(env_steps), {"episode_return": outcome.curves[:, point]})
+            if outcome.final is not None:
+                log.add(
+                    outcome.num_steps, {METRIC: np.where(outcome.finite, outcome.final, np.nan)}
+                )
             log.close()
 
 
-def _config(plan: SweepPlan, one: Outcome) -> dict[str, Any]:
+def _config(plan: SweepPlan, outcome: Outcome) -> JSONDict:
     """Describe a setting by the options of `triglot train`, as in a run's `config.json`."""
-    chosen = train_options(plan.options, one.values, algorithms_of(plan.options))
+    chosen = train_options(plan.options, outcome.values, algorithms_of(plan.options))
     options = {name: getattr(chosen, name) for name in logs.CHOSEN}
     return plain(
         {
@@ -69,6 +71,6 @@ def _config(plan: SweepPlan, one: Outcome) -> dict[str, Any]:
             "config": overrides_of(chosen.config),
             "hyper": overrides_of(chosen.hyper),
             "eval_every": chosen.total_steps if chosen.eval_episodes else None,
-            "swept": dict(one.values),
+            "swept": dict(outcome.values),
         }
     )

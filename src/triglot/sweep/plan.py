@@ -148,8 +148,8 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
     before = {group.program: group for group in plan.groups}
     groups = [
-        _group(program, each, before.get(program)) if each else before[program]
-        for program, each in members.items()
+        _group(program, added, before.get(program)) if added else before[program]
+        for program, added in members.items()
     ]
     return replace(plan, settings=(*plan.settings, *settings), groups=tuple(groups))
 
@@ -169,7 +169,7 @@ def _group(
     before: Group | None,
 ) -> Group:
     """Build the group of some settings, or add them to one."""
-    numbers, chosen, given = zip(*members, strict=True)
+    numbers, chosen, chosen_hypers = zip(*members, strict=True)
     if before is None:
         first: TrainOptions = chosen[0]
         experiment = build(first, effects=False, divide=False)
@@ -181,7 +181,7 @@ def _group(
             bounds=return_bounds(experiment.env, first.env),
             program=program,
         )
-    hypers = map(before.experiment.complete, given)
+    hypers = map(before.experiment.complete, chosen_hypers)
     return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
@@ -189,18 +189,18 @@ def _check_effects(
     options: SweepCommandOptions, groups: Sequence[Group], swept: Sequence[str]
 ) -> None:
     """Refuse a field that is swept or given, and can have no effect in any group."""
-    given = overrides_of(options.config) | overrides_of(options.hyper)
-    ineffective = {*swept, *given} - set(COMPONENTS)
+    overridden = overrides_of(options.config) | overrides_of(options.hyper)
+    ineffective = {*swept, *overridden} - set(COMPONENTS)
     facts = [
         (group.options, agent, group.experiment.env, agent.config)
         for group in groups
         for agent in [group.experiment.agent]
     ]
-    for each in facts:
-        ineffective -= with_effect(*each)
+    for arguments in facts:
+        ineffective -= with_effect(*arguments)
     if ineffective or options.network:
-        for each in facts:
-            check_effects(*each)
+        for arguments in facts:
+            check_effects(*arguments)
     if ineffective:
         name = min(ineffective)
         raise TriglotError(

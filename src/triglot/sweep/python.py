@@ -182,7 +182,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, tuple | list):
-        return "/".join(_text(name, each) for each in value)
+        return "/".join(_text(name, item) for item in value)
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else _name(name, value)
@@ -190,7 +190,10 @@ def _text(name: str, value: object) -> str:
 
 def _networks(network: Named | Sequence[str] | Mapping[str, Named]) -> tuple[str, ...]:
     if isinstance(network, Mapping):
-        return tuple(f"{part}={_name('network', one)}" for part, one in network.items())
+        return tuple(
+            f"{part}={_name('network', network_of_part)}"
+            for part, network_of_part in network.items()
+        )
     if isinstance(network, tuple | list):
         return tuple(network)
     return (_name("network", network),)
@@ -204,7 +207,7 @@ def _name(kind: str, named: object) -> str:
     """
     if isinstance(named, str):
         return named
-    module, name = (getattr(named, each, "") for each in ("__module__", "__qualname__"))
+    module, name = (getattr(named, attribute, "") for attribute in ("__module__", "__qualname__"))
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not named:
         raise TriglotError(
             f"{kind} {shown(named)} is not at the top level of a module, and the sweep's folder "

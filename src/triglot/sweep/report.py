@@ -65,7 +65,9 @@ def result_of(
       confirmed: the best settings' outcomes with fresh seeds.
     """
     options = plan.options
-    orders = {env: ranked([one for one in outcomes if one.env == env]) for env in plan.envs}
+    orders = {
+        env: ranked([outcome for outcome in outcomes if outcome.env == env]) for env in plan.envs
+    }
     return {
         **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
@@ -105,9 +107,9 @@ def separation(order: Sequence[Outcome]) -> str:
     best = order[0]
     seeds = np.isfinite(best.returns)
     rest = {
-        rank: one
-        for rank, one in enumerate(order[1:], 2)
-        if one.stopped == best.stopped and np.isfinite(one.returns[seeds]).any()
+        rank: outcome
+        for rank, outcome in enumerate(order[1:], 2)
+        if outcome.stopped == best.stopped and np.isfinite(outcome.returns[seeds]).any()
     }
     if not rest:
         return ""
@@ -120,10 +122,10 @@ def separation(order: Sequence[Outcome]) -> str:
             f"{MIN_SEEDS}."
         )
     differences = []
-    for one in rest.values():
-        both = seeds & np.isfinite(one.returns)
-        differences.append(paired_difference(best.returns[both], one.returns[both]))
-    close = [one.low is None or one.low <= 0 for one in differences]
+    for outcome in rest.values():
+        both = seeds & np.isfinite(outcome.returns)
+        differences.append(paired_difference(best.returns[both], outcome.returns[both]))
+    close = [difference.low is None or difference.low <= 0 for difference in differences]
     first = differences[0]
     relation = "tied with" if close[0] else "below"
     interval = numbers.with_interval(first.as_json(), numbers.difference)
@@ -155,7 +157,7 @@ def write(out: Path, plan: SweepPlan, result: JSON, outcomes: Sequence[Outcome])
     files: dict[str, str | bytes] = {**shown}
     algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
-        best = next(one for one in result["settings"] if one["env"] == env)
+        best = next(record for record in result["settings"] if record["env"] == env)
         chosen = train_options(plan.options, plan.settings[best["setting"] - 1], algorithms)
         files[name] = toml_of(chosen, algorithms[chosen.algorithm])
     mains = main_charts(result)
@@ -169,7 +171,9 @@ def page(result: JSON, ranking: Table, files: Mapping[str, str], mains: Mapping[
     """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
     for index, (env, of_env) in enumerate(result["curves"].items()):
-        best = [one for one in _of(result, env) if str(one["setting"]) in of_env["settings"]]
+        best = [
+            record for record in _of(result, env) if str(record["setting"]) in of_env["settings"]
+        ]
         if best:
             curves[env] = swept.best_curves_chart(best, of_env, f"curves{index}")
     drawn = {
@@ -208,8 +212,10 @@ def command(options: SweepCommandOptions) -> str:
     for text in options.over:
         words += ["--over", text]
     left_out = {"algorithm", "env", "over", "config", "hyper", *MACHINE}
-    given = {one.name: (getattr(options, one.name), one.default) for one in fields(options)}
-    chosen = {n: value for n, (value, default) in given.items() if value != default}
+    values = {
+        field.name: (getattr(options, field.name), field.default) for field in fields(options)
+    }
+    chosen = {n: value for n, (value, default) in values.items() if value != default}
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
             words += option_words(name, value)
@@ -219,7 +225,7 @@ def command(options: SweepCommandOptions) -> str:
 
 def _of(result: JSON, env: str) -> list[JSON]:
     """List the settings of an environment that have a return, the best first."""
-    return [one for one in result["settings"] if one["env"] == env and one["return"]]
+    return [record for record in result["settings"] if record["env"] == env and record["return"]]
 
 
 def main_charts(result: JSON) -> dict[str, Chart]:
@@ -235,7 +241,7 @@ def main_charts(result: JSON) -> dict[str, Chart]:
 
 def _winner(result: JSON, env: str) -> JSON:
     """Describe the best setting: its return, and the interval or the range of the seeds."""
-    of_env = [one for one in result["settings"] if one["env"] == env]
+    of_env = [record for record in result["settings"] if record["env"] == env]
     best, estimate = of_env[0], of_env[0]["return"] or {}
     interval, span = numbers.interval(estimate), numbers.span(spread(best["returns"]))
     around = f"95 % interval {interval}" if interval else f"seeds from {span}" if span else ""
@@ -258,7 +264,7 @@ def _bounds(plan: SweepPlan, env: str) -> list[float | None]:
 
 def _schedules(plan: SweepPlan, best: Outcome) -> JSON:
     """Describe the hyperparameters of the best setting, from which its schedules are drawn."""
-    group = next(one for one in plan.groups if best.number in one.settings)
+    group = next(candidate for candidate in plan.groups if best.number in candidate.settings)
     chosen = train_options(plan.options, best.values, algorithms_of(plan.options))
     return {
         "hyper": overrides_of(chosen.hyper),
@@ -269,16 +275,16 @@ def _schedules(plan: SweepPlan, best: Outcome) -> JSON:
 
 def _curves(order: Sequence[Outcome]) -> JSON:
     """Collect the learning curves of the best settings, over the steps of the longest."""
-    best = [one for one in order if np.isfinite(one.curves).any()][:BEST]
+    best = [outcome for outcome in order if np.isfinite(outcome.curves).any()][:BEST]
     if not best:
         return {"env_steps": [], "settings": {}}
-    steps = max((one.env_steps for one in best), key=len)
+    steps = max((outcome.env_steps for outcome in best), key=len)
     settings = {}
-    for one in best:
-        places = np.searchsorted(one.env_steps, steps, side="right") - 1
-        values = np.where(places >= 0, one.curves[:, np.maximum(places, 0)], np.nan)
-        values[:, steps > one.env_steps[-1]] = np.nan
-        settings[str(one.number + 1)] = values
+    for outcome in best:
+        places = np.searchsorted(outcome.env_steps, steps, side="right") - 1
+        values = np.where(places >= 0, outcome.curves[:, np.maximum(places, 0)], np.nan)
+        values[:, steps > outcome.env_steps[-1]] = np.nan
+        settings[str(outcome.number + 1)] = values
     return {"env_steps": steps, "settings": settings}
 
 

@@ -159,10 +159,10 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     that diverged comes after those without, one without any return last.
     """
 
-    def key(one: Outcome) -> tuple[object, ...]:
-        unknown = math.isnan(one.score)
-        steps = -one.num_steps if one.stopped else 0
-        return (one.stopped, steps, unknown, 0.0 if unknown else -one.score, one.number)
+    def key(outcome: Outcome) -> tuple[object, ...]:
+        unknown = math.isnan(outcome.score)
+        steps = -outcome.num_steps if outcome.stopped else 0
+        return (outcome.stopped, steps, unknown, 0.0 if unknown else -outcome.score, outcome.number)
 
     return sorted(outcomes, key=key)
 
@@ -177,27 +177,27 @@ def as_records(plan: SweepPlan, outcomes: Sequence[Outcome]) -> list[JSON]:
     bounds = bounds_by_env(plan)
     records = []
     for env in plan.envs:
-        order = ranked([one for one in outcomes if one.env == env])
-        for rank, one in enumerate(order, 1):
-            known, limits = one.known, bounds.get(env)
+        order = ranked([outcome for outcome in outcomes if outcome.env == env])
+        for rank, outcome in enumerate(order, 1):
+            known, limits = outcome.known, bounds.get(env)
             has_iqm = len(known) and rank <= MAX_BOOTSTRAPPED
-            training = one.training[np.isfinite(one.training)]
+            training = outcome.training[np.isfinite(outcome.training)]
             records.append(
                 {
                     "rank": rank,
-                    "setting": one.number + 1,
+                    "setting": outcome.number + 1,
                     "env": env,
-                    "values": dict(one.values),
-                    "status": STOPPED if one.stopped else FINISHED,
-                    "steps": one.num_steps,
+                    "values": dict(outcome.values),
+                    "status": STOPPED if outcome.stopped else FINISHED,
+                    "steps": outcome.num_steps,
                     "return": mean(known, limits).as_json() if len(known) else None,
                     "iqm": interquartile_mean(known, limits).as_json() if has_iqm else None,
                     "training_return": float(training.mean()) if len(training) else None,
-                    **_generalization(one),
-                    "num_diverged": one.num_diverged,
-                    "returns": one.returns,
-                    "training_returns": one.training,
-                    "statuses": [one.status(seed) for seed in range(len(one.finite))],
+                    **_generalization(outcome),
+                    "num_diverged": outcome.num_diverged,
+                    "returns": outcome.returns,
+                    "training_returns": outcome.training,
+                    "statuses": [outcome.status(seed) for seed in range(len(outcome.finite))],
                 }
             )
     return records
@@ -207,17 +207,17 @@ def trainings_table(outcomes: Sequence[Outcome]) -> Table:
     """Build the table for programs, with one row per setting and seed."""
     records = [
         {
-            "setting": one.number + 1,
+            "setting": outcome.number + 1,
             "seed": seed,
-            **_cells(one.values),
-            "status": one.status(seed),
-            "steps": one.num_steps,
-            "return": None if one.final is None else _number(one.returns[seed]),
-            "training_return": _number(one.training[seed]),
-            **({} if one.unseen is None else {"return_unseen": _number(one.unseen[seed])}),
+            **_cells(outcome.values),
+            "status": outcome.status(seed),
+            "steps": outcome.num_steps,
+            "return": None if outcome.final is None else _number(outcome.returns[seed]),
+            "training_return": _number(outcome.training[seed]),
+            **({} if outcome.unseen is None else {"return_unseen": _number(outcome.unseen[seed])}),
         }
-        for one in outcomes
-        for seed in range(len(one.finite))
+        for outcome in outcomes
+        for seed in range(len(outcome.finite))
     ]
     return Table(name="results", title="Trainings", columns=(), records=records)
 
@@ -226,18 +226,18 @@ def ranking_table(result: JSON) -> Table:
     """Build the ranking: one row per setting, the best first."""
     records = [
         {
-            "rank": one["rank"],
-            **_cells(one["values"]),
-            "return": estimated(one["return"]) | spread(one["returns"]),
-            "iqm": estimated(one["iqm"]),
-            **picked_gap(one),
-            "training_return": one["training_return"],
-            "status": DIVERGED if one["num_diverged"] else one["status"],
-            "num_diverged": one["num_diverged"],
-            "steps": one["steps"],
-            "setting": one["setting"],
+            "rank": record["rank"],
+            **_cells(record["values"]),
+            "return": estimated(record["return"]) | spread(record["returns"]),
+            "iqm": estimated(record["iqm"]),
+            **picked_gap(record),
+            "training_return": record["training_return"],
+            "status": DIVERGED if record["num_diverged"] else record["status"],
+            "num_diverged": record["num_diverged"],
+            "steps": record["steps"],
+            "setting": record["setting"],
         }
-        for one in result["settings"]
+        for record in result["settings"]
     ]
     columns = [
         Column("rank", lambda row: str(row["rank"]), left=True),
@@ -247,7 +247,9 @@ def ranking_table(result: JSON) -> Table:
         Column("IQM", lambda row: numbers.returns(row["iqm"][""])),
         *gap_column(records),
     ]
-    if any(one["status"] != "finished" or one["num_diverged"] for one in result["settings"]):
+    if any(
+        record["status"] != "finished" or record["num_diverged"] for record in result["settings"]
+    ):
         columns += [
             Column("status", lambda row: row["status"], left=True),
             Column("steps", lambda row: numbers.count(row["steps"])),
@@ -272,16 +274,16 @@ def _note(result: JSON) -> str:
     text += " IQM: interquartile mean. Intervals are at 95 %, from 5 seeds on."
     if gap_column(result["settings"]):
         text += f" {GAP_NOTE}"
-    if any(one["status"] == "stopped" for one in result["settings"]):
+    if any(record["status"] == "stopped" for record in result["settings"]):
         text += " A setting that was stopped has the return of its recent training episodes."
-    if any(one["num_diverged"] for one in result["settings"]):
+    if any(record["num_diverged"] for record in result["settings"]):
         text += " A setting is diverged if a seed's parameters became NaN or infinite."
     return text
 
 
-def _generalization(one: Outcome) -> JSON:
+def _generalization(outcome: Outcome) -> JSON:
     """Describe the returns on unseen levels; empty if the environment has no levels."""
-    return {} if one.unseen is None else {"returns_unseen": one.unseen, GAP: one.gap}
+    return {} if outcome.unseen is None else {"returns_unseen": outcome.unseen, GAP: outcome.gap}
 
 
 def _cells(values: Values) -> dict[str, str]:

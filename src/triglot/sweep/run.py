@@ -173,7 +173,7 @@ def _ending(result: JSON, out: Path) -> str:
         lines.append(f"... {len(table.records) - SHOWN:,} more settings: {out / 'ranking.csv'}")
     lines.append("")
     for env, name in result["best"].items():
-        best = next(one for one in result["settings"] if one["env"] == env)
+        best = next(record for record in result["settings"] if record["env"] == env)
         where = f" on {env}" if len(result["best"]) > 1 else ""
         lines.append(wrapped(f"best{where}: {describe_setting(best['values'])}; train it again by"))
         lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))

@@ -98,7 +98,7 @@ def train_options(
     chosen = {name: getattr(options, name) for name in (*COMPONENTS, *KEPT)}
     chosen |= {name: values[name] for name in COMPONENTS if name in values}
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    fields = {one.name for one in option_fields(algorithms[chosen["algorithm"]].Config)}
+    fields = {field.name for field in option_fields(algorithms[chosen["algorithm"]].Config)}
     for name, value in values.items():
         if name not in COMPONENTS:
             (config if name in fields else hyper)[name] = value

@@ -96,7 +96,9 @@ def _train_round(course: Course, number: int, done: int) -> int:
     for stage in range(halving.count_rungs(plan) + 1):
         if stage:
             scores = {
-                one.number: one.training_score for one in course.outcomes() if one.number in alive
+                outcome.number: outcome.training_score
+                for outcome in course.outcomes()
+                if outcome.number in alive
             }
             alive = halving.survivors(plan, alive, scores)
         if stage or number:
@@ -144,11 +146,11 @@ def _later_steps(plan: SweepPlan, number: int, stage: int) -> int:
         total = 0.0
         for later in range(first, len(counts)):
             spans = halving.spans(plan, later)
-            each = [
+            steps = [
                 (stop - start) * group.experiment.steps_per_update * len(group.settings)
                 for group, (start, stop) in zip(plan.groups, spans, strict=True)
             ]
-            total += counts[later] * sum(each) / len(plan.settings)
+            total += counts[later] * sum(steps) / len(plan.settings)
         return total * plan.options.num_seeds
 
     counts, sizes = halving.expected(plan), plan.rounds

@@ -48,13 +48,15 @@ def best_curves_chart(records: Sequence[JSON], curves: JSON, name: str) -> Chart
       curves: `env_steps`, the seeds' returns by the number of the setting, and `return_bounds`.
       name: of the chart.
     """
-    series = tuple(Series(f"g{i}", _label(one), (PALETTE[i],)) for i, one in enumerate(records))
-    seeds = [curves["settings"][str(one["setting"])] for one in records]
+    series = tuple(
+        Series(f"g{i}", _label(record), (PALETTE[i],)) for i, record in enumerate(records)
+    )
+    seeds = [curves["settings"][str(record["setting"])] for record in records]
     return seeds_chart(
         name,
         series,
         [curves["env_steps"]] * len(series),
-        [forward_filled(np.array(each, np.float64)) for each in seeds],
+        [forward_filled(np.array(returns, np.float64)) for returns in seeds],
         bounds=curves["return_bounds"],
     )
 
@@ -69,9 +71,9 @@ def search_chart(records: Sequence[JSON], name: str) -> Chart:
       name: of the chart.
     """
     ordered = sorted(records, key=lambda record: record["setting"])
-    numbers = [one["setting"] for one in ordered]
-    returns = np.array([one["return"]["value"] for one in ordered])
-    whole = np.array([one["status"] == "finished" for one in ordered])
+    numbers = [record["setting"] for record in ordered]
+    returns = np.array([record["return"]["value"] for record in ordered])
+    whole = np.array([record["status"] == "finished" for record in ordered])
     best = np.fmax.accumulate(np.where(whole, returns, np.nan))
 
     def draw(axes: Axes) -> None:
@@ -110,11 +112,11 @@ def _one_name_chart(records: Sequence[JSON], name: str, chart: str) -> Chart:
     values = _values_of(ordered, name)
     numeric = all(map(_is_number, values))
     places = list(map(float if numeric else format_value, values))
-    rows = [row_of(at, one["return"]) for at, one in zip(places, ordered, strict=True)]
+    rows = [row_of(at, record["return"]) for at, record in zip(places, ordered, strict=True)]
     seeds = [
         (at, float(value))
-        for at, one in zip(places, ordered, strict=True)
-        for value in one["returns"]
+        for at, record in zip(places, ordered, strict=True)
+        for value in record["returns"]
         if value is not None and math.isfinite(value)
     ]
     words = f"Return {'against' if numeric else 'for each'} {name}: each seed, the mean and its"

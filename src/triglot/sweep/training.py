@@ -143,7 +143,8 @@ class Runner:
         order = jnp.asarray([rows.index(pair) for pair in batch.pairs])
         state = jax.tree.map(lambda *parts: jnp.concatenate(parts)[order], *states)
         joined = {
-            name: np.concatenate([each[name] for each in sums])[np.asarray(order)] for name in SUMS
+            name: np.concatenate([chunk_sums[name] for chunk_sums in sums])[np.asarray(order)]
+            for name in SUMS
         }
         return state, Learning(self.plan.groups[batch.group].num_updates, **joined)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.families.extension import Extended
 from ...core.host.trainer import HostTrainer
@@ -76,11 +77,11 @@ def compare_training(trainer: Trainer, key: jax.Array) -> Outcome:
     updates = _num_updates(play)
     learns = play.agent.learning_starts // (play.num_steps * trainer.env.num_envs)
     chosen = {*range(learns, learns + NUM_RECORDED), *range(updates - NUM_RECORDED, updates)}
-    made = list(play.run(play.start(key), updates, chosen.__contains__))
-    return Comparison(play, made).run()
+    played = list(play.run(play.start(key), updates, chosen.__contains__))
+    return Comparison(play, played).run()
 
 
-def without_extension(agent: Any) -> tuple[Any, str]:
+def without_extension(agent: Agent) -> tuple[Agent, str]:
     """Take the algorithm out of its extensions, with the reason."""
     reason = ""
     while isinstance(agent, Extended):

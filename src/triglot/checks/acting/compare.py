@@ -7,7 +7,6 @@ replays need no knowledge of the algorithm.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +70,7 @@ class Outcome:
     @property
     def first(self) -> Finding | None:
         """The difference at the earliest step, of those that are not the effect of others."""
-        return min(self.findings, key=lambda one: (one.effect, one), default=None)
+        return min(self.findings, key=lambda finding: (finding.effect, finding), default=None)
 
     def __str__(self) -> str:
         rows = ", ".join(f"{name} ({count:,})" for name, count in self.compared.items())
@@ -106,7 +105,7 @@ class References:
         for number, update in enumerate(updates):
             for time, step in enumerate(update.steps):
                 pairs = (step.main, step.acted), (step.next_main, step.after)
-                for follows, (main, made) in enumerate(pairs):
+                for follows, (main, applications) in enumerate(pairs):
                     size = main.inputs.shape[0]
                     where = ((number, time, env) for env in range(size))
                     base = len(self.rows)
@@ -118,8 +117,10 @@ class References:
                     mask = step.next_forbidden if follows else step.forbidden
                     forbidden.append(mask)
                     by_part = {}
-                    for one in sorted(made, key=lambda one: -one.site):
-                        by_part[one.part] = one
+                    for application in sorted(
+                        applications, key=lambda application: -application.site
+                    ):
+                        by_part[application.part] = application
                     for part in self.acting:
                         self.outputs.setdefault(part, []).append(by_part[part].outputs)
         self.inputs = np.concatenate(inputs)
@@ -143,9 +144,9 @@ class References:
         step = updates[0].steps[0]
         main = step.main.inputs
         return {
-            one.part
-            for one in step.acted
-            if one.inputs.shape == main.shape and np.array_equal(one.inputs, main)
+            application.part
+            for application in step.acted
+            if application.inputs.shape == main.shape and np.array_equal(application.inputs, main)
         }
 
     def place(self, some: np.ndarray) -> tuple[int, int, int]:
@@ -229,41 +230,45 @@ class Comparison:
         """The network must start from the initial carry where an episode starts, and only there."""
         for number, update in enumerate(self.updates):
             for time, step in enumerate(update.steps):
-                given = step.main.carry
-                if given is None or step.carry is None or step.initial is None:
+                carry = step.main.carry
+                if carry is None or step.carry is None or step.initial is None:
                     return
-                if given.shape != step.carry.shape:
+                if carry.shape != step.carry.shape:
                     return
                 wanted = np.where(step.first[:, None], step.initial, step.carry)
-                wrong = ~equal(given, wanted).all(axis=-1)
-                self.outcome.compared["carry while acting"] += len(given)
+                wrong = ~equal(carry, wanted).all(axis=-1)
+                self.outcome.compared["carry while acting"] += len(carry)
                 for env in np.flatnonzero(wrong)[:1]:
-                    how = "starts anew within" if not step.first[env] else "goes on at the start of"
-                    self._find((number, time, int(env)), "carry", f"{how} an episode, in `act`.")
+                    event = (
+                        "starts anew within" if not step.first[env] else "goes on at the start of"
+                    )
+                    self._find((number, time, int(env)), "carry", f"{event} an episode, in `act`.")
 
     def _match(self) -> None:
         """Find for each row that an update reads the steps at which acting read it."""
         for number, update in self.recorded:
-            made = self.matches[number] = []
+            matches = self.matches[number] = []
             seen_until = sum(2 * len(u.steps) for u in self.updates[: number + 1])
             limit = seen_until * self.references.size
-            for one in update.applied:
-                if not self._reads_observations(one):
+            for application in update.applied:
+                if not self._reads_observations(application):
                     continue
-                found = [same[same < limit] for same in map(self.references.find, one.inputs)]
-                made.append((one, found))
-                self.replays |= any(self._from_before(number, some) for some in found)
+                matching = [
+                    same[same < limit] for same in map(self.references.find, application.inputs)
+                ]
+                matches.append((application, matching))
+                self.replays |= any(self._from_before(number, some) for some in matching)
 
-    def _reads_observations(self, one: Application) -> bool:
+    def _reads_observations(self, application: Application) -> bool:
         step = self.updates[0].steps[0]
-        acting = {made.part for made in step.acted}
-        if one.part in acting - self.references.acting:
-            self.outcome.left_out[f"inputs of {one.part}"] = (
+        acting = {application.part for application in step.acted}
+        if application.part in acting - self.references.acting:
+            self.outcome.left_out[f"inputs of {application.part}"] = (
                 "it reads something else than observations"
             )
             return False
-        if one.inputs.shape[-1] != self.references.inputs.shape[-1]:
-            name = one.part or "the network"
+        if application.inputs.shape[-1] != self.references.inputs.shape[-1]:
+            name = application.part or "the network"
             self.outcome.left_out[f"inputs of {name}"] = "it reads more than an observation"
             return False
         return True
@@ -271,12 +276,12 @@ class Comparison:
     def _inputs(self) -> None:
         spec = self.play.agent.obs_spec
         differ: list[tuple[str, np.ndarray, np.ndarray]] = []
-        for number, made in self.matches.items():
+        for number, matches in self.matches.items():
             later: np.ndarray | None = None
-            for one, found in made:
-                name = f"inputs of {one.part}" if one.part else "inputs"
-                self.outcome.compared[name] += len(found)
-                for row, some in zip(one.inputs, found, strict=True):
+            for application, matching in matches:
+                name = f"inputs of {application.part}" if application.part else "inputs"
+                self.outcome.compared[name] += len(matching)
+                for row, some in zip(application.inputs, matching, strict=True):
                     if len(some) or (isinstance(spec, Discrete) and _is_value(spec, row)):
                         continue
                     later = self._inputs_later(number) if later is None else later
@@ -320,12 +325,14 @@ class Comparison:
     def _carries(self) -> None:
         table = self.references.carry
         assert table is not None
-        for made in self.matches.values():
-            for one, found in made:
-                if one.carry is None or one.carry.shape[-1] != table.shape[-1]:
+        for matches in self.matches.values():
+            for application, matching in matches:
+                if application.carry is None or application.carry.shape[-1] != table.shape[-1]:
                     continue
-                self.outcome.compared["carry"] += len(found)
-                for row, carry, some in zip(one.inputs, one.carry, found, strict=True):
+                self.outcome.compared["carry"] += len(matching)
+                for row, carry, some in zip(
+                    application.inputs, application.carry, matching, strict=True
+                ):
                     if not len(some) or equal(table[some], carry).all(axis=-1).any():
                         continue
                     some = near(row, self.references.inputs)  # with those equal up to rounding
@@ -346,32 +353,32 @@ class Comparison:
         if reason:
             self.outcome.left_out["outputs"] = reason
             return
-        for made in self.matches.values():
-            for one, found in made:
-                if one.part not in self.references.acting:
+        for matches in self.matches.values():
+            for application, matching in matches:
+                if application.part not in self.references.acting:
                     continue
-                for row, some in enumerate(found):
-                    some = self._with_carry(one, row, some)
+                for row, some in enumerate(matching):
+                    some = self._with_carry(application, row, some)
                     if len(some):
                         self.outcome.compared["outputs"] += 1
-                        self._compare_outputs(one, row, some)
+                        self._compare_outputs(application, row, some)
 
-    def _with_carry(self, one: Application, row: int, some: np.ndarray) -> np.ndarray:
+    def _with_carry(self, application: Application, row: int, some: np.ndarray) -> np.ndarray:
         table = self.references.carry
-        if table is None or one.carry is None:
+        if table is None or application.carry is None:
             return some
-        return some[equal(table[some], one.carry[row]).all(axis=-1)]
+        return some[equal(table[some], application.carry[row]).all(axis=-1)]
 
-    def _compare_outputs(self, one: Application, row: int, some: np.ndarray) -> None:
+    def _compare_outputs(self, application: Application, row: int, some: np.ndarray) -> None:
         wrong = ""
         for number in some:
-            acted = self.references.output(one.part, int(number))
+            acted = self.references.output(application.part, int(number))
             differ = [
                 path
                 for path, leaf in acted.items()
-                if path in one.outputs
-                and one.outputs[path].shape[1:] == leaf.shape
-                and not equal(one.outputs[path][row], leaf).all()
+                if path in application.outputs
+                and application.outputs[path].shape[1:] == leaf.shape
+                and not equal(application.outputs[path][row], leaf).all()
             ]
             if not differ:
                 return
@@ -382,34 +389,40 @@ class Comparison:
 
     def _differences(self) -> None:
         for number, update in self.recorded:
-            for one in update.differences:
-                same = equal(one.stored, one.computed)
-                told = same & ((one.stored != 0) | (one.computed != 0))
-                if not one.named and told.mean() < ALIKE:
+            for difference in update.differences:
+                same = equal(difference.stored, difference.computed)
+                compared = same & ((difference.stored != 0) | (difference.computed != 0))
+                if not difference.named and compared.mean() < ALIKE:
                     continue
-                self.outcome.compared[f"stored {one.name}"] += same.size
+                self.outcome.compared[f"stored {difference.name}"] += same.size
                 if same.all():
                     continue
                 index = np.unravel_index(int(np.argmin(same)), same.shape)
-                stored, computed = (float(a[index]) for a in (one.stored, one.computed))
+                stored, computed = (
+                    float(a[index]) for a in (difference.stored, difference.computed)
+                )
                 self._find(
-                    self._place(number, one, index),
-                    f"stored {one.name}",
+                    self._place(number, difference, index),
+                    f"stored {difference.name}",
                     f"is {stored:.6g}, and the loss computes {computed:.6g} of the same step "
                     f"({int((~same).sum())} of {same.size} differ).",
                 )
         if self.play.stores and not any(n.startswith("stored") for n in self.outcome.compared):
             self.outcome.left_out["stored numbers"] = "no loss subtracts or divides by them"
 
-    def _place(self, number: int, one: Difference, index: Any) -> tuple[int, int, int]:
+    def _place(
+        self, number: int, difference: Difference, index: tuple[np.intp, ...]
+    ) -> tuple[int, int, int]:
         """Find the step of one number: by where the batch has it, and the observation there."""
-        shape = one.stored.shape
-        for name in one.names:
-            leaf = one.batch[name]
+        shape = difference.stored.shape
+        for name in difference.names:
+            leaf = difference.batch[name]
             spots = [tuple(index[: leaf.ndim])] if leaf.shape[: len(shape)] == shape else []
             if not spots and leaf.ndim <= 2:
-                spots = [tuple(spot) for spot in np.argwhere(leaf == one.stored[index])]
-            obs = [one.batch[path] for path in one.batch if path not in one.names]
+                spots = [tuple(spot) for spot in np.argwhere(leaf == difference.stored[index])]
+            obs = [
+                difference.batch[path] for path in difference.batch if path not in difference.names
+            ]
             for spot in spots[:1]:
                 rows = [part[spot[:2]] if part.ndim > 2 else part[spot[:1]] for part in obs]
                 if not rows:
@@ -426,26 +439,26 @@ class Comparison:
         if table is None:
             self.outcome.left_out["masks"] = "the environment has no action mask"
             return
-        if any(one.effect == 0 for one in self.outcome.findings):
+        if any(finding.effect == 0 for finding in self.outcome.findings):
             self.outcome.left_out["masks"] = "inputs or carries differ already"
             return
-        counted = [n for n, made in self.matches.items() if self._masked_rows(made)]
+        counted = [n for n, matches in self.matches.items() if self._masked_rows(matches)]
         for number in [*counted[:1], *counted[-2:]]:
             self._masks_of(number, self._masked_rows(self.matches[number]))
         if not counted:
             reason = "no update reads outputs for actions of an observation that has forbidden ones"
             self.outcome.left_out["masks"] = reason
 
-    def _masked_rows(self, made: list[tuple[Application, list[np.ndarray]]]) -> list[int]:
+    def _masked_rows(self, matches: list[tuple[Application, list[np.ndarray]]]) -> list[int]:
         """List the references whose outputs by action an update reads, earliest first."""
         table = self.references.forbidden
         assert table is not None
         rows: set[int] = set()
-        for one, found in made:
-            pair = one.inputs.shape[0], table.shape[-1]
-            shapes = (leaf.shape for leaf in one.outputs.values())
+        for application, matching in matches:
+            pair = application.inputs.shape[0], table.shape[-1]
+            shapes = (leaf.shape for leaf in application.outputs.values())
             if any(pair == s[at : at + 2] for s in shapes for at in range(len(s) - 1)):
-                rows.update(int(i) for some in found for i in some)
+                rows.update(int(i) for some in matching for i in some)
         # Where an observation comes with several masks, none of them is known to be meant.
         masks: dict[bytes, set[bytes]] = {}
         for row in rows:
@@ -483,18 +496,18 @@ class Comparison:
         self._find(reference.where, array, f"{text}.")
 
     def _tables(self, rows: list[int]) -> tuple[Forbidden, ...]:
-        made, table = [], self.references.forbidden
+        tables, table = [], self.references.forbidden
         assert table is not None
-        for width, one in self.play.tables.items():
+        for width, forbidden in self.play.tables.items():
             if width == self.references.inputs.shape[-1]:
-                one = replace(
-                    one,
-                    inputs=_filled(one.inputs, self.references.inputs[rows]),
-                    actions=_filled(one.actions, table[rows]),
-                    active=_filled(one.active, np.ones(len(rows), bool)),
+                forbidden = replace(
+                    forbidden,
+                    inputs=_filled(forbidden.inputs, self.references.inputs[rows]),
+                    actions=_filled(forbidden.actions, table[rows]),
+                    active=_filled(forbidden.active, np.ones(len(rows), bool)),
                 )
-            made.append(one)
-        return tuple(made)
+            tables.append(forbidden)
+        return tuple(tables)
 
 
 def _filled(old: jax.Array, rows: np.ndarray) -> jax.Array:

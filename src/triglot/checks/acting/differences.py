@@ -56,7 +56,7 @@ Emit: TypeAlias = Callable[..., None]
 class _Value:
     """An array with what it was computed from."""
 
-    array: Any
+    array: jax.Array
     leaves: frozenset[str] = frozenset()
     learned: bool = False
 
@@ -66,17 +66,17 @@ def with_differences(loss: Loss, emit: Emit) -> Loss:
 
     def observed(variables: Any, batch: Any, key: jax.Array) -> Any:
         closed, shape = jax.make_jaxpr(loss, return_shape=True)(variables, batch, key)
-        given = by_path(batch)
+        leaves = by_path(batch)
         kept = {
             path: leaf
-            for path, leaf in given.items()
+            for path, leaf in leaves.items()
             if hasattr(leaf, "dtype")
             and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             and getattr(leaf, "ndim", 0)
         }
         send = partial(_send, emit, kept)
         values = [_Value(leaf, learned=True) for leaf in jax.tree.leaves(variables)]
-        values += [_Value(leaf, frozenset([path])) for path, leaf in given.items()]
+        values += [_Value(leaf, frozenset([path])) for path, leaf in leaves.items()]
         values += [_Value(leaf) for leaf in jax.tree.leaves(key)]
         out = _run(closed, values, send)
         return jax.tree.unflatten(jax.tree.structure(shape), [value.array for value in out])
@@ -91,9 +91,13 @@ def _run(closed: Any, values: list[_Value], send: Callable[..., None]) -> list[_
             return _run(inner, operands, send)
         if equation.primitive.name in DIFFERENCES:
             send(*operands)
-        leaves = frozenset().union(*(one.leaves for one in operands)) if operands else frozenset()
-        learned = any(one.learned for one in operands)
-        results = bind(equation, [one.array for one in operands])
+        leaves = (
+            frozenset().union(*(operand.leaves for operand in operands))
+            if operands
+            else frozenset()
+        )
+        learned = any(operand.learned for operand in operands)
+        results = bind(equation, [operand.array for operand in operands])
         return [_Value(array, leaves, learned) for array in results]
 
     known = {

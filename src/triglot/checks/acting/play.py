@@ -1,7 +1,7 @@
 """Let an agent act and learn with frozen parameters, and keep what its networks computed."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ...core.agent import PolicyInput, Trajectory
+from ...core.agent import PolicyInput, PolicyOutput, Trajectory
 from ...core.learner import LearnerState
 from ...core.loop.self_play import renewed
 from ...core.loop.state import RunnerState, scheduled, update_keys
 from ...core.loop.trainer import Trainer
 from ...core.network import Variables
-from ...core.types import AnyAgentState, AnyHyperparams, PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
 from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
@@ -36,11 +36,11 @@ def frozen(hyper: AnyHyperparams) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
 
 
-def at_rest(hyper: AnyHyperparams) -> Any:
+def at_rest(hyper: AnyHyperparams) -> AnyHyperparams:
     """Set every learning rate to 0."""
     if not dataclasses.is_dataclass(hyper) or isinstance(hyper, type):
         return hyper
-    names = [one.name for one in dataclasses.fields(hyper) if "learning_rate" in one.name]
+    names = [field.name for field in dataclasses.fields(hyper) if "learning_rate" in field.name]
     kept = [name for name in names if getattr(hyper, name) is not None]
     return replace(hyper, **dict.fromkeys(kept, jnp.zeros((), jnp.float32)))
 
@@ -89,7 +89,7 @@ class Update:
     """
 
     steps: list[Step]
-    given: tuple[Any, Trajectory, jax.Array]
+    given: tuple[AnyAgentState, Trajectory, Key]
     state: AnyAgentState
     applied: list[Application] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Play:
         self.recorder = Recorder()
         agent: Any = trainer.agent
         changed: dict[str, Any] = {"network": self.recorder.network(agent.network, left_out)}
-        names = {one.name for one in dataclasses.fields(agent)}
+        names = {field.name for field in dataclasses.fields(agent)}
         if "optimizer" in names:
             changed["optimizer"] = frozen
         self.agent: Any = replace(agent, **changed)
@@ -125,7 +125,7 @@ class Play:
         state = jax.jit(self.trainer.init, compiler_options=FAST_COMPILATION)(key)
         return replace(state, agent=self.rest(state.agent))
 
-    def rest(self, state: AnyAgentState) -> Any:
+    def rest(self, state: AnyAgentState) -> AnyAgentState:
         """Set the learning rates in an agent's state to 0."""
         if hasattr(state, "hyper"):
             return replace(state, hyper=at_rest(state.hyper))
@@ -157,36 +157,41 @@ class Play:
             with record.phase(ACT):
                 out = agent.act(runner.agent, runner.carry, inputs, act_key, explore=True)
             self.stores = sorted(out.extras)
-            env_state, made = env.step(runner.env, out.action, env_key)
+            env_state, step_result = env.step(runner.env, out.action, env_key)
             follows = replace(
                 inputs,
-                obs=made.next_obs,
+                obs=step_result.next_obs,
                 first=jnp.zeros_like(inputs.first),
-                action_mask=made.next_action_mask,
+                action_mask=step_result.next_action_mask,
             )
             with record.phase(NEXT):
                 agent.act(runner.agent, out.carry, follows, act_key, explore=True)
-            seen = {
+            recorded = {
                 "obs": inputs.obs,
                 "first": inputs.first,
                 "action_mask": inputs.action_mask,
                 "action": out.action,
-                "reward": made.reward,
-                "terminated": made.terminated,
-                "truncated": made.truncated,
-                "next_obs": made.next_obs,
-                "next_action_mask": made.next_action_mask,
+                "reward": step_result.reward,
+                "terminated": step_result.terminated,
+                "truncated": step_result.truncated,
+                "next_obs": step_result.next_obs,
+                "next_action_mask": step_result.next_action_mask,
                 "extras": out.extras,
             }
             initial = agent.initial_carry(runner.agent, self.trainer.env.num_envs)
             after = replace(runner, env=env_state, carry=out.carry)
-            return after, seen, initial
+            return after, recorded, initial
 
         return jax.jit(step, compiler_options=FAST_COMPILATION)
 
     @cached_property
     def _update(self) -> Any:
-        def update(state: AnyAgentState, trajectory: Any, key: jax.Array, tables: Any) -> tuple:
+        def update(
+            state: AnyAgentState,
+            trajectory: Trajectory,
+            key: jax.Array,
+            tables: tuple[Forbidden, ...],
+        ) -> tuple:
             with self.recorder.phase(LEARN, tables):
                 return self.agent.update(state, trajectory, key)
 
@@ -194,13 +199,17 @@ class Play:
 
     @cached_property
     def _look(self) -> Any:
-        def look(state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
+        def look(
+            state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array
+        ) -> PolicyOutput:
             with self.recorder.phase(ACT):
                 return self.agent.act(state, carry, inputs, key, explore=True)
 
         return jax.jit(look, compiler_options=FAST_COMPILATION)
 
-    def run(self, runner: RunnerState, num_updates: int, recorded: Any) -> Iterator[Update]:
+    def run(
+        self, runner: RunnerState, num_updates: int, recorded: Callable[[int], bool]
+    ) -> Iterator[Update]:
         """Act and learn for some updates; `recorded(number)` says which of them to record."""
         done = 0
         while done < num_updates:
@@ -215,46 +224,49 @@ class Play:
                 for time in now:
                     with self.recorder.listen():
                         before = runner
-                        runner, seen, initial = self._step(runner, step_keys[time])
-                    rows.append(seen)
+                        runner, recorded_step, initial = self._step(runner, step_keys[time])
+                    rows.append(recorded_step)
                     self.inputs = PolicyInput.of(self.agent, before.env, before.env.first)
-                    steps.append(self._kept(before.carry, initial, seen))
+                    steps.append(self._kept(before.carry, initial, recorded_step))
                 stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
                 trajectory = Trajectory(**stacked, carry=carry).checked()
                 key = learn_keys[start] if self.agent.online else keys.learn
-                given = (runner.agent, trajectory, key)
-                made = Update(steps=steps, given=given, state=None, recorded=recorded(done))
+                arguments = (runner.agent, trajectory, key)
+                update = Update(steps=steps, given=arguments, state=None, recorded=recorded(done))
                 tables = self._tables(steps)
-                if made.recorded:
+                if update.recorded:
                     with self.recorder.listen():
-                        state, _ = self._update(*given, tables)
+                        state, _ = self._update(*arguments, tables)
                         jax.block_until_ready(state)
-                    made.applied = self.recorder.applications
-                    made.differences = self.recorder.differences
+                    update.applied = self.recorder.applications
+                    update.differences = self.recorder.differences
                 else:
-                    state, _ = self._update(*given, tables)
-                made.state = state
+                    state, _ = self._update(*arguments, tables)
+                update.state = state
                 runner = replace(runner, agent=state)
-                yield made
+                yield update
                 done += 1
                 if done >= num_updates:
                     return
             runner = replace(runner, num_updates=runner.num_updates + 1)
 
-    def _kept(self, carry: PyTree, initial: PyTree, seen: dict[str, Any]) -> Step:
-        found = self.recorder.applications
+    def _kept(self, carry: PyTree, initial: PyTree, recorded: dict[str, PyTree]) -> Step:
+        applications = self.recorder.applications
 
-        def forbidden(mask: Any) -> np.ndarray | None:
+        def forbidden(mask: jax.Array | None) -> np.ndarray | None:
             return None if mask is None else ~np.asarray(mask)
 
-        has_carry, size = bool(jax.tree.leaves(carry)), seen["first"].shape[0]
-        acted, after = ([one for one in found if one.phase == phase] for phase in (ACT, NEXT))
+        has_carry, size = bool(jax.tree.leaves(carry)), recorded["first"].shape[0]
+        acted, after = (
+            [application for application in applications if application.phase == phase]
+            for phase in (ACT, NEXT)
+        )
         return Step(
-            obs=np.asarray(rows_of(seen["obs"])),
-            next_obs=np.asarray(rows_of(seen["next_obs"])),
-            first=np.asarray(seen["first"]),
-            forbidden=forbidden(seen["action_mask"]),
-            next_forbidden=forbidden(seen["next_action_mask"]),
+            obs=np.asarray(rows_of(recorded["obs"])),
+            next_obs=np.asarray(rows_of(recorded["next_obs"])),
+            first=np.asarray(recorded["first"]),
+            forbidden=forbidden(recorded["action_mask"]),
+            next_forbidden=forbidden(recorded["next_action_mask"]),
             carry=np.asarray(rows_of(carry)) if has_carry else None,
             initial=np.asarray(rows_of(initial)) if has_carry else None,
             acted=acted,
@@ -291,13 +303,13 @@ class Play:
         carry = self.agent.initial_carry(state, num_envs)
         rows = []
         for row in range(jax.tree.leaves(obs)[0].shape[0]):
-            one = jax.tree.map(lambda leaf, row=row: leaf[row], obs)
-            inputs = replace(self.inputs, obs=one)
+            row_obs = jax.tree.map(lambda leaf, row=row: leaf[row], obs)
+            inputs = replace(self.inputs, obs=row_obs)
             with self.recorder.listen():
                 jax.block_until_ready(self._look(state, carry, inputs, jax.random.key(row)))
-            made = first_of(self.recorder.applications, num_envs)
-            assert made is not None  # as in each step
-            rows.append(made.inputs)
+            application = first_of(self.recorder.applications, num_envs)
+            assert application is not None  # as in each step
+            rows.append(application.inputs)
         return np.stack(rows)
 
 
@@ -307,17 +319,17 @@ def first_of(applications: list[Application], num_envs: int) -> Application | No
     Others may come before it, such as IQN's network of quantile fractions, or a network for each
     environment alone; None if no application has a row for each environment.
     """
-    whole = [one for one in applications if one.inputs.shape[0] == num_envs]
-    return min(whole, key=lambda one: one.site, default=None)
+    whole = [application for application in applications if application.inputs.shape[0] == num_envs]
+    return min(whole, key=lambda application: application.site, default=None)
 
 
-def moved(before: Any, after: Any) -> bool:
+def moved(before: AnyAgentState, after: AnyAgentState) -> bool:
     """Whether parameters in an agent's state have changed, by more than a target network rounds."""
 
     def params(state: AnyAgentState) -> list[np.ndarray]:
         nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, Variables))
-        found = [node.params for node in nodes if isinstance(node, Variables)]
-        return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+        params_of_nodes = [node.params for node in nodes if isinstance(node, Variables)]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(params_of_nodes)]
 
     # A target network that equals the parameters is averaged with them in each gradient step, and
     # rounded: by up to 1e-7 relative to its size each time.
@@ -330,12 +342,12 @@ def moved(before: Any, after: Any) -> bool:
 def gradients(state: AnyAgentState) -> dict[str, np.ndarray]:
     """Collect the optimizer states of an agent's state, which are sums of gradients."""
 
-    def is_learner(node: Any) -> bool:
+    def is_learner(node: object) -> bool:
         return isinstance(node, LearnerState)
 
-    learners = [one for one in jax.tree.leaves(state, is_leaf=is_learner) if is_learner(one)]
+    learners = [node for node in jax.tree.leaves(state, is_leaf=is_learner) if is_learner(node)]
     return {
         f"{index}.{number}": np.asarray(leaf)
-        for index, one in enumerate(learners)
-        for number, leaf in enumerate(jax.tree.leaves(one.opt_state))
+        for index, learner in enumerate(learners)
+        for number, leaf in enumerate(jax.tree.leaves(learner.opt_state))
     }

@@ -65,8 +65,8 @@ class Probe:
         counts = getattr(self.action_spec, "num_values", 0)
         parts = []
         for number, count in enumerate((counts,) if isinstance(counts, int) else counts):
-            own, allowed_key = jax.random.split(jax.random.fold_in(key, number))
-            bits = jax.random.bernoulli(own, 0.5, (count,))
-            one = jax.random.randint(allowed_key, (), 0, count)
-            parts.append(bits | (jnp.arange(count) == one))
+            bits_key, allowed_key = jax.random.split(jax.random.fold_in(key, number))
+            bits = jax.random.bernoulli(bits_key, 0.5, (count,))
+            always_allowed = jax.random.randint(allowed_key, (), 0, count)
+            parts.append(bits | (jnp.arange(count) == always_allowed))
         return jnp.concatenate(parts)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.learner import Loss, observing
 from ...core.network import Network, Variables
-from ...core.types import Carry, PyTree, by_path, pytree_dataclass
+from ...core.types import Carry, Key, PyTree, by_path, pytree_dataclass
 from .differences import Difference, with_differences
 
 ACT, NEXT, LEARN = "act", "next", "learn"
@@ -102,7 +102,7 @@ class Recorder:
 
     def _wrapped(self, network: Network, name: str) -> Network:
         def apply(
-            variables: Variables, inputs: PyTree, *, key: Any = None, train: bool = False
+            variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
         ) -> tuple[PyTree, PyTree]:
             returned, state = network.apply(variables, inputs, key=key, train=train)
             if self._phase is None:
@@ -121,13 +121,13 @@ class Recorder:
         if self._listening:
             numbers = {path: np.asarray(leaf) for path, leaf in out.items()}
             carry = None if carry is None else np.asarray(carry)
-            made = Application(phase, part, site, np.asarray(inputs), carry, numbers)
-            self.applications.append(made)
+            application = Application(phase, part, site, np.asarray(inputs), carry, numbers)
+            self.applications.append(application)
 
     def _changed(self, observed: jax.Array, outputs: PyTree) -> PyTree:
-        for one in self._forbidden:
-            if one.inputs.shape[-1] == observed.shape[-1]:
-                rows = rows_forbidden(one, observed)
+        for forbidden in self._forbidden:
+            if forbidden.inputs.shape[-1] == observed.shape[-1]:
+                rows = rows_forbidden(forbidden, observed)
                 return jax.tree.map(partial(_change, rows), outputs)
         return outputs
 
@@ -135,14 +135,14 @@ class Recorder:
         if self._phase != LEARN:
             return loss
 
-        def emit(made: Callable[..., Difference], *arrays: jax.Array) -> None:
-            jax.debug.callback(partial(self._differ, made), *arrays)
+        def emit(build: Callable[..., Difference], *arrays: jax.Array) -> None:
+            jax.debug.callback(partial(self._differ, build), *arrays)
 
         return with_differences(loss, emit)
 
-    def _differ(self, made: Callable[..., Difference], *arrays: Any) -> None:
+    def _differ(self, build: Callable[..., Difference], *arrays: jax.Array) -> None:
         if self._listening:
-            self.differences.append(made(*map(np.asarray, arrays)))
+            self.differences.append(build(*map(np.asarray, arrays)))
 
 
 def split(inputs: PyTree, recurrent: bool) -> tuple[jax.Array, jax.Array | None]:
@@ -160,14 +160,14 @@ def rows_of(tree: PyTree) -> jax.Array:
     )
 
 
-def rows_forbidden(one: Forbidden, observed: jax.Array) -> jax.Array:
+def rows_forbidden(forbidden: Forbidden, observed: jax.Array) -> jax.Array:
     """Look up the forbidden actions of inputs `[B, D]`, bool `[B, A]`."""
-    distance = jnp.max(jnp.abs(observed[:, None] - one.inputs[None]), axis=-1)
-    distance = jnp.where(one.active[None], distance, jnp.inf)
+    distance = jnp.max(jnp.abs(observed[:, None] - forbidden.inputs[None]), axis=-1)
+    distance = jnp.where(forbidden.active[None], distance, jnp.inf)
     nearest = jnp.argmin(distance, axis=-1)
     scale = jnp.maximum(1.0, jnp.max(jnp.abs(observed), axis=-1))
     known = jnp.take_along_axis(distance, nearest[:, None], axis=-1)[:, 0] <= 1e-5 * scale
-    return one.actions[nearest] & known[:, None]
+    return forbidden.actions[nearest] & known[:, None]
 
 
 def _change(rows: jax.Array, leaf: jax.Array) -> jax.Array:

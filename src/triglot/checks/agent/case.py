@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.agent import Agent, PolicyInput, Trajectory
+from ...core.agent import Agent, PolicyInput, PolicyOutput, Trajectory
 from ...core.environment import Environment
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer
 from ...core.loop.vectorize import VectorEnvironment, VectorState
-from ...core.types import PyTree
+from ...core.types import AnyAgentState, PyTree
 from ..purity import Call, Case, Compiled, attempt
 from ..trees import copied
 
@@ -74,11 +74,11 @@ class AgentCase(Case):
         )
 
     @property
-    def made(self) -> Any:
+    def made(self) -> AnyAgentState:
         return self.init.result
 
     @cached_property
-    def fresh(self) -> Any:
+    def fresh(self) -> AnyAgentState:
         """The initial state for another key."""
         return self.init.run(self.key(8))
 
@@ -95,8 +95,8 @@ class AgentCase(Case):
         args = {"state": self.made, "carry": self.carry, "inputs": self.inputs, "key": key}
 
         def call(explore: bool) -> Call:
-            def act(*given: Any) -> Any:
-                return self.agent.act(*given, explore=explore)
+            def act(*args: PyTree) -> PolicyOutput:
+                return self.agent.act(*args, explore=explore)
 
             return Call(name="act", function=act, args=args, constants=(f"explore={explore}",))
 
@@ -164,7 +164,7 @@ class AgentCase(Case):
         return (self.init, self.acts[True], self.acts[False], self.update)
 
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
-        def steps(trajectory: Any, keys: list[jax.Array]) -> Any:
+        def steps(trajectory: Trajectory, keys: list[jax.Array]) -> PyTree:
             state = self.agent.init(keys[0], self.num_envs)
             carry = self.agent.initial_carry(state, self.num_envs)
             output = self.agent.act(state, carry, self.inputs, keys[1], explore=True)

@@ -51,9 +51,9 @@ def _earlier_episodes(case: LearningCase) -> str:
     for kind in ("terminated", "truncated"):
         base, other = (episodes.worlds[kind, what] for what in ("nothing", "earlier"))
         after, changed = (episodes.played_later(world) for world in (base, other))
-        if found := find_value_difference("", after, changed, rtol=1e-4, atol=1e-5):
+        if difference := find_value_difference("", after, changed, rtol=1e-4, atol=1e-5):
             raise Failed(
-                f"at {kind} ends, with another episode before them, what act returns: {found}."
+                f"at {kind} ends, with another episode before them, what act returns: {difference}."
             )
     episodes.require_learning()
     for kind in ("terminated", "truncated"):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -156,8 +155,13 @@ class LearningCase(AgentCase):
 
     @cached_property
     def compiled_feed(self) -> Compiled:
-        def feed(state: AnyAgentState, flags: Any, drawn: Any, count: jax.Array) -> Any:
-            def body(index: jax.Array, state: AnyAgentState) -> Any:
+        def feed(
+            state: AnyAgentState,
+            flags: dict[str, jax.Array],
+            drawn: dict[str, PyTree],
+            count: jax.Array,
+        ) -> AnyAgentState:
+            def body(index: jax.Array, state: AnyAgentState) -> AnyAgentState:
                 now = jax.tree.map(lambda leaf: leaf[index % NUM_DRAWN], drawn)
                 trajectory = self.trajectory(state, flags, now)
                 return self.agent.update(state, trajectory, now["update_key"])[0]
@@ -174,7 +178,7 @@ class LearningCase(AgentCase):
         swapped: bool = False,
         state: AnyAgentState = None,
         key: int = 41,
-    ) -> Any:
+    ) -> AnyAgentState:
         """Return the state after `count` updates, from `state` or else the initial one.
 
         Args:
@@ -196,12 +200,12 @@ class LearningCase(AgentCase):
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
         updated = self.feed("terminated", 1)
         before, after = by_path(self.made), by_path(updated)
-        found = set()
+        paths = set()
         for path in before:
             old, new = to_float64(before[path]), to_float64(after[path])
             if (changed := old != new).any() and np.isin(new[changed], known).all():
-                found.add(path)
-        return found
+                paths.add(path)
+        return paths
 
     def learned(self, state: AnyAgentState) -> dict[str, jax.Array]:
         """Return the floating-point arrays that learning changed, by path."""
@@ -214,18 +218,18 @@ class LearningCase(AgentCase):
             and find_value_difference(path, before[path], leaf)
         }
 
-    def difference(self, first: Any, second: Any) -> str:
+    def difference(self, first: AnyAgentState, second: AnyAgentState) -> str:
         """Describe the first learned array in which two states differ, or return ""."""
         names = self.learned(first).keys() | self.learned(second).keys()
         one, other = by_path(first), by_path(second)
-        found = (
+        texts = (
             find_value_difference(name, one[name], other[name], rtol=1e-6, atol=1e-7)
             for name in sorted(names)
         )
-        return next((text for text in found if text), "")
+        return next((text for text in texts if text), "")
 
     @cached_property
-    def trained(self) -> Any:
+    def trained(self) -> AnyAgentState:
         """The state after enough updates for the agent to learn; None if it never does."""
         for count in self.counts[1:]:
             state = self.feed("terminated", count)

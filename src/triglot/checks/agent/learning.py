@@ -1,7 +1,6 @@
 """Checks of an agent in training, and of what it learns, above all at episode ends."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,8 @@ import numpy as np
 
 from ...core import specs
 from ...core.hyper import first_numbers
-from ...core.types import AnyHyperparams
+from ...core.loop.state import Updated
+from ...core.types import AnyAgentState, AnyHyperparams
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_not_finite, find_value_difference, is_inexact, to_float64
@@ -70,9 +70,9 @@ def _finite(case: LearningCase) -> None:
     initial = by_path((case.made, case.carry))
     for path, leaf in by_path((state.agent, state.carry)).items():
         # An initial value may be infinite on purpose, such as the end of a schedule.
-        found = find_not_finite(path, leaf)
-        if found and not find_not_finite(path, initial[path]):
-            raise Failed(f"after {2 * CHUNK_SIZE} updates, state.{found}.")
+        problem = find_not_finite(path, leaf)
+        if problem and not find_not_finite(path, initial[path]):
+            raise Failed(f"after {2 * CHUNK_SIZE} updates, state.{problem}.")
     for name, value in metrics.items():
         if jnp.isinf(value).any():
             raise Failed(f"metric {name!r} is {to_float64(value).tolist()} in updates 3 and 4.")
@@ -92,7 +92,7 @@ def _hyperparameters(case: LearningCase) -> None:
     if not jax.tree.leaves(hyper):
         raise NotApplicable("the agent has no hyperparameters.")
 
-    def init(hyper: AnyHyperparams) -> Any:
+    def init(hyper: AnyHyperparams) -> AnyAgentState:
         text = "`init(key, num_envs, hyper)`"
         return attempt(text, case.agent.init, case.key(1), case.num_envs, hyper)
 
@@ -101,13 +101,13 @@ def _hyperparameters(case: LearningCase) -> None:
     for index, path in enumerate(by_path(hyper)):
         changed = [other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         if not find_value_difference("", before, init(treedef.unflatten(changed))):
-            new, old = (to_float64(one[index]).tolist() for one in (changed, leaves))
+            new, old = (to_float64(tree[index]).tolist() for tree in (changed, leaves))
             raise Failed(
                 f"the state does not change if hyper.{path} is {new:g} in place of {old:g}."
             )
     several = jax.tree.map(lambda leaf: jnp.stack([leaf, other_value(leaf), leaf]), hyper)
 
-    def train(hyper: AnyHyperparams) -> Any:
+    def train(hyper: AnyHyperparams) -> Updated:
         return case.trainer.update(replace(case.start, agent=init(hyper)))
 
     attempt("training under jax.vmap over hyper", jax.eval_shape, jax.vmap(train), several)
@@ -148,8 +148,8 @@ def _greedy(case: LearningCase) -> None:
         case.actions(case.trained, case.pool, case.key(20 + number), False) for number in range(5)
     )
     for other in others:
-        if found := find_value_difference("the action", first, other, rtol=1e-4, atol=1e-5):
-            raise Failed(f"with explore=False and two keys, {found}.")
+        if difference := find_value_difference("the action", first, other, rtol=1e-4, atol=1e-5):
+            raise Failed(f"with explore=False and two keys, {difference}.")
 
 
 @CHECKS.check()
@@ -228,8 +228,8 @@ def _terminal_successor(case: LearningCase) -> None:
     """
     if case.pool_size < 2:
         raise NotApplicable("there is only one observation.")
-    if found := case.algorithm.uses_next_obs("terminated"):
-        raise Failed(f"with another next_obs at terminated steps, {found}.")
+    if effect := case.algorithm.uses_next_obs("terminated"):
+        raise Failed(f"with another next_obs at terminated steps, {effect}.")
 
 
 @CHECKS.check(needs=["terminal successor"])

@@ -109,14 +109,14 @@ def _act(case: AgentCase) -> None:
 
 def _find_mismatch(case: AgentCase, output: PolicyOutput) -> str:
     size, spec = case.num_envs, case.env.action_spec
-    if found := find_unbatched("action", output.action, size):
-        return f"{found}, for {spec}"
+    if problem := find_unbatched("action", output.action, size):
+        return f"{problem}, for {spec}"
     for row in range(size):
         action = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), output.action)
-        if found := specs.mismatch(spec, action):
-            return f"the action of environment {row} is not in {spec}: {found}"
-    if found := find_non_array("the carry", output.carry):
-        return found
+        if problem := specs.mismatch(spec, action):
+            return f"the action of environment {row} is not in {spec}: {problem}"
+    if problem := find_non_array("the carry", output.carry):
+        return problem
     extras = output.extras
     if not isinstance(extras, dict):
         return f"extras is {describe_value(extras)}; expected a dictionary"

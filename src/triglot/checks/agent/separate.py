@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,9 @@ from ...core.errors import TriglotError
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import combine
+from ...core.records import Values
 from ...core.rl.optimizers import sgd
-from ...core.types import AnyAgentState, AnyHyperparams, PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
 from ..trees import by_path, flat, is_inexact
 
 ROWS = "rows_by_observation"  # part of the path of each such parameter in a state
@@ -34,7 +35,7 @@ MODERATE = 1e4  # of an observation's floats
 # One gradient step on all that was collected: a number that all steps share, such as a temperature,
 # then carries nothing from one step to another, and one that all steps contribute to, such as the
 # mean of the advantages, is the same if the steps are exchanged.
-SETTINGS: dict[str, Any] = {
+SETTINGS: Values = {
     "num_envs": 6,
     "rollout_length": 12,
     "num_epochs": 1,
@@ -49,7 +50,7 @@ SETTINGS: dict[str, Any] = {
     "normalize_obs": False,  # observations are recognized by their values
 }
 # Samples do not depend on errors, so that equal keys draw equal steps.
-HYPERPARAMETERS: dict[str, Any] = {"priority_exponent": 0.0}
+HYPERPARAMETERS: Values = {"priority_exponent": 0.0}
 
 
 class NotSeparable(Exception):
@@ -66,19 +67,19 @@ class Separated:
       changed: the settings that differ from the given agent's, by name.
     """
 
-    agent: Any
+    agent: Agent
     obs: PyTree
-    changed: dict[str, Any]
+    changed: Values
 
     def rows(self, state: AnyAgentState) -> dict[str, np.ndarray]:
         """Read what was learned: `[P, ...]` each, by the path in the state; 0 before learning."""
         size = num_rows(self.obs)
-        found = {}
+        rows = {}
         for path, leaf in by_path(state).items():
             if ROWS in path.split("."):
                 array = np.asarray(leaf)
-                found[path] = np.moveaxis(array, array.shape.index(size + 1), 0)[:size]
-        return found
+                rows[path] = np.moveaxis(array, array.shape.index(size + 1), 0)[:size]
+        return rows
 
 
 def num_rows(obs: PyTree) -> int:
@@ -86,7 +87,7 @@ def num_rows(obs: PyTree) -> int:
     return jax.tree.leaves(obs)[0].shape[0]
 
 
-def small(agent: Any) -> tuple[Any, dict[str, Any]]:
+def small(agent: Agent) -> tuple[Agent, Values]:
     """Replace the settings of an agent; also return those that differ.
 
     An agent without a dataclass as its `config`, or whose settings refuse this, stays as it is.
@@ -94,21 +95,21 @@ def small(agent: Any) -> tuple[Any, dict[str, Any]]:
     config, hyper = getattr(agent, "config", None), getattr(agent, "hyper", None)
     if not (_is_record(agent) and _is_record(config) and _is_record(hyper)):
         return agent, {}
-    known = {one.name for one in dataclasses.fields(config)}
+    known = {field.name for field in dataclasses.fields(config)}
     wanted = {name: value for name, value in SETTINGS.items() if name in known}
-    numbers = {one.name for one in dataclasses.fields(hyper)} & HYPERPARAMETERS.keys()
+    numbers = {field.name for field in dataclasses.fields(hyper)} & HYPERPARAMETERS.keys()
     if getattr(config, "prioritized", True) is False:
         numbers -= {"priority_exponent"}
-    given: dict[str, Any] = {
+    replaced: dict[str, Any] = {
         "config": replace(config, **wanted),
         "hyper": replace(hyper, **{name: HYPERPARAMETERS[name] for name in numbers}),
     }
     is_plain = getattr(agent, "optimizer", None) is sgd and not hasattr(hyper, "max_grad_norm")
-    if "optimizer" in {one.name for one in dataclasses.fields(agent)} and not is_plain:
-        given["optimizer"] = plain_sgd
+    if "optimizer" in {field.name for field in dataclasses.fields(agent)} and not is_plain:
+        replaced["optimizer"] = plain_sgd
     before = {**vars(config), **vars(hyper)}
     now = {**wanted, **{name: HYPERPARAMETERS[name] for name in numbers}}
-    return replace(agent, **given), {k: v for k, v in now.items() if before[k] != v}
+    return replace(agent, **replaced), {k: v for k, v in now.items() if before[k] != v}
 
 
 def plain_sgd(hyper: AnyHyperparams) -> optax.GradientTransformation:
@@ -134,10 +135,10 @@ def separate(agent: Agent, obs_spec: specs.Spec, count: int, key: jax.Array) -> 
             "it has no field `network` with a triglot.nn.Network, whose parameters could be read "
             "for each observation separately"
         )
-    enlarged, own = obs_spec, {}
+    enlarged, with_specs = obs_spec, {}
     if isinstance(obs_spec, specs.Discrete) and obs_spec.num_values < count:
         enlarged = replace(obs_spec, num_values=count)
-        own["obs_spec"] = enlarged
+        with_specs["obs_spec"] = enlarged
     obs = _different(enlarged, count, key)
     try:
         described = agent.networks(obs_spec, agent.action_spec, agent.config)
@@ -147,7 +148,7 @@ def separate(agent: Agent, obs_spec: specs.Spec, count: int, key: jax.Array) -> 
             for name, part in parts.items()
         }
         whole = combine(new) if network.parts else new[""]
-        return Separated(replace(agent, network=whole, **own), obs, {})
+        return Separated(replace(agent, network=whole, **with_specs), obs, {})
     except (TriglotError, TypeError, ValueError) as error:
         raise NotSeparable(f"its network cannot be replaced: {error}") from None
 
@@ -160,7 +161,9 @@ def _different(spec: specs.Spec, count: int, key: jax.Array) -> PyTree:
     """Draw different observations `[count, ...]`."""
     if isinstance(spec, specs.Discrete):
         return jnp.arange(count, dtype=spec.dtype)
-    drawn = jax.vmap(lambda one: specs.sample(spec, one))(jax.random.split(key, 4 * count))
+    drawn = jax.vmap(lambda sample_key: specs.sample(spec, sample_key))(
+        jax.random.split(key, 4 * count)
+    )
     drawn = jax.tree.map(_of_moderate_size, drawn)
     _, chosen = np.unique(flat(drawn, 1), axis=0, return_index=True)
     if len(chosen) < count:
@@ -188,10 +191,10 @@ def _separated(
         return network
     reads = obs_spec if described is None else described.obs_spec
     several = isinstance(reads, tuple)
-    seen: Any = reads[0] if isinstance(reads, tuple) else reads
-    if seen == specs.one_hot_spec(obs_spec) != obs_spec:
+    read = reads[0] if isinstance(reads, tuple) else reads
+    if read == specs.one_hot_spec(obs_spec) != obs_spec:
         pool = jax.nn.one_hot(obs, num_rows(obs))
-    elif seen == obs_spec:
+    elif read == obs_spec:
         pool = obs
     else:
         return network
@@ -218,15 +221,15 @@ def _recognizer(pool: PyTree) -> Callable[[PyTree], jax.Array]:
         )
 
     def recognize(obs: PyTree) -> jax.Array:
-        known, given = project(pool), project(obs)
-        distance = jnp.square(given[:, None] - known[None]).sum(axis=-1)
-        found = jnp.min(distance, axis=1) <= 1e-8 * jnp.square(known).max()
-        return jnp.where(found, jnp.argmin(distance, axis=1), len(known)).astype(jnp.int32)
+        known, queries = project(pool), project(obs)
+        distance = jnp.square(queries[:, None] - known[None]).sum(axis=-1)
+        is_known = jnp.min(distance, axis=1) <= 1e-8 * jnp.square(known).max()
+        return jnp.where(is_known, jnp.argmin(distance, axis=1), len(known)).astype(jnp.int32)
 
     return recognize
 
 
-def _differing_axis(one: Any, other: Any) -> int:
+def _differing_axis(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> int:
     """Return the first axis in which two shapes differ: that of the batch."""
     pairs = enumerate(zip(one.shape, other.shape, strict=True))
     return next(axis for axis, (size, other_size) in pairs if size != other_size)
@@ -249,16 +252,16 @@ def _with_rows(
         """Describe the outputs for a batch of that size."""
 
         def run(key: jax.Array) -> PyTree:
-            given = (
-                tuple(specs.zeros(one, batch) for one in reads)
+            inputs = (
+                tuple(specs.zeros(read, batch) for read in reads)
                 if isinstance(reads, tuple)
                 else specs.zeros(reads, batch)
             )
             variables = network.init(key)
             if not network.recurrent:
-                return network.apply(variables, given)[0]
+                return network.apply(variables, inputs)[0]
             carry = network.initial_carry(variables, batch)
-            return network.apply(variables, (given, carry))[0][0]
+            return network.apply(variables, (inputs, carry))[0][0]
 
         return jax.eval_shape(run, jax.random.key(0))
 
@@ -269,11 +272,11 @@ def _with_rows(
     )
     mixing = np.random.default_rng(1).normal(size=(size, 2)).astype(np.float32)
 
-    def leaves(make: Callable[[int, tuple[int, ...], Any], jax.Array]) -> PyTree:
+    def leaves(make: Callable[[int, tuple[int, ...], np.dtype], jax.Array]) -> PyTree:
         flat_shapes, treedef = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
         dtypes = [leaf.dtype for leaf in jax.tree.leaves(three)]
-        made = [make(i, *each) for i, each in enumerate(zip(flat_shapes, dtypes, strict=True))]
-        return treedef.unflatten(made)
+        leaves = [make(i, *leaf) for i, leaf in enumerate(zip(flat_shapes, dtypes, strict=True))]
+        return treedef.unflatten(leaves)
 
     def init(key: jax.Array) -> Variables:
         def draw(offset: int, scale: float) -> PyTree:
@@ -289,11 +292,11 @@ def _with_rows(
         )
 
     def apply(
-        variables: Variables, inputs: PyTree, *, key: Any = None, train: bool = False
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         del key, train
-        given, carry = inputs if network.recurrent else cast(tuple[Any, Any], (inputs, ()))
-        obs, rest = (given[0], given[1:]) if several else (given, ())
+        read, carry = inputs if network.recurrent else (inputs, {})
+        obs, rest = (read[0], read[1:]) if several else (read, ())
         index = recognize(obs)
         mixed = jnp.zeros(index.shape, jnp.float32)
         for number, leaf in enumerate(jax.tree.leaves((rest, carry))):
@@ -301,7 +304,9 @@ def _with_rows(
             weights = jnp.cos(1.0 + number + jnp.arange(columns.shape[1], dtype=jnp.float32))
             mixed = mixed + jnp.tanh(columns * weights[None]).sum(axis=1)
 
-        def output(axis: int, rows: Any, constants: Any, slopes: Any) -> jax.Array:
+        def output(
+            axis: int, rows: jax.Array, constants: jax.Array, slopes: jax.Array
+        ) -> jax.Array:
             scaled = mixed.reshape(-1, *(1,) * (rows.ndim - 1)).astype(rows.dtype)
             return jnp.moveaxis(constants[index] + rows[index] + slopes[index] * scaled, 0, axis)
 

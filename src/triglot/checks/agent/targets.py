@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
+from jax.tree_util import KeyEntry
 
 from ...core import specs
 from ...core.hyper import first_numbers
 from ...core.options import has_options, option_fields
-from ...core.types import AnyAgentState, AnyConfig, by_path
+from ...core.types import AnyAgentState, AnyConfig, PyTree, by_path
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference, is_inexact
 from .feeder import LearningCase
@@ -73,17 +74,19 @@ def _discount(case: LearningCase) -> str:
     index = base.next_obs[at_end]
     valued = episodes.learn(base, _with_constants(state, lambda rows: rows.at[index].add(step)))
     ratios = []
-    for one, by_reward, by_value in zip(episodes.learn(base, state), paid, valued, strict=True):
-        for path, rows in one.items():
+    for base_rows, by_reward, by_value in zip(
+        episodes.learn(base, state), paid, valued, strict=True
+    ):
+        for path, rows in base_rows.items():
             effect = (by_reward[path] - rows)[base.obs[at_end]].ravel()
-            own = (by_value[path] - rows)[base.obs[at_end]].ravel()
+            change = (by_value[path] - rows)[base.obs[at_end]].ravel()
             large = np.abs(effect) > 1e-2 * np.abs(effect).max(initial=1e-30)
-            ratios += (own[large] / effect[large]).tolist()
-    found = np.asarray(ratios)
+            ratios += (change[large] / effect[large]).tolist()
+    ratio_array = np.asarray(ratios)
     # Not so of distributions, and of values that are rescaled.
-    if not len(found) or np.ptp(found) > 0.05 or abs(np.median(found)) < 0.05:
+    if not len(ratio_array) or np.ptp(ratio_array) > 0.05 or abs(np.median(ratio_array)) < 0.05:
         raise NotApplicable("not checked: its targets are not linear in the values of next_obs.")
-    ratio = float(np.median(found))
+    ratio = float(np.median(ratio_array))
     for wrong, words in ((1.0, "was not multiplied by it"), (DISCOUNT**2, "was multiplied twice")):
         if abs(ratio - wrong) < 0.02:
             raise Failed(f"with hyper.discount = {DISCOUNT}, the value of next_obs {words}.")
@@ -169,7 +172,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     agent, state = case.agent, case.made
     hyper = jax.tree.map(jnp.asarray, first_numbers(agent.hyper))
     idle = (
-        {one.name for one in option_fields(hyper) if _may_be_idle(one, agent.config)}
+        {field.name for field in option_fields(hyper) if _may_be_idle(field, agent.config)}
         if has_options(hyper)
         else set()
     )
@@ -178,8 +181,10 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     acts = [(call.function, list(call.args.values())[1:]) for call in case.acts.values()]
     args = list(case.update.args.values())[1:]
 
-    def effects(state: AnyAgentState) -> Any:
-        return agent.update(state, *args)[0], [act(state, *given) for act, given in acts]
+    def effects(state: AnyAgentState) -> PyTree:
+        return agent.update(state, *args)[0], [
+            act(state, *args_of_act) for act, args_of_act in acts
+        ]
 
     jaxpr, shapes = jax.make_jaxpr(effects, return_shape=True)(state)
     inputs, outputs = list(by_path(state)), list(by_path(shapes[0]))
@@ -191,17 +196,17 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
             continue
         changed = [other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         after = by_path(agent.init(case.key(1), case.num_envs, treedef.unflatten(changed)))
-        own = {name for name, leaf in by_path(before).items() if _differs(leaf, after[name])}
-        wanted = [name not in own for name in outputs] + [True] * num_others
+        changing = {name for name, leaf in by_path(before).items() if _differs(leaf, after[name])}
+        wanted = [name not in changing for name in outputs] + [True] * num_others
         _, used = partial_eval.dce_jaxpr(jaxpr.jaxpr, wanted)
-        if not any(used[i] for i, name in enumerate(inputs) if name in own):
+        if not any(used[i] for i, name in enumerate(inputs) if name in changing):
             unused.append(path)
     return unused
 
 
-def _may_be_idle(one: Field[Any], config: AnyConfig) -> bool:
+def _may_be_idle(field: Field[Any], config: AnyConfig) -> bool:
     """Tell whether a hyperparameter is declared to have no effect with such a configuration."""
-    reader = one.metadata.get("only_for")
+    reader = field.metadata.get("only_for")
     if reader in ("optimizer", "networks"):
         return True
     return reader is not None and not getattr(config, reader, True)
@@ -220,10 +225,12 @@ def _short(path: str) -> str:
     return path.replace(f".{ROWS}", "")
 
 
-def _with_constants(state: AnyAgentState, change: Callable[[jax.Array], jax.Array]) -> Any:
+def _with_constants(
+    state: AnyAgentState, change: Callable[[jax.Array], jax.Array]
+) -> AnyAgentState:
     """Change the constant outputs for each observation, of all networks of a state but policies."""
 
-    def changed(path: Any, leaf: Any) -> Any:
+    def changed(path: tuple[KeyEntry, ...], leaf: jax.Array) -> jax.Array:
         names = jax.tree_util.keystr(path, simple=True, separator=".").split(".")
         if CONSTANTS not in names or names[-1] in POLICY_HEADS:
             return leaf

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.agent import Trajectory
+from ...core.agent import Agent, PolicyInput, PolicyOutput, Trajectory
 from ...core.errors import TriglotError
-from ...core.types import AnyAgentState, PyTree
+from ...core.records import Values
+from ...core.types import AnyAgentState, Carry, Key, PyTree
 from ..purity import Compiled
 from ..report import Failed, NotApplicable
 from .feeder import LearningCase
@@ -43,8 +44,8 @@ class World:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    action: Any = None
-    extras: Any = None
+    action: PyTree = None
+    extras: PyTree = None
 
     @property
     def first(self) -> np.ndarray:
@@ -60,7 +61,7 @@ class World:
         partner = np.arange(num_envs) ^ 1
         partner = np.where(partner < num_envs, partner, np.arange(num_envs))
 
-        def exchange(leaf: Any) -> np.ndarray:
+        def exchange(leaf: jax.Array | np.ndarray) -> np.ndarray:
             leaf = np.asarray(leaf)
             mask = where.reshape(*where.shape, *(1,) * (leaf.ndim - 2))
             return np.where(mask, leaf[:, partner], leaf)
@@ -90,48 +91,48 @@ class EpisodeCase:
                 "whole rollouts, not from steps."
             )
         reason = ""
-        for given, changed in self._variants(agent):
-            if given.num_envs < 2:
+        for variant, changed in self._variants(agent):
+            if variant.num_envs < 2:
                 reason = "it acts in one environment, and two must exchange episodes"
                 continue
             try:
-                self._check_size(given)
-                key, size = self.case.key(70), 2 * self.num_steps(given) * given.num_envs
-                found = separate(given, self.case.env.obs_spec, size, key)
+                self._check_size(variant)
+                key, size = self.case.key(70), 2 * self.num_steps(variant) * variant.num_envs
+                separated = separate(variant, self.case.env.obs_spec, size, key)
                 # Its interface may be at odds with another network or specification.
-                jax.eval_shape(lambda key, a=found.agent: a.init(key, a.num_envs), key)
+                jax.eval_shape(lambda key, a=separated.agent: a.init(key, a.num_envs), key)
             except NotSeparable as error:
                 reason = str(error)
                 continue
             except Exception as error:
                 reason = f"its network cannot be replaced: {error}"
                 continue
-            return replace(found, changed=changed)
+            return replace(separated, changed=changed)
         raise NotApplicable(f"not checked: {reason}.")
 
-    def _variants(self, agent: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def _variants(self, agent: Agent) -> Iterator[tuple[Agent, Values]]:
         with suppress(TriglotError):
             yield small(agent)
         yield agent, {}
 
-    def _check_size(self, agent: Any) -> None:
+    def _check_size(self, agent: Agent) -> None:
         if 2 * self.num_steps(agent) * agent.num_envs > MAX_OBSERVATIONS:
             raise NotSeparable(
                 f"{agent.num_envs} environments with rollouts of {agent.rollout_length} steps need "
                 f"more than {MAX_OBSERVATIONS} observations: give it fewer or shorter ones"
             )
 
-    def length(self, agent: Any) -> int:
+    def length(self, agent: Agent) -> int:
         """Steps in one trajectory, `T`."""
         return 1 if agent.online else agent.rollout_length
 
-    def num_steps(self, agent: Any) -> int:
+    def num_steps(self, agent: Agent) -> int:
         """Steps in all, `L`: as many as `MIN_STEPS`, in whole trajectories."""
         length = self.length(agent)
         return -(-MIN_STEPS // length) * length
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> Agent:
         return self.separated.agent
 
     @property
@@ -159,7 +160,7 @@ class EpisodeCase:
         return np.indices(self.shape)[0]
 
     @cached_property
-    def state(self) -> Any:
+    def state(self) -> AnyAgentState:
         """The initial state."""
         init = Compiled("`init`", lambda key: self.agent.init(key, self.agent.num_envs))
         return self._call(init, self.case.key(71))
@@ -214,7 +215,7 @@ class EpisodeCase:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[numbers], self.separated.obs)
 
     @cached_property
-    def _inputs(self) -> Any:
+    def _inputs(self) -> PolicyInput:
         """Inputs of the policy, of the environment's first step, for as many environments."""
         rows = np.arange(self.agent.num_envs) % self.case.num_envs
         inputs = jax.tree.map(lambda leaf: leaf[rows], self.case.inputs)
@@ -225,8 +226,12 @@ class EpisodeCase:
     def _acting(self) -> Compiled:
         visible_inputs = self._inputs  # computed before something is traced
 
-        def act_all(state: AnyAgentState, obs: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
-            def step(carry: PyTree, visible: Any) -> tuple[PyTree, Any]:
+        def act_all(
+            state: AnyAgentState, obs: jax.Array, first: jax.Array, keys: jax.Array
+        ) -> tuple[Carry, PolicyOutput]:
+            def step(
+                carry: Carry, visible: tuple[jax.Array, jax.Array, Key]
+            ) -> tuple[Carry, tuple[Carry, PolicyOutput]]:
                 number, first, key = visible
                 inputs = replace(visible_inputs, obs=self._look_up(number), first=first)
                 output = self.agent.act(state, carry, inputs, key, explore=True)
@@ -237,7 +242,7 @@ class EpisodeCase:
 
         return Compiled("`act` in a scan", act_all)
 
-    def _played(self, world: World) -> tuple[PyTree, Any]:
+    def _played(self, world: World) -> tuple[Carry, PolicyOutput]:
         """Act on a world's observations: the carries before each step, and the outputs."""
         keys = jax.random.split(self.case.key(72), self.shape[0])
         return self._call(self._acting, self.state, world.obs, world.first, keys)
@@ -268,10 +273,12 @@ class EpisodeCase:
         length = self.length(self.agent)
 
         def learn(
-            state: AnyAgentState, world: dict[str, Any], carries: PyTree, keys: jax.Array
-        ) -> Any:
-            def step(state: AnyAgentState, given: Any) -> tuple[Any, None]:
-                now, carry, key = given
+            state: AnyAgentState, world: dict[str, PyTree], carries: Carry, keys: jax.Array
+        ) -> AnyAgentState:
+            def step(
+                state: AnyAgentState, inputs: tuple[dict[str, PyTree], Carry, Key]
+            ) -> tuple[AnyAgentState, None]:
+                now, carry, key = inputs
                 now = {**now, "obs": self._look_up(now["obs"])}
                 now["next_obs"] = self._look_up(now["next_obs"])
                 trajectory = Trajectory(**{**no_masks, **now}, carry=carry)
@@ -284,7 +291,9 @@ class EpisodeCase:
 
         return Compiled("`update` in a scan", learn)
 
-    def learn(self, world: World, state: AnyAgentState = None, next_mask: Any = None) -> Runs:
+    def learn(
+        self, world: World, state: AnyAgentState = None, next_mask: np.ndarray | None = None
+    ) -> Runs:
         """Return what each observation's parameters became in a world, for several keys.
 
         Args:
@@ -293,23 +302,23 @@ class EpisodeCase:
           next_mask: bool `[L, N, num_actions]`; None allows all actions.
         """
         carries = self._played(world)[0] if self._remembers else ()
-        given = {name: jax.tree.map(jnp.asarray, value) for name, value in vars(world).items()}
-        given["first"] = jnp.asarray(world.first)
+        arrays = {name: jax.tree.map(jnp.asarray, value) for name, value in vars(world).items()}
+        arrays["first"] = jnp.asarray(world.first)
         if self._inputs.action_mask is not None:
             allowed = np.ones((self.shape[0], *self._inputs.action_mask.shape), bool)
-            given["action_mask"] = jnp.asarray(allowed)
-            given["next_action_mask"] = jnp.asarray(allowed if next_mask is None else next_mask)
+            arrays["action_mask"] = jnp.asarray(allowed)
+            arrays["next_action_mask"] = jnp.asarray(allowed if next_mask is None else next_mask)
         num_updates = self.shape[0] // self.length(self.agent)
         start = self.state if state is None else state
         runs = []
         for number in range(NUM_KEYS):
             keys = jax.random.split(self.case.key(80 + number), num_updates)
             runs.append(
-                self.separated.rows(self._call(self._learning, start, given, carries, keys))
+                self.separated.rows(self._call(self._learning, start, arrays, carries, keys))
             )
         return runs
 
-    def _call(self, compiled: Compiled, *args: Any) -> Any:
+    def _call(self, compiled: Compiled, *args: PyTree) -> PyTree:
         """Call the agent, which passed its own checks: an error is of the other network."""
         try:
             return compiled(*args)
@@ -349,18 +358,20 @@ class EpisodeCase:
         if self.absorbing:
             text += ", with equal actions after an end, since it declares learns_absorbing_states"
         if self.separated.changed:
-            given = ", ".join(f"{name}={value}" for name, value in self.separated.changed.items())
-            text += f", with {given}"
+            settings = ", ".join(
+                f"{name}={value}" for name, value in self.separated.changed.items()
+            )
+            text += f", with {settings}"
         return text
 
 
 def moved(first: Runs, second: Runs) -> np.ndarray:
     """Tell for which observations two runs differ, bool `[P]`."""
-    found: Any = False
+    has_moved: Any = False
     for one, other in zip(first, second, strict=True):
         for path, rows in one.items():
             rest = other[path]
             scale = max(np.abs(rows).max(initial=0.0), np.abs(rest).max(initial=0.0))
             difference = np.abs(rows - rest).reshape(len(rows), -1).max(axis=1, initial=0.0)
-            found = found | (difference > TOLERANCE * scale)
-    return found
+            has_moved = has_moved | (difference > TOLERANCE * scale)
+    return has_moved

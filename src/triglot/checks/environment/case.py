@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -56,11 +56,11 @@ class EnvironmentCase(Case):
         )
 
     @property
-    def start(self) -> Any:
+    def start(self) -> TimeStep:
         return self.reset.result
 
     @property
-    def after(self) -> Any:
+    def after(self) -> TimeStep:
         return self.step.result
 
     @cached_property
@@ -86,7 +86,7 @@ class EnvironmentCase(Case):
         return (self.reset, self.step)
 
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
-        def episode(action: PyTree, keys: list[jax.Array]) -> Any:
+        def episode(action: PyTree, keys: list[jax.Array]) -> TimeStep:
             step = self.env.reset(keys[0])
             for key in keys[1:]:
                 step = self.env.step(step.state, action, key)
@@ -114,7 +114,7 @@ class EnvironmentCase(Case):
         steps = self.compiled_steps.items()
         return {text: replace(step, reward=None) for text, step in steps}  # pyright: ignore
 
-    def choose(self, mask: Any, key: jax.Array) -> PyTree:
+    def choose(self, mask: jax.Array | None, key: jax.Array) -> PyTree:
         """Draw a uniformly random action; with an action mask, an allowed one."""
         spec: Any = self.env.action_spec
         if not is_mask(mask, spec):
@@ -145,7 +145,7 @@ class EnvironmentCase(Case):
             now = jax.tree.map(where_done, StepInput.of(starts), StepInput.of(after))
             return (now, num_used + done.sum(dtype=jnp.int32)), (before, action, after)
 
-        def run(keys: jax.Array) -> Any:
+        def run(keys: jax.Array) -> tuple[StepInput, PyTree, TimeStep]:
             first = jax.tree.map(lambda leaf: leaf[:NUM_ENVS], StepInput.of(starts))
             return jax.lax.scan(step, (first, jnp.int32(NUM_ENVS)), keys)[1]
 
@@ -154,7 +154,7 @@ class EnvironmentCase(Case):
         return Rollout(*attempt(text, lambda: jax.block_until_ready(jax.jit(run)(keys))))
 
 
-def is_mask(mask: Any, spec: Spec) -> bool:
+def is_mask(mask: Any, spec: Spec) -> TypeGuard[jax.Array]:
     """Return True if `mask` is an action mask for `spec`."""
     return (
         (size := specs.mask_size(spec)) is not None
@@ -170,7 +170,7 @@ class StepInput:
 
     state: PyTree
     obs: PyTree
-    action_mask: Any
+    action_mask: jax.Array | None
 
     @classmethod
     def of(cls, step: TimeStep) -> "StepInput":
@@ -217,7 +217,7 @@ class Rollout:
 
 def spec_leaves(
     spec: Spec, value: PyTree, path: str = "obs"
-) -> Iterator[tuple[str, specs.Box | specs.Discrete | specs.MultiDiscrete, Any]]:
+) -> Iterator[tuple[str, specs.Box | specs.Discrete | specs.MultiDiscrete, PyTree]]:
     """Yield path, spec and value of each leaf of a spec."""
     if isinstance(spec, specs.Dict):
         for name, child in spec.items:

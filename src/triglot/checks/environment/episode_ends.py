@@ -5,8 +5,6 @@ environment does not give: ends that look like starts although other steps do no
 that depends on the key alone, or an observation that stops following the state at episode ends.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,8 +36,8 @@ def wrong_successor(case: EnvironmentCase) -> str:
     """Describe the evidence that the last observation is not of the last state, or ""."""
     _need_ends(case)
     rollout = case.rollout
-    if found := _follows_from_key(case, "obs"):
-        return found
+    if problem := _follows_from_key(case, "obs"):
+        return problem
     starts, after = flat(case.starts.obs, 1), flat(rollout.after.obs, 2)
     unchanged = (flat(rollout.before.obs, 2) == after).all(axis=1)
     moved = flat(rollout.before.state, 2) != flat(rollout.after.state, 2)
@@ -96,7 +94,7 @@ def _follows_from_key(case: EnvironmentCase, field: str) -> str:
     half = NUM_STARTS // 2
     rows = np.concatenate([np.resize(rollout.ends, half), np.resize(rollout.middles, half)])
 
-    def pick(leaf: Any) -> Any:
+    def pick(leaf: jax.Array) -> jax.Array:
         return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])[rows]
 
     state, action = jax.tree.map(pick, (rollout.before.state, rollout.action))

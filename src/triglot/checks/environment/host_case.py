@@ -73,17 +73,17 @@ class HostCase:
     def __init__(self, env: HostEnvironment, seed: int) -> None:
         self.env, self.seed, self.notes = env, seed, list[str]()
 
-    def choose(self, number: int, step: int, mask: Any) -> np.ndarray:
+    def choose(self, number: int, step: int, mask: np.ndarray | None) -> np.ndarray:
         """Draw an allowed action for a step of an environment; the same for the same numbers."""
         rng = np.random.default_rng([self.seed, number, step])
         return drawn(self.env.action_spec, rng, mask)
 
-    def actions(self, step: int, masks: Any) -> np.ndarray:
+    def actions(self, step: int, masks: np.ndarray | None) -> np.ndarray:
         """Draw the actions of `NUM_ENVS` environments, `[1, NUM_ENVS, ...]`."""
-        each = [
+        actions = [
             self.choose(i, step, None if masks is None else masks[0, i]) for i in range(NUM_ENVS)
         ]
-        return np.stack(each)[None]
+        return np.stack(actions)[None]
 
     def runner(self, seed: int | None = None) -> HostRunner:
         """Open `NUM_ENVS` environments and reset them."""
@@ -92,16 +92,16 @@ class HostCase:
 
     def play(self, runner: HostRunner, num: int, *, start: int = 0) -> Played:
         """Take random actions, for at most `MAX_SECONDS`."""
-        found, until = [], time.monotonic() + MAX_SECONDS
+        steps, until = [], time.monotonic() + MAX_SECONDS
         for number in range(start, start + num):
             obs = runner.obs
             action = self.actions(number, runner.action_mask)
             step = attempt("a rollout of random actions", runner.step, action)
             parts = (obs, *step[:4], step.next_action_mask)
-            found.append(jax.tree.map(lambda leaf: np.array(leaf[0]), parts))
-            if time.monotonic() > until and len(found) >= 2:
+            steps.append(jax.tree.map(lambda leaf: np.array(leaf[0]), parts))
+            if time.monotonic() > until and len(steps) >= 2:
                 break
-        return Played(*jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+        return Played(*jax.tree.map(lambda *leaves: np.stack(leaves), *steps))
 
     @cached_property
     def rollout(self) -> Played:
@@ -110,16 +110,18 @@ class HostCase:
             return self.play(runner, NUM_STEPS)
 
     @cached_property
-    def starts(self) -> Any:
+    def starts(self) -> Obs:
         """Observations after resets with different seeds, `[n, ...]`, and those of the rollout."""
-        found = []
+        starts = []
         with closing(self.runner(self.seed + 1000)) as runner:
             for number in range(8):
                 runner.restart([self.seed + 1000 + NUM_ENVS * number])
-                found.append(jax.tree.map(lambda leaf: np.array(leaf[0]), runner.obs))
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
+                starts.append(jax.tree.map(lambda leaf: np.array(leaf[0]), runner.obs))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *starts)
 
-    def short(self, run: Callable[[HostRunner], None] = lambda _: None, seed: Any = None) -> Played:
+    def short(
+        self, run: Callable[[HostRunner], None] = lambda _: None, seed: int | None = None
+    ) -> Played:
         """Play `NUM_SHORT` steps from a seed, after something else was done."""
         with closing(self.runner(seed)) as runner:
             run(runner)
@@ -141,36 +143,37 @@ class HostCase:
     def raw(self) -> Raw:
         """What one environment returns to random actions; it ends at the first wrong form."""
         single = attempt("making it", self.inspectable.open_single)
-        found, until, reset = Raw(), time.monotonic() + MAX_SECONDS, True
+        raw, until, reset = Raw(), time.monotonic() + MAX_SECONDS, True
         try:
             for number in range(NUM_RAW):
                 if reset:
-                    options = {} if found.starts else {"seed": self.seed}
-                    found.starts.append(attempt("reset", lambda: single.reset(**options)))  # noqa: B023
-                    if not _is_start(found.starts[-1]):
+                    options = {} if raw.starts else {"seed": self.seed}
+                    raw.starts.append(attempt("reset", lambda: single.reset(**options)))  # noqa: B023
+                    if not _is_start(raw.starts[-1]):
                         break
-                mask, found.mask_fault = self._raw_mask(single, found)
-                if found.mask_fault:
+                mask, raw.mask_fault = self._raw_mask(single, raw)
+                if raw.mask_fault:
                     break
                 action = self.choose(0, number, mask).astype(single.action_space.dtype)
                 action = action if action.ndim else action[()]
-                found.steps.append(_copied(attempt("step", single.step, action)))
-                if not _is_step(found.steps[-1]) or time.monotonic() > until:
+                raw.steps.append(_copied(attempt("step", single.step, action)))
+                if not _is_step(raw.steps[-1]) or time.monotonic() > until:
                     break
-                reset = bool(np.any(found.steps[-1][2]) or np.any(found.steps[-1][3]))
+                reset = bool(np.any(raw.steps[-1][2]) or np.any(raw.steps[-1][3]))
         finally:
             single.close()
-        return found
+        return raw
 
-    def _raw_mask(self, single: Any, found: Raw) -> tuple[Any, str]:
+    def _raw_mask(self, single: Any, raw: Raw) -> tuple[np.ndarray | None, str]:
         """Read the mask of the next action, or say what is wrong with it."""
         form: str = getattr(self.env, "mask_form", "")
-        after_reset = not found.steps or _ended(found.steps[-1])
-        last = found.starts[-1] if after_reset else found.steps[-1]
-        where = "after a reset" if after_reset else f"after step {len(found.steps)}"
+        after_reset = not raw.steps or _ended(raw.steps[-1])
+        last = raw.starts[-1] if after_reset else raw.steps[-1]
+        where = "after a reset" if after_reset else f"after step {len(raw.steps)}"
         if not form:
-            given = "action_mask" in last[-1] and getattr(self.env, "use_action_mask", False)
-            return None, f"{where}, info has an action_mask, and after the first reset none" * given
+            has_mask = "action_mask" in last[-1] and getattr(self.env, "use_action_mask", False)
+            fault = f"{where}, info has an action_mask, and after the first reset none"
+            return None, fault * has_mask
         if form == "method":
             mask = single.get_wrapper_attr("action_masks")()
         else:
@@ -194,19 +197,19 @@ class HostCase:
         """Step two environments under an autoreset mode, or alone."""
         env = self.inspectable
         what = f"stepping it {'under ' + mode if mode else 'alone'}"
-        given = (mode, 2, self.seed, self.choose, NUM_STEPS)
-        return attempt(what, lambda: env.transitions(*given))
+        arguments = (mode, 2, self.seed, self.choose, NUM_STEPS)
+        return attempt(what, lambda: env.transitions(*arguments))
 
     @cached_property
     def alone(self) -> list[list[Transition]]:
         return self.transitions("")
 
 
-def _is_start(result: Any) -> bool:
+def _is_start(result: object) -> bool:
     return isinstance(result, tuple) and len(result) == 2
 
 
-def _is_step(result: Any) -> bool:
+def _is_step(result: object) -> bool:
     return isinstance(result, tuple) and len(result) == 5
 
 
@@ -220,7 +223,7 @@ def _copied(result: Any) -> Any:
     return (jax.tree.map(lambda leaf: np.array(leaf), result[0]), *result[1:])
 
 
-def drawn(spec: Spec, rng: np.random.Generator, mask: Any = None) -> np.ndarray:
+def drawn(spec: Spec, rng: np.random.Generator, mask: np.ndarray | None = None) -> np.ndarray:
     """Draw one value uniformly; a mask, bool `[num_values]`, says which are allowed."""
     if isinstance(spec, specs.Discrete | specs.MultiDiscrete):
         counts = np.ravel(spec.num_values)

@@ -10,8 +10,10 @@ import numpy as np
 
 from ...core import specs
 from ...core.errors import TriglotError
+from ...core.host.vector import HostRunner
 from ...core.host_environment import HostInspectable, host_mask_size
 from ...core.specs import check_fits
+from ...core.types import Obs
 from ..members import check_hashable, check_members
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable, Report, describe_value, reject
@@ -85,7 +87,7 @@ def _step(case: HostCase) -> None:
             )
 
 
-def _raw_observations(raw: Raw) -> Iterator[tuple[str, Any]]:
+def _raw_observations(raw: Raw) -> Iterator[tuple[str, Obs]]:
     for result in raw.starts:
         yield "after a reset", result[0]
     for number, result in enumerate(raw.steps, 1):
@@ -128,9 +130,9 @@ def _pairs(space: Any, value: Any, path: str, when: str) -> Iterator[tuple[str, 
         return
     named = children.items() if hasattr(children, "items") else enumerate(children)
     names = {name for name, _ in named}
-    given = set(value) if isinstance(value, dict) else set(range(len(value)))
-    if given != names:
-        raise Failed(f"{when}, {path} has the parts {sorted(map(str, given))}; its space declares "
+    keys = set(value) if isinstance(value, dict) else set(range(len(value)))
+    if keys != names:
+        raise Failed(f"{when}, {path} has the parts {sorted(map(str, keys))}; its space declares "
                      f"{sorted(map(str, names))}.")  # fmt: skip
     for name in names:
         yield from _pairs(children[name], value[name], f"{path}[{name!r}]", when)
@@ -279,9 +281,9 @@ def _seeding(case: HostCase) -> None:
     Fix: Call super().reset(seed=seed) and draw from self.np_random only, not from np.random or
     random; seed what you call as well.
     """
-    found = _difference(case.first, case.short())
-    if found:
-        raise Failed(f"two rollouts from one seed with the same actions: {found}.")
+    difference = _difference(case.first, case.short())
+    if difference:
+        raise Failed(f"two rollouts from one seed with the same actions: {difference}.")
     if not _difference(case.first, case.short(seed=case.seed + 12345)):
         case.notes.append("Every seed gives the same trajectory: the seed has no effect.")
 
@@ -301,13 +303,15 @@ def _resets(case: HostCase) -> None:
     Fix: Set every attribute that step changes in reset.
     """
 
-    def played_before(runner: Any) -> None:
+    def played_before(runner: HostRunner) -> None:
         for number in range(3):
             runner.step(case.actions(900 + number, runner.action_mask))
         runner.restart([case.seed])
 
-    if found := _difference(case.first, case.short(played_before)):
-        raise Failed(f"reset with the same seed after three steps of another episode: {found}.")
+    if difference := _difference(case.first, case.short(played_before)):
+        raise Failed(
+            f"reset with the same seed after three steps of another episode: {difference}."
+        )
 
 
 @CHECKS.check(needs=["seeding"])
@@ -329,8 +333,8 @@ def _independent(case: HostCase) -> None:
                 disturb(number)
                 rows.append(case.play(runner, 1, start=number))
     joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *map(vars, rows))
-    if found := _difference(case.first, Played(**joined)):
-        raise Failed(f"with other environments stepped in between: {found}.")
+    if difference := _difference(case.first, Played(**joined)):
+        raise Failed(f"with other environments stepped in between: {difference}.")
 
 
 @CHECKS.check(needs=["independent"])
@@ -345,8 +349,8 @@ def _last_observation(case: HostCase) -> None:
         raise NotApplicable("no episode ended.")
     for mode in case.inspectable.autoreset_modes:
         several = case.transitions(mode)
-        for number, (expected, found) in enumerate(zip(case.alone, several, strict=True)):
-            for index, (one, other) in enumerate(zip(expected, found, strict=True), 1):
+        for number, (expected, result) in enumerate(zip(case.alone, several, strict=True)):
+            for index, (one, other) in enumerate(zip(expected, result, strict=True), 1):
                 texts = (one._asdict(), other._asdict())
                 if text := find_value_difference("", *texts):
                     raise Failed(
@@ -404,10 +408,10 @@ def _every_action(case: HostCase) -> None:
         actions = [bound.astype(spec.dtype) for bound in bounds]
     else:
         count = int(np.max(spec.num_values))
-        each = [
+        chosen = [
             np.minimum(value, np.asarray(spec.num_values) - 1) for value in range(min(count, 64))
         ]
-        actions = [np.asarray(value, spec.dtype).reshape(spec.shape) for value in each]
+        actions = [np.asarray(value, spec.dtype).reshape(spec.shape) for value in chosen]
     with closing(case.runner()) as runner:
         for action in actions:
             runner.restart([case.seed])

@@ -78,7 +78,7 @@ def _not_finite(tree: PyTree, leading: int) -> Wrong:
             yield from _first(path, leaf, ~np.isfinite(to_float64(leaf)), leading)
 
 
-def _first(path: str, leaf: Any, wrong: np.ndarray, leading: int) -> Wrong:
+def _first(path: str, leaf: np.ndarray, wrong: np.ndarray, leading: int) -> Wrong:
     for at in np.argwhere(wrong)[:1].tolist():
         place = f"{path}{at[leading:]}" if at[leading:] else path
         yield place, str(np.asarray(leaf)[tuple(at)]), at
@@ -98,10 +98,10 @@ def _declared_bounds(case: EnvironmentCase) -> None:
     Fix: Widen the bounds (infinite bounds are allowed), or clip the observation.
     """
     spec = case.env.obs_spec
-    for place, found, _ in _outside(spec, case.starts.obs, 1):
-        raise Failed(f"{place} is {found}, after a reset.")
-    for place, found, at in _outside(spec, case.rollout.after.obs, 2):
-        raise Failed(f"{place} is {found}, at {_where(case, at)}.")
+    for place, value, _ in _outside(spec, case.starts.obs, 1):
+        raise Failed(f"{place} is {value}, after a reset.")
+    for place, value, at in _outside(spec, case.rollout.after.obs, 2):
+        raise Failed(f"{place} is {value}, at {_where(case, at)}.")
 
 
 def _outside(spec: specs.Spec, obs: Obs, leading: int) -> Wrong:

@@ -40,11 +40,11 @@ class NetworkCase(Case):
         """Variables from another key."""
         return self.init.run(self.key(1))
 
-    def evaluate(self, variables: Variables, inputs: PyTree) -> Any:
+    def evaluate(self, variables: Variables, inputs: PyTree) -> tuple[PyTree, PyTree]:
         """Apply the network in evaluation mode."""
         return self.network.apply(variables, inputs)
 
-    def train(self, variables: Variables, inputs: PyTree, key: jax.Array) -> Any:
+    def train(self, variables: Variables, inputs: PyTree, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Apply the network in training mode."""
         return self.network.apply(variables, inputs, key=key, train=True)
 
@@ -102,7 +102,7 @@ class NetworkCase(Case):
             yield "the carry", self.inputs[1], self.evaluation.result[0][1]
 
     def run_loop(self) -> None:
-        def step(state: PyTree, key: jax.Array) -> tuple[Any, Any]:
+        def step(state: PyTree, key: jax.Array) -> tuple[PyTree, PyTree]:
             variables = Variables(params=self.made.params, state=state)
             outputs, state = self.train(variables, self.inputs, key)
             return state, outputs
@@ -117,7 +117,7 @@ class NetworkCase(Case):
         obs = self.sample(self.key(4), NUM_STEPS, BATCH_SIZE)
         first = jnp.eye(NUM_STEPS, BATCH_SIZE, dtype=bool)
 
-        def run(variables: Variables, obs: Obs, carry: Carry) -> Any:
+        def run(variables: Variables, obs: Obs, carry: Carry) -> PyTree:
             return unroll(self.network, variables, obs, first, carry, key=self.key(2), train=True)
 
         _, carry, _ = Compiled("`core.unroll`", run)(self.made, obs, self.inputs[1])

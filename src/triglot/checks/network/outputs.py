@@ -1,7 +1,5 @@
 """Checks of a network's outputs: rows, values, random starts and gradients."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,9 +23,9 @@ def _batched(case: NetworkCase) -> None:
 
     Fix: Keep the leading axis: flatten with x.reshape(x.shape[0], -1), reduce over later axes.
     """
-    if found := trees.find_unbatched("the output", case.evaluation.result[0], BATCH_SIZE):
+    if problem := trees.find_unbatched("the output", case.evaluation.result[0], BATCH_SIZE):
         raise Failed(
-            f"for a batch of {BATCH_SIZE}, {found} (inputs: {trees.summarize(case.inputs)})."
+            f"for a batch of {BATCH_SIZE}, {problem} (inputs: {trees.summarize(case.inputs)})."
         )
 
 
@@ -69,8 +67,8 @@ def _state(case: NetworkCase) -> None:
 
     Fix: Return variables.state if train is False.
     """
-    if found := trees.find_change("state", case.made.state, case.evaluation.result[1]):
-        raise Failed(f"after apply with train=False, {found}.")
+    if change := trees.find_change("state", case.made.state, case.evaluation.result[1]):
+        raise Failed(f"after apply with train=False, {change}.")
 
 
 @CHECKS.check(needs=["batched", "deterministic"])
@@ -92,8 +90,10 @@ def _independent_rows(case: NetworkCase) -> None:
             lambda leaf, row=row: leaf[row : row + 1], (inputs, outputs)
         )
         alone, _ = case.evaluation.run(case.made, one_input)
-        if found := trees.find_value_difference("outputs", in_batch, alone, rtol=1e-4, atol=1e-5):
-            raise Failed(f"row {row} in its batch and alone: {found}.")
+        if difference := trees.find_value_difference(
+            "outputs", in_batch, alone, rtol=1e-4, atol=1e-5
+        ):
+            raise Failed(f"row {row} in its batch and alone: {difference}.")
 
 
 @CHECKS.check(needs=["deterministic"])
@@ -121,7 +121,7 @@ def _seeds(case: NetworkCase) -> None:
         case.notes.append(f"{', '.join(fixed)} are not constant, and equal for every key.")
 
 
-def _check_copies(leaves: dict[str, Any]) -> None:
+def _check_copies(leaves: dict[str, jax.Array]) -> None:
     paths = list(leaves)
     for index, path in enumerate(paths):
         for other in paths[:index]:
@@ -132,7 +132,7 @@ def _check_copies(leaves: dict[str, Any]) -> None:
                 )
 
 
-def _varies(leaf: Any) -> bool:
+def _varies(leaf: jax.Array) -> bool:
     values = np.asarray(leaf)
     return values.size > 1 and bool((values != values.flat[0]).any())
 
@@ -150,7 +150,7 @@ def _gradient(case: NetworkCase) -> None:
     if not jax.tree.leaves(params):
         raise NotApplicable("the network has no parameters.")
 
-    def loss(params: Params) -> tuple[jax.Array, Any]:
+    def loss(params: Params) -> tuple[jax.Array, PyTree]:
         variables = Variables(params=params, state=case.made.state)
         outputs, state = case.train(variables, case.inputs, case.key(2))
         total = jnp.zeros(())

@@ -59,13 +59,13 @@ def _protocol(case: NetworkCase) -> None:
             )
 
 
-def _adapter(given: Any) -> str:
-    kinds = given.__mro__ if isinstance(given, type) else type(given).__mro__
+def _adapter(adapted: Any) -> str:
+    kinds = adapted.__mro__ if isinstance(adapted, type) else type(adapted).__mro__
     for kind in kinds:
         for library, call in _ADAPTERS.items():
             if kind.__module__.startswith(library):
                 return f"Convert it with triglot.{call}."
-    is_pair = type(given) is tuple and len(given) == 2 and all(map(callable, given))
+    is_pair = type(adapted) is tuple and len(adapted) == 2 and all(map(callable, adapted))
     return "Convert it with triglot.from_functions(init, apply)." if is_pair else ""
 
 
@@ -80,20 +80,23 @@ def _init(case: NetworkCase) -> None:
     others in state, random keys in neither.
     """
     with _carry_advice(case):
-        made = case.made
-    if not isinstance(made, Variables):
-        raise Failed(f"init returned {describe_value(made)}; expected Variables.")
-    reject(trees.find_non_array("params", made.params) or trees.find_non_array("state", made.state))
-    for path, leaf in trees.by_path(made.params).items():
+        variables = case.made
+    if not isinstance(variables, Variables):
+        raise Failed(f"init returned {describe_value(variables)}; expected Variables.")
+    reject(
+        trees.find_non_array("params", variables.params)
+        or trees.find_non_array("state", variables.state)
+    )
+    for path, leaf in trees.by_path(variables.params).items():
         if not trees.is_inexact(leaf):
             kind = describe_value(leaf)
             raise Failed(f"params.{path} is {kind}, which has no gradient: move it to state.")
-    for path, leaf in trees.by_path(made.state).items():
+    for path, leaf in trees.by_path(variables.state).items():
         if is_key(leaf):
             raise Failed(
                 f"state.{path} is a random key: use the `key` argument of apply in its place."
             )
-    if not num_params(made.params):
+    if not num_params(variables.params):
         case.notes.append("it has no parameters, so there is nothing to train.")
 
 

@@ -5,15 +5,15 @@ import shutil
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...core.errors import TriglotError
+from ...core.records import JSON, JSONDict
 from ...runs.jobs.job import Task
 from ...runs.jobs.local import JobProcess
 from ...shared.machine.files import write_json
@@ -84,7 +84,7 @@ FACTS = {
 }
 
 
-def measure_costs(finished: Finished) -> dict[str, Any] | None:
+def measure_costs(finished: Finished) -> JSONDict | None:
     """Measure the costs of the libraries that were trained, unless that was done before."""
     options, ledger = finished.options, finished.ledger
     backends = [job.backend for job in finished.jobs_of(options.env, finished.main)]
@@ -115,7 +115,7 @@ def measure(
     repetitions: int,
     *,
     announce: Callable[[str], None] = lambda text: None,
-) -> dict[str, Any]:
+) -> JSONDict:
     """Measure every stage of a training with each library, from the same weights.
 
     In each repetition every library gets a new process, in random order, and only one process works
@@ -167,7 +167,7 @@ def measure(
     }
 
 
-def summary(values: np.ndarray) -> dict[str, Any]:
+def summary(values: np.ndarray) -> JSONDict:
     """Compute the median of `[R]` values and its bootstrap interval."""
     median = bootstrap(np.median, [values])
     return {"median": median.value, "low": median.low, "high": median.high, "count": median.count}
@@ -228,7 +228,7 @@ class _Measurement:
             self.failed[name] = outcome.message
             del running[name]
 
-    def _add(self, backend: str, measured: Mapping[str, Any]) -> None:
+    def _add(self, backend: str, measured: JSON) -> None:
         samples, facts = self.samples[backend], measured["facts"]
         for stage, name in FACTS.items():
             if facts[name] is not None:

@@ -2,13 +2,12 @@
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...shared.machine.cores import free_cores
 
 MIN_RATIO = 1.1
@@ -54,7 +53,7 @@ class Noise:
         low, middle, high = np.quantile(self.seconds, [0.1, 0.5, 0.9])
         return float((high - low) / middle)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JSONDict:
         """Return `noisy`, `sentence`, `load` and `spread`."""
         spread, load = self.spread, self.load
         cores = len(free_cores())
@@ -72,7 +71,7 @@ class Noise:
         return {"noisy": noisy, "sentence": sentence, "load": load, "spread": spread}
 
 
-def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[dict[str, Any]]:
+def slower(stages: list[dict[str, str]], backends: JSON) -> list[JSONDict]:
     """List the costs whose interval is above that of the cheapest library, by 10% or more.
 
     Args:

@@ -1,10 +1,10 @@
 """The four cards at the top of the page: a number each, and what it means."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...backends import libraries
+from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.statistics.returns import MIN_SEEDS
 from .charts.cost import of_stage
@@ -20,7 +20,7 @@ class Card(NamedTuple):
     detail: str = ""
 
 
-def cards(result: Mapping[str, Any]) -> list[Card]:
+def cards(result: JSON) -> list[Card]:
     """Build the cards of what was compared."""
     pairs = result.get("pairs") or []
     built = [
@@ -32,7 +32,7 @@ def cards(result: Mapping[str, Any]) -> list[Card]:
     return [card for card in built if card is not None]
 
 
-def _identity(result: Mapping[str, Any]) -> Card | None:
+def _identity(result: JSON) -> Card | None:
     identity = result.get("identity")
     if not identity:
         return None
@@ -54,7 +54,7 @@ def _identity(result: Mapping[str, Any]) -> Card | None:
     return Card("Identical?", "No", meaning, detail=f"from update {place['update']:,}")
 
 
-def _largest(pairs: list[Mapping[str, Any]]) -> Card | None:
+def _largest(pairs: list[JSON]) -> Card | None:
     sized = [pair for pair in pairs if pair.get("max_abs_param_difference") is not None]
     if not sized:
         return None
@@ -81,13 +81,13 @@ def _in_rounding_steps(value: float) -> str:
     return f"{numbers.count(steps) if steps < 1e6 else numbers.size(steps)} times the {size}"
 
 
-def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
+def _return(pairs: list[JSON], num_seeds: int) -> Card | None:
     sized = [p for p in pairs if (p.get("return_difference") or {}).get("mean") is not None]
     if not sized:
         return None
     pair = max(sized, key=lambda pair: abs(pair["return_difference"]["mean"]))
     estimate, margin = pair["return_difference"], pair.get("margin")
-    if all(each["return_difference"]["mean"] == 0 for each in sized):
+    if all(sized_pair["return_difference"]["mean"] == 0 for sized_pair in sized):
         meaning = f"The mean return after training is the same, over {numbers.seeds(num_seeds)}."
         return Card("Return difference", "0", meaning, "identical")
     one, other = map(libraries.title, pair["backends"])
@@ -116,7 +116,7 @@ def _against_margin(low: float, high: float, margin: float) -> str:
     return f"The interval reaches beyond {limit}."
 
 
-def _speed(result: Mapping[str, Any]) -> Card | None:
+def _speed(result: JSON) -> Card | None:
     """Compare training speeds that were measured in turns; those of the trainings are not."""
     title = "Slowest against fastest"
     speeds = of_stage(result["cost"], "steps_per_second") if result.get("cost") else {}
@@ -138,6 +138,6 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
     return Card(title, f"{ratio:.2f} ×", meaning, detail=detail)
 
 
-def _overlap(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> bool:
+def _overlap(slow: JSON, fast: JSON) -> bool:
     high, low = slow.get("high"), fast.get("low")
     return high is not None and low is not None and high >= low

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from pygments import highlight
@@ -11,6 +10,7 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...shared.machine.files import write_files
 from ...shared.pages import numbers
 from ...shared.pages.charts import curves, drawing, schedules, theme
@@ -71,8 +71,8 @@ def page_charts(result: Result) -> list[Chart]:
     built = [
         curves.curves_chart(result),
         *(
-            curves.curves_chart(one, curves_name(env), f"{curves.TITLE} on {env}")
-            for env, one in others
+            curves.curves_chart(facts, curves_name(env), f"{curves.TITLE} on {env}")
+            for env, facts in others
         ),
         returns.aggregate_chart(result),
         curves.divergence_chart(result),
@@ -151,7 +151,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         envs=envs,
         curves_in={env: curves_name(env) for env in envs[1:]},
         measures=curves.measures(result),
-        schedules=[one for one in drawn if one.name.startswith(schedules.PREFIX)],
+        schedules=[schedule for schedule in drawn if schedule.name.startswith(schedules.PREFIX)],
         equal_pairs=[numbers.pair_title(pair) for pair in curves.equal_pairs(result)],
         matrix=matrix(result),
         details=details(result),
@@ -173,8 +173,8 @@ def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
     findings = []
     slower = (result.get("cost") or {}).get("slower") or ()
     for name, facts in result["backends"].items():
-        found = facts.get("causes") or ()
-        findings += [(name, cause) for cause in found if cause["name"] != SLOWER]
+        causes = facts.get("causes") or ()
+        findings += [(name, cause) for cause in causes if cause["name"] != SLOWER]
         costs = [row for row in slower if row["backend"] == name]
         if costs:
             evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
@@ -182,16 +182,18 @@ def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
     return findings
 
 
-def _code(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _code(networks: Mapping[str, JSON]) -> list[JSONDict]:
     """Highlight the code of each library's network, with its length relative to the longest."""
-    known = {name: each for name, each in found.items() if each.get("source")}
-    longest = max((each["lines"] for each in known.values()), default=1)
+    known = {name: network for name, network in networks.items() if network.get("source")}
+    longest = max((network["lines"] for network in known.values()), default=1)
     return [
         {
-            **each,
+            **network,
             "library": name,
-            "share": each["lines"] / max(longest, 1),
-            "source": Markup(highlight(each["source"], PythonLexer(), HtmlFormatter(nowrap=True))),
+            "share": network["lines"] / max(longest, 1),
+            "source": Markup(
+                highlight(network["source"], PythonLexer(), HtmlFormatter(nowrap=True))
+            ),
         }
-        for name, each in known.items()
+        for name, network in known.items()
     ]

@@ -1,9 +1,9 @@
 """Which tables a comparison has, and what stands in them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from ...backends import libraries
+from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.pages.tables import (
     GAP_NOTE,
@@ -113,7 +113,7 @@ def _speed(fact: tuple[str, str, str, float]) -> Column:
     return Column(header, text)
 
 
-def _differs(identity: Mapping[str, Any] | None) -> str:
+def _differs(identity: JSON | None) -> str:
     if identity is None:
         return numbers.MISSING
     place = identity["first_difference"]
@@ -127,8 +127,11 @@ def returns_table(result: Result) -> Table:
         title="Return after training",
         columns=(LIBRARY, *(_with_interval(key, title) for key, title in MEASURES.items())),
         records=[
-            {"library": name, **{measure: estimated(each.get(measure)) for measure in MEASURES}}
-            for name, each in result["statistics"]["backends"].items()
+            {
+                "library": name,
+                **{measure: estimated(statistics.get(measure)) for measure in MEASURES},
+            }
+            for name, statistics in result["statistics"]["backends"].items()
         ],
         note=f"Greedy, {result.get('eval_episodes')} episodes per seed. The interquartile mean "
         "leaves out the lowest and the highest quarter of the seeds. The area is the average of "
@@ -201,14 +204,14 @@ def environments_table(result: Result) -> Table:
     """Build the table of the verdict and of the mean returns in each environment."""
     backends = list(result["backends"])
     records = []
-    for env, one in result["environments"].items():
-        levels = [pair["level"] for pair in one["pairs"]]
-        means = {name: one["statistics"]["backends"].get(name) or {} for name in backends}
+    for env, facts in result["environments"].items():
+        levels = [pair["level"] for pair in facts["pairs"]]
+        means = {name: facts["statistics"]["backends"].get(name) or {} for name in backends}
         records.append(
             {
                 "environment": env,
                 "verdict": max(levels, key=list(numbers.LEVELS).index, default=None),
-                **{name: picked(each.get("mean"), "value", *ENDS) for name, each in means.items()},
+                **{name: picked(mean.get("mean"), "value", *ENDS) for name, mean in means.items()},
             }
         )
     return Table(
@@ -244,7 +247,7 @@ def ladder_table(result: Result) -> Table:
     )
 
 
-def _rung(rung: Mapping[str, Any]) -> Record:
+def _rung(rung: JSON) -> Record:
     pairs = rung.get("pairs") or [] if rung["run"] else []
     equal = sum(pair["identical"] for pair in pairs)
     returns = ((pair.get("return_difference") or {}).get("mean") for pair in pairs)
@@ -284,8 +287,8 @@ def cost_table(result: Result) -> Table:
                 "stage": stage["name"],
                 **picked(stage, "title", "unit"),
                 **{
-                    name: picked(each.get(stage["name"]), "median", *ENDS, "count")
-                    for name, each in backends.items()
+                    name: picked(stages.get(stage["name"]), "median", *ENDS, "count")
+                    for name, stages in backends.items()
                 },
             }
             for stage in result["cost"]["stages"]
@@ -339,6 +342,6 @@ def series(result: Result) -> list[Table]:
     return built
 
 
-def _over_steps(name: str, columns: Mapping[str, Sequence[Any]]) -> Table:
+def _over_steps(name: str, columns: Mapping[str, Sequence[float]]) -> Table:
     records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return Table(name=name, title=name, columns=(), records=records)

@@ -1,9 +1,10 @@
 """Pairs of libraries in the page: a matrix of all, and what differs in each."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...backends import libraries
+from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.pages.tables import Result
 
@@ -52,7 +53,7 @@ def matrix(result: Result) -> list[tuple[str, list[Cell]]]:
     return [(row, [cell(row, column) for column in names]) for row in names] if pairs else []
 
 
-def _parameters(pair: Mapping[str, Any]) -> Cell:
+def _parameters(pair: JSON) -> Cell:
     title = f"{numbers.pair_title(pair['backends'])}: {pair['sentence']}"
     if pair["identical"]:
         return Cell("identical", "bitwise", "identical", title)
@@ -61,7 +62,7 @@ def _parameters(pair: Mapping[str, Any]) -> Cell:
     return Cell(numbers.size(pair.get("max_abs_param_difference")), second, pair["level"], title)
 
 
-def _returns(pair: Mapping[str, Any]) -> Cell:
+def _returns(pair: JSON) -> Cell:
     """Describe the return of the pair's second library minus that of its first."""
     estimate = pair.get("return_difference") or {}
     ends = {"mean": "mean", "low": "high", "high": "low"}
@@ -76,14 +77,14 @@ def _returns(pair: Mapping[str, Any]) -> Cell:
     )
 
 
-def details(result: Result) -> list[tuple[Mapping[str, Any], dict[str, str]]]:
+def details(result: Result) -> list[tuple[JSON, dict[str, str]]]:
     """List the pairs that differ, with facts by name, the largest difference first."""
     pairs = [pair for pair in result.get("pairs") or () if not pair["identical"]]
     pairs.sort(key=lambda pair: pair.get("max_abs_param_difference") or 0.0, reverse=True)
     return [(pair, dict(_facts(pair))) for pair in pairs]
 
 
-def _facts(pair: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(pair: JSON) -> Iterator[tuple[str, str]]:
     first = numbers.first_difference(pair)
     if first:
         yield (
@@ -104,7 +105,7 @@ def _facts(pair: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Seeds needed to decide", f"{pair['seeds_needed']:,}"
 
 
-def _operation(operation: Mapping[str, Any], backends: list[str]) -> Iterator[tuple[str, str]]:
+def _operation(operation: JSON, backends: list[str]) -> Iterator[tuple[str, str]]:
     for name, side in zip(backends, ("one", "other"), strict=True):
         step = operation.get(side)
         if step:

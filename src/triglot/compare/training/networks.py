@@ -114,7 +114,7 @@ def shared_names(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
         jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
-    guesses = [str(each.message) for each in caught if issubclass(each.category, Guessed)]
+    guesses = [str(warning.message) for warning in caught if issubclass(warning.category, Guessed)]
     return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
 
 

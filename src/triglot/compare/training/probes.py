@@ -4,9 +4,8 @@ Each probe depends on the parts before it only: keys, environments, outputs, gra
 All probes are of the first seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -115,7 +114,7 @@ class Learning:
     def fixed_gradients(self, params: Params, number: int) -> dict[str, jax.Array]:
         """Make gradients of every parameter, another set for each number."""
         named = jax.eval_shape(self.names.encode, params)
-        return {name: _pattern(one.shape, number, one.dtype) for name, one in named.items()}
+        return {name: _pattern(array.shape, number, array.dtype) for name, array in named.items()}
 
     def decode(self, params: Params, named: dict[str, jax.Array]) -> Params:
         """Convert gradients to the structure of the parameters."""
@@ -167,16 +166,16 @@ def probe(
     params = variables.params
     learning = Learning(agent=agent, hyper=state.agent.hyper, names=names)
 
-    def gradients() -> dict[str, Any]:
+    def gradients() -> dict[str, jax.Array]:
         factors = learning.factors(variables, outputs)
         return jax.jit(lambda at: learning.gradients(at, outputs, factors))(variables)
 
-    def optimizer() -> dict[str, Any]:
+    def optimizer() -> dict[str, jax.Array | np.ndarray]:
         grads = jax.jit(learning.decode)(params, learning.fixed_gradients(params, 0))
         steps = jax.jit(learning.steps)(params, grads)
         return {**steps, "global norm": learning.norms(params)}
 
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
+    parts: dict[str, Callable[[], Mapping[str, jax.Array | np.ndarray]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
         "hyper": lambda: by_path(state.agent.hyper),
         "environment": lambda: by_path(state.env.obs),

@@ -1,19 +1,19 @@
 """A uniformly random policy: the zero of a return, and observations that depend on no network."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from ...core.agent import PolicyInput, PolicyOutput
-from ...core.environment import Environment
+from ...core.environment import Environment, TimeStep
 from ...core.experiment import MAX_STEPS
 from ...core.loop.episode import play_episodes
 from ...core.numerics import where_rows
 from ...core.rl.distributions import policy, to_action
 from ...core.specs import Spec, sample
-from ...core.types import AnyAgentState, PyTree
+from ...core.types import AnyAgentState, Key, PyTree
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RandomPolicy:
 
 def random_return(env: Environment, key: jax.Array, *, num_episodes: int) -> float:
     """Estimate the mean return of random actions."""
-    policy: Any = RandomPolicy(env.action_spec)
+    policy = RandomPolicy(env.action_spec)
     episodes = play_episodes(
         policy, env, (), key, num_episodes=num_episodes, max_steps=MAX_STEPS, explore=True
     )
@@ -72,7 +72,9 @@ def random_observations(
     first = jax.vmap(env.reset)(jax.random.split(reset_key, count))
     wanted = jnp.arange(count) % (num_steps + 1)
 
-    def step(now: Any, inputs: Any) -> tuple[Any, None]:
+    def step(
+        now: tuple[TimeStep, jax.Array], inputs: tuple[jax.Array, Key]
+    ) -> tuple[tuple[TimeStep, jax.Array], None]:
         (current, done), (number, key) = now, inputs
         act_key, env_key = jax.random.split(key)
         policy_input = PolicyInput(

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -15,6 +14,7 @@ from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import CompiledProgram
 from ...core.manifest import belongs_to
+from ...core.records import JSONDict
 from ...runs import identity
 from ...runs.jobs.job import RunningJob
 from ...runs.jobs.ledger import Ledger
@@ -117,7 +117,7 @@ def write_weights(started: Started) -> None:
 
 def build(
     options: CompareOptions, backend: str, rung: Rung, env_name: str, seconds: Mapping[str, float]
-) -> tuple[LibraryExperiment, dict[str, Any]]:
+) -> tuple[LibraryExperiment, JSONDict]:
     """Build the experiment of a library.
 
     Args:
@@ -161,7 +161,7 @@ def share_weights(path: Path, params: Arrays) -> None:
 
 def origin(program: CompiledProgram, device: str) -> dict[str, str | None]:
     """Describe what must be equal, so that a training that continues has the same numbers."""
-    versions = {f"version of {name}": each for name, each in version.versions().items()}
+    versions = {f"version of {name}": text for name, text in version.versions().items()}
     # Names and places in the source differ between a compiled program and one from the cache.
     compiled = Program(program_text(program.compiled)).sha256
     return {**versions, "device": device, "compiled program": compiled}
@@ -283,12 +283,12 @@ def _train(
     return state
 
 
-def _results(library: LibraryExperiment, state: RunnerState, params: Arrays) -> dict[str, Any]:
+def _results(library: LibraryExperiment, state: RunnerState, params: Arrays) -> JSONDict:
     """Evaluate greedily, and describe the final parameters, as JSON values."""
     returns = library.experiment.greedy_returns(state, library.options.eval_episodes)
     names = ("final_returns", "final_returns_unseen")
     return {
-        **{name: each.tolist() for name, each in zip(names, returns, strict=False)},
+        **{name: values.tolist() for name, values in zip(names, returns, strict=False)},
         "num_params": sum(array[0].size for array in params.values()),
         "params_sha256": identity.params_sha256(params),
     }

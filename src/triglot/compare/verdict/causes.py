@@ -7,10 +7,11 @@ order of summation.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from ...core.records import JSON, JSONDict
 from ..results import Arrays, Record
 from ..rungs import Rung
 
@@ -88,22 +89,22 @@ def find_growth(record: Record) -> Cause | None:
     )
 
 
-def add_causes(result: dict[str, Any], records: Mapping[str, Record]) -> None:
+def add_causes(result: JSONDict, records: Mapping[str, Record]) -> None:
     """Report memory that grows without an end, and libraries that are slower than another."""
     cost = result["cost"] or {"backends": {}, "slower": []}
     for name, record in records.items():
         growth = find_growth(record.of_one_process())
         causes = [] if growth is None else [growth]
         causes += [
-            {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}
-            for one in cost["slower"]
-            if one["backend"] == name
+            {"name": "slower", "where": cost_row["stage"], "evidence": cost_row["sentence"]}
+            for cost_row in cost["slower"]
+            if cost_row["backend"] == name
         ]
         result["backends"][name]["causes"] = causes
         result["backends"][name] |= _costs_in_table(cost["backends"].get(name, {}))
 
 
-def _costs_in_table(stages: Mapping[str, Any]) -> dict[str, Any]:
+def _costs_in_table(stages: JSON) -> JSONDict:
     """Give the measured costs under the names of a backend's facts."""
     names = {
         "import_library_seconds": "import",
@@ -166,7 +167,7 @@ def _computed(
     return {**_cause(other if large else rounding, _names(differences), evidence), "part": part}
 
 
-def _names(differences: Mapping[str, Any]) -> str:
+def _names(differences: JSON) -> str:
     first, *rest = differences
     return first + (f" and {len(rest)} more" if rest else "")
 
@@ -177,7 +178,7 @@ def _sizes(differences: Mapping[str, tuple[float, float]]) -> str:
     return f"differ by up to {absolute:.3g} ({relative:.2g} of the largest entry)"
 
 
-def divergence(one: Record, other: Record) -> dict[str, Any]:
+def divergence(one: Record, other: Record) -> JSONDict:
     """Measure the distance of two trainings wherever both kept a snapshot.
 
     Returns:

@@ -1,9 +1,9 @@
 """The verdict of a whole comparison, and what each rung of the ladder explains."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...shared.pages import numbers
 from ...shared.statistics.paired import holm
 from ...shared.statistics.returns import MIN_SEEDS
@@ -24,7 +24,7 @@ def margin_of(final_return: float, random_return: float, chosen: float | None) -
 
 
 def verdict(
-    pairs: Sequence[Mapping[str, Any]], backends: Sequence[str], num_updates: int, arithmetic: str
+    pairs: Sequence[JSON], backends: Sequence[str], num_updates: int, arithmetic: str
 ) -> dict[str, str]:
     """Summarize the pairs of the rung that is judged.
 
@@ -67,9 +67,7 @@ def verdict(
     return {"level": level, "sentence": " ".join(parts)}
 
 
-def _rounding(
-    worst: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[str]], level: str
-) -> str:
+def _rounding(worst: Sequence[JSON], groups: Sequence[Sequence[str]], level: str) -> str:
     """Say which libraries round differently, and what became of the returns."""
     most = max(groups, key=len)
     others = groups if len(most) == 1 else [group for group in groups if group is not most]
@@ -86,7 +84,7 @@ def _rounding(
     return f"{rounds}; {returns}; {advice} for a statistical verdict."
 
 
-def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list[list[str]]:
+def _groups(pairs: Sequence[JSON], backends: Sequence[str]) -> list[list[str]]:
     """Group the libraries that are identical among themselves."""
     same = {frozenset(pair["backends"]) for pair in pairs if pair["identical"]}
     groups: list[list[str]] = []
@@ -100,7 +98,7 @@ def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list
     return groups
 
 
-def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def ladder(rungs: Mapping[str, JSON]) -> list[JSONDict]:
     """Say what each rung explains of the differences that the rung before it shows.
 
     Args:
@@ -113,11 +111,11 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
       `explained` has a `sentence` and `share`, the part of the previous rung's difference of areas
       that is gone; None where the seeds' noise hides that difference.
     """
-    entries: list[dict[str, Any]] = []
-    before: dict[str, Any] | None = None
+    entries: list[JSONDict] = []
+    before: JSONDict | None = None
     for rung in RUNGS:
         trained = rungs.get(rung.name)
-        entry: dict[str, Any] = {"rung": rung.name, "title": rung.title, "run": trained is not None}
+        entry: JSONDict = {"rung": rung.name, "title": rung.title, "run": trained is not None}
         if trained is None:
             entries.append({**entry, "pairs": None, "backends": None, "explained": None})
             continue
@@ -142,18 +140,18 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return entries
 
 
-def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | None:
+def _largest(pairs: Sequence[JSON], name: str) -> JSONDict | None:
     """Give the largest paired difference, positive, with its interval."""
     known = [pair[name] for pair in pairs if pair[name] is not None]
     if not known:
         return None
-    largest = max(known, key=lambda one: abs(one["mean"]))
+    largest = max(known, key=lambda interval: abs(interval["mean"]))
     if largest["mean"] >= 0 or largest["low"] is None:
         return {**largest, "mean": abs(largest["mean"])}
     return {"mean": -largest["mean"], "low": -largest["high"], "high": -largest["low"]}
 
 
-def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
+def _smallest_p_value(pairs: Sequence[JSON]) -> float | None:
     """Give the corrected p-value of no difference of areas; None if none is tested.
 
     Pairs with the same difference, as of libraries that are bitwise identical, are one test.
@@ -166,7 +164,7 @@ def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
     return float(holm(list(tests.values())).min()) if tests else None
 
 
-def _sizes(largest: Mapping[str, Any]) -> str:
+def _sizes(largest: JSON) -> str:
     parts = [
         f"{title} differ by up to "
         + (numbers.with_interval(difference, value="mean") if difference["mean"] else "0")
@@ -176,9 +174,7 @@ def _sizes(largest: Mapping[str, Any]) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def _share(
-    rung: Rung, now: Mapping[str, Any] | None, last: Mapping[str, Any] | None
-) -> tuple[float | None, str]:
+def _share(rung: Rung, now: JSON | None, last: JSON | None) -> tuple[float | None, str]:
     """Compare the largest difference of areas with that of the last rung."""
     before = last and last["area"]
     if now is None or last is None or before is None or before["mean"] == 0:
@@ -194,7 +190,7 @@ def _share(
     )
 
 
-def _rest(pairs: Sequence[Mapping[str, Any]]) -> str:
+def _rest(pairs: Sequence[JSON]) -> str:
     left = [pair for pair in pairs if not pair["identical"]]
     if not left:
         return "All libraries are bitwise identical: no difference remains."

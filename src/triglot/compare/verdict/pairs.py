@@ -1,13 +1,13 @@
 """Judge one pair of libraries: identical, equivalent, different, or too few seeds to say."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...runs.identity import Trace, compare_traces
 from ...shared.pages import numbers
 from ...shared.statistics import format_return
@@ -52,7 +52,7 @@ class Pair:
     update_cause: Callable[..., Cause | None] | None = None
 
     @cached_property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JSONDict:
         """Whether all bits are equal, and where they differ first."""
         traces = [Trace(metrics=r.metrics, params=r.params) for r in self.records]
         steps_per_update = self.records[0].facts["steps_per_update"]
@@ -74,7 +74,7 @@ class Pair:
             return None
         return difference_p_value(*self.returns)
 
-    def judge(self, corrected: float | None = None, num_tests: int = 1) -> dict[str, Any]:
+    def judge(self, corrected: float | None = None, num_tests: int = 1) -> JSONDict:
         """Compare bits, outputs and returns.
 
         Args:
@@ -122,7 +122,7 @@ class Pair:
             }
         ]
 
-    def _returns(self, corrected: float | None) -> dict[str, Any]:
+    def _returns(self, corrected: float | None) -> JSONDict:
         one, other = self.returns
         areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
         known = all(np.isfinite(values).all() for values in areas)
@@ -150,7 +150,7 @@ class Pair:
             ),
         }
 
-    def _level(self, result: Mapping[str, Any]) -> str:
+    def _level(self, result: JSON) -> str:
         if result["identical"]:
             return IDENTICAL
         causes = {cause["name"] for cause in result["causes"]}
@@ -164,7 +164,7 @@ class Pair:
         return EQUIVALENT
 
 
-def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def judge_together(pairs: Sequence[Pair]) -> list[JSONDict]:
     """Judge pairs so that the level of *different* is over all of them.
 
     Six pairs at 5 % each find a difference where none is in one comparison of six. The p-values of
@@ -179,7 +179,7 @@ def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
       Their entries in `comparison.json`, in order.
     """
     sides = [frozenset(tuple(returns.tolist()) for returns in pair.returns) for pair in pairs]
-    tests: dict[Any, float] = {}
+    tests: dict[frozenset[tuple[float, ...]], float] = {}
     for key, pair in zip(sides, pairs, strict=True):
         if pair.p_value is not None:
             tests[key] = pair.p_value
@@ -191,11 +191,11 @@ def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return entries
 
 
-def _as_json(estimate: Estimate, name: str = "mean") -> dict[str, Any]:
+def _as_json(estimate: Estimate, name: str = "mean") -> JSONDict:
     return {name: estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
+def _sentence(pair: Pair, result: JSON, level: str) -> str:
     one, other = map(libraries.title, pair.names)
     if level == IDENTICAL:
         num_updates = pair.records[0].facts["num_updates"]
@@ -228,7 +228,7 @@ CAUSES: dict[str, str] = {
 }
 
 
-def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
+def _return_clause(pair: Pair, result: JSON) -> str:
     difference = result["return_difference"]
     if difference is None:
         return "a seed's return is NaN or infinite"
@@ -261,7 +261,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
 
 
-def _where(result: Mapping[str, Any]) -> str:
+def _where(result: JSON) -> str:
     params = result["first_difference"]
     place = params or result["first_metric_difference"]
     kind, things = ("leaf", "arrays") if params else ("metric", "metrics")

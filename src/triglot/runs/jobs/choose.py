@@ -103,7 +103,7 @@ def choose_executor(
 
 
 def choose_devices(
-    given: int | None,
+    num_devices: int | None,
     out: Path | None,
     what: str,
     begun: JSON | None,
@@ -113,7 +113,7 @@ def choose_devices(
     """Choose among how many devices each job is divided at most.
 
     Args:
-      given: what an option says; None says nothing.
+      num_devices: what an option says; None says nothing.
       out: the command's folder.
       what: is in it, such as `sweep`.
       begun: the facts of the folder; None for a new one.
@@ -123,19 +123,19 @@ def choose_devices(
     Raises:
       TriglotError: if options contradict each other or the folder.
     """
-    if given is not None:
-        check_count("devices", given)
+    if num_devices is not None:
+        check_count("devices", num_devices)
     if executor is not None:
-        if given not in (None, 1):
+        if num_devices not in (None, 1):
             raise TriglotError(
-                f"--devices {given} divides a job among devices, and each has one core here "
+                f"--devices {num_devices} divides a job among devices, and each has one core here "
                 f"({executor.title}): leave out --devices, or --jobs and --executor."
             )
         return 1
     if begun is None:
-        return default() if given is None else given
-    if out is not None and given not in (None, begun[DEVICES]):
-        raise other_options(out, what, DEVICES, begun[DEVICES], given)
+        return default() if num_devices is None else num_devices
+    if out is not None and num_devices not in (None, begun[DEVICES]):
+        raise other_options(out, what, DEVICES, begun[DEVICES], num_devices)
     return begun[DEVICES]
 
 

@@ -105,8 +105,8 @@ class RayExecutor:
     @property
     def bytes_per_job(self) -> int:
         """The smallest share of a node's memory per core."""
-        found = [node["Resources"] for node in self._nodes()]
-        return min((int(each.get("memory", 0) / each["CPU"]) for each in found), default=0)
+        resources = [node["Resources"] for node in self._nodes()]
+        return min((int(node.get("memory", 0) / node["CPU"]) for node in resources), default=0)
 
     @property
     def title(self) -> str:
@@ -152,12 +152,12 @@ class RayExecutor:
         strategy = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         look = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(_look)
         try:
-            found, theirs = self.ray.get(look.remote(str(marker)), timeout=CHECK_SECONDS)
+            content, theirs = self.ray.get(look.remote(str(marker)), timeout=CHECK_SECONDS)
         except self.ray.exceptions.RayError as error:
             raise TriglotError(
                 f"{where} cannot run triglot ({describe(error)}): install the same version there."
             ) from None
-        if found != text:
+        if content != text:
             raise TriglotError(
                 f"{where} does not see {marker.parent}: choose an --out on storage that all nodes "
                 "share, under the same path."
@@ -273,12 +273,12 @@ def custom_files(parts: Iterable[str]) -> dict[str, Path]:
 
 def _module_files(module: str) -> dict[str, Path]:
     importlib.import_module(module)
-    found = _file(module.partition(".")[0])
-    if found is None or _is_installed(found):
+    path = _file(module.partition(".")[0])
+    if path is None or _is_installed(path):
         return {}
-    is_package = found.name == "__init__.py"
-    root = found.parent.parent if is_package else found.parent
-    files = _below(found.parent, root) if is_package else {}
+    is_package = path.name == "__init__.py"
+    root = path.parent.parent if is_package else path.parent
+    files = _below(path.parent, root) if is_package else {}
     for loaded in list(sys.modules):
         file = _file(loaded)
         if file is not None and file.is_relative_to(root) and not _is_installed(file):
@@ -289,8 +289,8 @@ def _module_files(module: str) -> dict[str, Path]:
 def _file(module: str) -> Path | None:
     if module.partition(".")[0] == OURS:
         return None
-    found = getattr(sys.modules.get(module), "__file__", None)
-    return Path(found).absolute() if found else None
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).absolute() if file else None
 
 
 def _below(package: Path, root: Path) -> dict[str, Path]:

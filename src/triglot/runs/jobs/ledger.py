@@ -53,8 +53,8 @@ class Ledger:
     @cached_property
     def options(self) -> JSON:
         """What decides which numbers are computed, as the folder says it."""
-        found = read_record(self.out / FILE, FIELDS)
-        return {} if found is None else found["options"]
+        record = read_record(self.out / FILE, FIELDS)
+        return {} if record is None else record["options"]
 
     @classmethod
     def open(cls, out: Path, *, what: str, options: JSON, facts: JSON) -> "Ledger":
@@ -70,17 +70,17 @@ class Ledger:
           TriglotError: if the folder holds something else, or was begun with other options.
         """
         options = plain(options)
-        found = _read(out, what)
-        if found is None:
+        record = _read(out, what)
+        if record is None:
             make_folder(out)
             content = {"what": what, "schema": SCHEMA, "options": options, "facts": facts}
             write_json(out / FILE, content)
             return cls(out, plain(facts))
-        for name in options | found["options"]:
-            before, now = found["options"].get(name), options.get(name)
+        for name in options | record["options"]:
+            before, now = record["options"].get(name), options.get(name)
             if before != now:
                 raise other_options(out, what, name, before, now)
-        return cls(out, found["facts"])
+        return cls(out, record["facts"])
 
     def folder(self, name: str) -> Path:
         """The folder of a job's results."""
@@ -186,8 +186,8 @@ def read_facts(out: Path | None, what: str) -> JSON | None:
     Raises:
       TriglotError: if it holds something else.
     """
-    found = None if out is None else _read(out, what)
-    return None if found is None else found["facts"]
+    record = None if out is None else _read(out, what)
+    return None if record is None else record["facts"]
 
 
 def other_options(out: Path, what: str, name: str, before: object, now: object) -> TriglotError:
@@ -201,14 +201,14 @@ def other_options(out: Path, what: str, name: str, before: object, now: object) 
 def _read(out: Path, what: str) -> JSON | None:
     path, advice = out / FILE, "Choose another --out, or delete the folder."
     require_plain(out)
-    found = read_record(path, {}, advice)
-    if found is None:
+    record = read_record(path, {}, advice)
+    if record is None:
         return None
-    if found.get("schema") != SCHEMA:
+    if record.get("schema") != SCHEMA:
         raise TriglotError(
             f"{path} was written by another version of triglot: choose another --out."
         )
-    check_fields(path, found, FIELDS, advice)
-    if found["what"] != what:
+    check_fields(path, record, FIELDS, advice)
+    if record["what"] != what:
         raise TriglotError(f"{path} does not belong to a {what}: choose another --out.")
-    return found
+    return record

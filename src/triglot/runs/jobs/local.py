@@ -75,7 +75,7 @@ class JobProcess:
         """
         self.task = task
         # It searches this process's folders too, whatever changed them.
-        searched = os.pathsep.join([*path, *(each for each in sys.path if each)])
+        searched = os.pathsep.join([*path, *(entry for entry in sys.path if entry)])
         threads = ONE_THREAD if one_core else {}
         with task.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -27,8 +27,8 @@ class JobOptions:
 
 def continuing(command: str, options: JobOptions, names: Collection[str]) -> str:
     """Add options that change no result, as they were given, to a command that repeats one."""
-    for one in fields(options):
-        value = getattr(options, one.name)
-        if one.name in names and value != one.default:
-            command = f"{command} {masked(shlex.join(option_words(one.name, value)))}"
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name in names and value != field.default:
+            command = f"{command} {masked(shlex.join(option_words(field.name, value)))}"
     return command

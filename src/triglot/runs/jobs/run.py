@@ -38,10 +38,10 @@ class _Attempt:
         try:
             with self.task.events.open("rb") as file:
                 file.seek(self.position)
-                found = file.read()
+                content = file.read()
         except FileNotFoundError:  # it has reported nothing
             return
-        complete = found[: found.rfind(b"\n") + 1]
+        complete = content[: content.rfind(b"\n") + 1]
         self.position += len(complete)
         for line in complete.splitlines():
             yield json.loads(line)
@@ -204,9 +204,9 @@ class View:
         self._has_estimate = True
         jobs = sum(self._sizes.values()) / self._sizes[name]
         rounds = math.ceil(jobs / self._at_once)
-        one = duration(event["seconds"])
+        job_duration = duration(event["seconds"])
         self.say(
-            f"about {duration(rounds * event['seconds'])} in all, about {one} for each "
+            f"about {duration(rounds * event['seconds'])} in all, about {job_duration} for each "
             f"(estimated from {event['basis']} of {self._labels[name]})"
         )
 

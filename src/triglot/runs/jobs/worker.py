@@ -37,8 +37,8 @@ def main() -> NoReturn:
     # What libraries print does not mix with the outcome.
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    given = json.loads(sys.stdin.readline())
-    has_one_core, task = given["one_core"], Task(**given["task"])
+    request = json.loads(sys.stdin.readline())
+    has_one_core, task = request["one_core"], Task(**request["task"])
     job, ending = RunningJob(append_to(task.events)), threading.Lock()
     job.wait = lambda: print(WAITING, file=outcomes, flush=True)
 

@@ -50,19 +50,21 @@ def play(
 
 def plans_by_levels(plan: Plan) -> list[Plan]:
     """List where to evaluate a run: as it is trained; and on levels held out, if it has levels."""
-    return [replace(plan, experiment=each) for each in plan.experiment.by_levels]
+    return [replace(plan, experiment=experiment) for experiment in plan.experiment.by_levels]
 
 
 def compile_play(plan: Plan, runner_states: RunnerState) -> None:
     """Compile the evaluations of a training before they begin; shapes of the states suffice."""
-    for each in plan.experiment.by_levels:
-        each.compile_evaluation(runner_states, num_episodes=plan.options.eval_episodes)
+    for experiment in plan.experiment.by_levels:
+        experiment.compile_evaluation(runner_states, num_episodes=plan.options.eval_episodes)
 
 
 def play_after_training(plan: Plan, state: RunnerState) -> list[Episodes]:
     """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
     key, count = key_of_kind(plan, AFTER_TRAINING), plan.options.eval_episodes
-    return [play(each, state, key, num_episodes=count) for each in plans_by_levels(plan)]
+    return [
+        play(level_plan, state, key, num_episodes=count) for level_plan in plans_by_levels(plan)
+    ]
 
 
 def key_of_kind(plan: Plan, kind: int) -> jax.Array:
@@ -88,8 +90,8 @@ class Best:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        found = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
-        self.return_mean: float | None = None if found is None else float(found["return_mean"])
+        record = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
+        self.return_mean: float | None = None if record is None else float(record["return_mean"])
 
     def offer(
         self, num_updates: int, returns: np.ndarray, state: PyTree, of: JSON | None = None

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, check_known
 from ...core.folders import NotPlain
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 from ...shared.machine.files import DamagedRecord
 from ...shared.pages.tables import Column, Record, Table, as_text
 from ...shared.statistics import format_return
@@ -62,7 +62,7 @@ def list_runs(options: RunsOptions) -> str:
     if not rows:
         return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
     wanted = _filters(options.where, rows)
-    chosen = [row for row in rows if all(_fits(row, *one) for one in wanted)]
+    chosen = [row for row in rows if all(_fits(row, *condition) for condition in wanted)]
     chosen.sort(key=lambda row: _rank(row, options.sort))
     if not chosen:
         return f"none of {len(rows)} runs in {options.folder} has {' '.join(options.where)}"
@@ -133,7 +133,7 @@ def _damaged(folder: Path) -> JSON:
     }
 
 
-def _scalars(config: Record) -> dict[str, Any]:
+def _scalars(config: Record) -> JSONDict:
     return {name: value for name, value in config.items() if not isinstance(value, dict)}
 
 
@@ -152,11 +152,11 @@ def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, st
 def _fits(row: Record, name: str, value: str) -> bool:
     if name not in row["options"]:  # a damaged run has none
         return False
-    found = row["options"][name]
-    if value in (str(found), json.dumps(found)):
+    recorded_value = row["options"][name]
+    if value in (str(recorded_value), json.dumps(recorded_value)):
         return True
     with suppress(ValueError):
-        return float(value) == found
+        return float(value) == recorded_value
     return False
 
 
@@ -167,7 +167,7 @@ def _rank(row: Record, column: str) -> Any:
 
 
 def _age(seconds: float) -> str:
-    size, unit = next((one for one in AGES if seconds >= one[0]), AGES[-1])
+    size, unit = next((age for age in AGES if seconds >= age[0]), AGES[-1])
     return f"{seconds / size:.0f} {unit}"
 
 

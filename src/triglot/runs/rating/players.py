@@ -53,7 +53,7 @@ def game_of(runs: Sequence[Path], options: RateOptions) -> tuple[Game, list[Plan
       TriglotError: if the runs are of different games, or of none for two players.
     """
     all_options = [options_of_run(run, trust=options.trust) for run in runs]
-    names = sorted({one.env.partition(",")[0] for one in all_options})
+    names = sorted({run_options.env.partition(",")[0] for run_options in all_options})
     if len(names) > 1:
         raise TriglotError(
             f"the runs are of different games ({', '.join(names)}): rate those of one game."
@@ -65,10 +65,10 @@ def game_of(runs: Sequence[Path], options: RateOptions) -> tuple[Game, list[Plan
             f"{names[0]}: `triglot evaluate` gives their return."
         )
     plans = []
-    for run, each in zip(runs, all_options, strict=True):
-        plan = prepare(each, folder=run, training=False)
+    for run, run_options in zip(runs, all_options, strict=True):
+        plan = prepare(run_options, folder=run, training=False)
         check_plays(plan.agent, game, str(run))
-        chosen_seed_index(run, options.seed_index, each.num_seeds)  # refuses another
+        chosen_seed_index(run, options.seed_index, run_options.num_seeds)  # refuses another
         plans.append(plan)
     return game, plans
 
@@ -85,8 +85,10 @@ def players_of(plans: Sequence[Plan], options: RateOptions) -> list[Rated]:
                 states[number] = restore_kept(plan, number).state
         agent, label = plan.agent, plan.out.resolve().name
         for number, state in sorted(states.items()):
-            found: Any = state
-            run = Run(agent=agent, env=plan.env, agent_states=found.agent, num_updates=number)
+            runner_state: Any = state
+            run = Run(
+                agent=agent, env=plan.env, agent_states=runner_state.agent, num_updates=number
+            )
             acting = Acting.of(run, options.seed_index, explore=not options.greedy)
             policy = policies.setdefault(agent, acting)
             steps = number * plan.experiment.steps_per_update

@@ -68,30 +68,30 @@ def make_agent(
     from ...backends.canonical import with_arithmetic
     from ...backends.jax.lifting import lift_if_functions
 
-    found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
-    called = algorithm if isinstance(algorithm, str) else getattr(found, "__name__", "")
-    check_algorithm(found, f"algorithm {called!r}" if called else "algorithm")
+    algorithm_class = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    called = algorithm if isinstance(algorithm, str) else getattr(algorithm_class, "__name__", "")
+    check_algorithm(algorithm_class, f"algorithm {called!r}" if called else "algorithm")
     check_env(env)
     check_text("backend", backend)
     check_text("arithmetic", arithmetic or "native")
     given_config, given_hyper, given_networks = config, hyper, networks
     networks = _loaded(networks, env)
-    if not are_options_of(found.Config, config):
-        config = from_overrides(found.Config, config)
-    if not are_options_of(found.Hyperparams, hyper):
-        hyper = from_overrides(found.Hyperparams, hyper)
+    if not are_options_of(algorithm_class.Config, config):
+        config = from_overrides(algorithm_class.Config, config)
+    if not are_options_of(algorithm_class.Hyperparams, hyper):
+        hyper = from_overrides(algorithm_class.Hyperparams, hyper)
     further: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
-        if found.plans:
-            check_model(found, env)
+        if algorithm_class.plans:
+            check_model(algorithm_class, env)
             plannable: Any = env  # none that is stepped in Python: that is refused
             further["model"] = model_in(plannable)
-        if "two_players" in _field_names(found) and takes_turns(env):
+        if "two_players" in _field_names(algorithm_class) and takes_turns(env):
             further["two_players"] = True
         if networks is None or isinstance(networks, Mapping):
             what = f"algorithm {called!r}: networks(obs_spec, action_spec, config)"
             with user_error_context(f"{what} failed"):
-                specs = found.networks(env.obs_spec, env.action_spec, config)
+                specs = algorithm_class.networks(env.obs_spec, env.action_spec, config)
             if networks is None:
                 network = build(backend, specs, arithmetic=arithmetic or "canonical")
             else:
@@ -102,7 +102,7 @@ def make_agent(
             wrapped = lift_if_functions(networks, env.obs_spec)
             network = with_arithmetic(wrapped, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} could not be built"):
-            agent = found(
+            agent = algorithm_class(
                 network=network,
                 obs_spec=env.obs_spec,
                 action_spec=env.action_spec,
@@ -157,7 +157,7 @@ def describe_images(
     from ...core.networks.architecture import NetworkSpec, describe_image_torso
 
     specs = algorithm.networks(env.obs_spec, env.action_spec, config).values()
-    texts = (describe_image_torso(one, config) for one in specs if isinstance(one, NetworkSpec))
+    texts = (describe_image_torso(spec, config) for spec in specs if isinstance(spec, NetworkSpec))
     return [*dict.fromkeys(text for text in texts if text)][:1]
 
 
@@ -176,20 +176,20 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
-def _loaded(networks: Any, env: Any) -> Any:
+def _loaded(networks: Any, env: "AnyEnvironment") -> Any:
     """Load the networks that are named as `package.module:object`; return others as they are."""
     if isinstance(networks, str):
         return load_networks([networks], env)
     if not isinstance(networks, Mapping):
         return networks
     return {
-        name: load_networks([one], env) if isinstance(one, str) else one
-        for name, one in networks.items()
+        name: load_networks([network], env) if isinstance(network, str) else network
+        for name, network in networks.items()
     }
 
 
 def _field_names(algorithm: object) -> set[str]:
-    return {one.name for one in fields(algorithm)} if is_dataclass(algorithm) else set()
+    return {field.name for field in fields(algorithm)} if is_dataclass(algorithm) else set()
 
 
 def _custom_networks(

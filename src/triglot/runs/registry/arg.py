@@ -44,12 +44,14 @@ def split_hint(hint: Any) -> tuple[Any, Arg]:
 def marked(options: type, mark: str) -> list[str]:
     """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
     hints = get_type_hints(options, include_extras=True)
-    return [one.name for one in fields(options) if getattr(split_hint(hints[one.name])[1], mark)]
+    return [
+        field.name for field in fields(options) if getattr(split_hint(hints[field.name])[1], mark)
+    ]
 
 
-def is_required(one: "Field[Any]") -> bool:
+def is_required(field: "Field[Any]") -> bool:
     """Whether a field has no default."""
-    return one.default is MISSING and one.default_factory is MISSING
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def flag(name: str) -> str:

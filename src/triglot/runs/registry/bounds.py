@@ -52,16 +52,16 @@ def return_bounds(env: object, name: str) -> Bounds:
       TriglotError: if a custom environment's `return_bounds` is not a pair of increasing numbers.
     """
     env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is returned
-    given = env.return_bounds if isinstance(env, Bounded) else None
-    if given is None:
+    bounds = env.return_bounds if isinstance(env, Bounded) else None
+    if bounds is None:
         return BOUNDS.get(name, UNBOUNDED)
     try:
-        low, high = map(float, given)
+        low, high = map(float, bounds)
     except (TypeError, ValueError):
         low = high = math.nan
     if not low < high:
         raise TriglotError(
             f"return_bounds of environment {name!r} must be (lowest, highest) return, got "
-            f"{shown(given)}."
+            f"{shown(bounds)}."
         )
     return low, high

@@ -57,14 +57,14 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     if kind is not None:
         check_known("component kind", kind, KINDS)
     wanted = KINDS if kind is None else (kind,)
-    named = [one for one in wanted if _is_name(one, text)]
+    named = [component for component in wanted if _is_name(component, text)]
     if len(named) > 1:
         raise TriglotError(f"{text!r} is an {' and a '.join(named)}: choose one with --kind.")
     if named:
         return Component(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
         advise_file("component" if kind is None else kind, text)
-        there = [name for one in wanted for name in names(one)]
+        there = [name for component in wanted for name in names(component)]
         raise TriglotError(
             f"{unknown('component', text, there)} Give a custom one as package.module:object."
         )
@@ -80,10 +80,12 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
 
 def _find_network(text: str, kind: str | None, target: str) -> Component:
     role, equals, path = text.partition("=")
-    found = find_component(path if equals else text, kind)
-    if found.kind != "network":
-        raise TriglotError(f"--algorithm is an option for networks; {text!r} is an {found.kind}.")
-    return replace(found, role=role if equals else None, target=target)
+    component = find_component(path if equals else text, kind)
+    if component.kind != "network":
+        raise TriglotError(
+            f"--algorithm is an option for networks; {text!r} is an {component.kind}."
+        )
+    return replace(component, role=role if equals else None, target=target)
 
 
 def names(kind: str) -> list[str]:

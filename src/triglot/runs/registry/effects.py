@@ -29,7 +29,7 @@ def check_values(
     called: str,
     env: AnyEnvironment,
     config: AnyConfig,
-    given: AnyConfig | Values | None,
+    config_values: AnyConfig | Values | None,
     hyper: AnyHyperparams | Values | None,
     *,
     optimizer: str | OptimizerFn | None,
@@ -41,29 +41,29 @@ def check_values(
 
     Args:
       algorithm, called, env, config: as in `why_not`.
-      given: the argument `config` of `make_agent`; only a mapping is checked.
+      config_values: the argument `config` of `make_agent`; only a mapping is checked.
       hyper: the argument `hyper`, likewise.
       optimizer, custom: as in `why_not`.
 
     Raises:
       TriglotError: naming the field and where it would act.
     """
-    pairs = (algorithm.Config, given), (algorithm.Hyperparams, hyper)
+    pairs = (algorithm.Config, config_values), (algorithm.Hyperparams, hyper)
     for owner, values in pairs:
-        for one, value in chosen(owner, values) if isinstance(values, Mapping) else ():
-            if one.name in SHARED:
+        for field, value in chosen(owner, values) if isinstance(values, Mapping) else ():
+            if field.name in SHARED:
                 continue
-            why = why_not(one, algorithm, called, env, config, optimizer=optimizer, custom=custom)
-            if why is None and one.name == "learning_rate" and not reads_learning_rate(algorithm):
+            why = why_not(field, algorithm, called, env, config, optimizer=optimizer, custom=custom)
+            if why is None and field.name == "learning_rate" and not reads_learning_rate(algorithm):
                 why = "the optimizer does not read it"
             if why is not None:
                 raise TriglotError(
-                    f"{called}'s {one.name}={value!r} has no effect: {why}; leave it out."
+                    f"{called}'s {field.name}={value!r} has no effect: {why}; leave it out."
                 )
 
 
 def why_not(
-    one: "Field[Any]",
+    field: "Field[Any]",
     algorithm: Algorithm | Agent,
     called: str,
     env: AnyEnvironment,
@@ -76,7 +76,7 @@ def why_not(
     """Say why a field cannot have an effect; None if it can.
 
     Args:
-      one: a field of the algorithm's `Config` or `Hyperparams`.
+      field: a field of the algorithm's `Config` or `Hyperparams`.
       algorithm: the algorithm's class, or an agent.
       called: how messages call it.
       env: the environment.
@@ -85,12 +85,12 @@ def why_not(
       custom: where the networks come from, if not from the algorithm's description.
       named: how messages call another field.
     """
-    reader = one.metadata.get("only_for")
+    reader = field.metadata.get("only_for")
     if reader == "networks":
         specs = algorithm.networks(env.obs_spec, env.action_spec, config)
         if custom and not any(isinstance(spec, Network) for spec in specs.values()):
             return custom  # they replace all that the algorithm describes
-        if not _is_read_by_networks(algorithm, env, config, one.name, specs):
+        if not _is_read_by_networks(algorithm, env, config, field.name, specs):
             return (
                 f"the networks that {called} has by default for {env.name}, with "
                 f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
@@ -100,7 +100,7 @@ def why_not(
         function = _optimizer(optimizer, algorithm)
         name = next((name for name, known in OPTIMIZERS.items() if known is function), None)
         hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
-        if name is not None and not is_read(OPTIMIZERS[name], hyper, one.name):
+        if name is not None and not is_read(OPTIMIZERS[name], hyper, field.name):
             return f"the optimizer {name} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
         return f"the actions of {env.name} are no Box of floats"
@@ -119,15 +119,15 @@ def _optimizer(
 
 
 def chosen(
-    owner: type | OptionTable, given: AnyOptions | Values
+    owner: type | OptionTable, options: AnyOptions | Values
 ) -> Iterator[tuple["Field[Any]", Any]]:
     """Yield the fields that differ from their defaults, with their values."""
-    values = given if isinstance(given, Mapping) else option_values(given)
-    for one in option_fields(owner):
-        value = values.get(one.name, one.default)
+    values = options if isinstance(options, Mapping) else option_values(options)
+    for field in option_fields(owner):
+        value = values.get(field.name, field.default)
         value = tuple(value) if isinstance(value, list) else value
-        if value != one.default:
-            yield one, value
+        if value != field.default:
+            yield field, value
 
 
 def _is_read_by_networks(
@@ -148,8 +148,8 @@ def _is_read_by_networks(
 def _another(config: AnyConfig, name: str) -> Any:
     """Choose a value that differs from the field's."""
     value = getattr(config, name)
-    own = next(one for one in option_fields(config) if one.name == name)
-    allowed = own.metadata.get("allowed")
+    field = next(candidate for candidate in option_fields(config) if candidate.name == name)
+    allowed = field.metadata.get("allowed")
     if isinstance(allowed, tuple):
         return next(other for other in allowed if other != value)
     if isinstance(value, bool):

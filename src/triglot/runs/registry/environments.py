@@ -101,17 +101,17 @@ def make_env(env: Any, /, **options: object) -> "Environment":
         )
     name, in_name = _split_options(env) if isinstance(env, str) else (env, {})
     options = {**in_name, **options}
-    made = _with_wrapper_options(name, dict(options))
+    environment = _with_wrapper_options(name, dict(options))
     text = name_of_env(name)
     text = None if text is None else with_options(text, options)
     if text is not None:
-        remember_env(made, text)
-    return made
+        remember_env(environment, text)
+    return environment
 
 
-def _with_wrapper_options(name: Any, options: dict[str, Any]) -> "Environment":
+def _with_wrapper_options(name: Any, options: dict[str, object]) -> "Environment":
     """Make an environment, and wrap it by the options that it does not have itself."""
-    of_wrappers: dict[str, Any] = {}
+    of_wrappers: dict[str, object] = {}
     # Options of wrappers are found by trying, so that suites need no list of their options, and a
     # suite's option takes precedence. An environment may report one unknown option at a time.
     while True:
@@ -128,11 +128,15 @@ def _with_wrapper_options(name: Any, options: dict[str, Any]) -> "Environment":
 
 def _wrappers_unknown_to(error: TriglotError, options: dict[str, object]) -> list[str]:
     """List the options of wrappers that an environment was given, failed with and does not have."""
-    given = [option for option in options if option in wrapper_options()]
+    wrapper_names = [option for option in options if option in wrapper_options()]
     if isinstance(error, UnknownOption):
-        return [option for option in given if option not in error.known]
+        return [option for option in wrapper_names if option not in error.known]
     # Python's words; libraries and functions of the person's own do not check their options.
-    return [option for option in given if f"unexpected keyword argument '{option}'" in str(error)]
+    return [
+        option
+        for option in wrapper_names
+        if f"unexpected keyword argument '{option}'" in str(error)
+    ]
 
 
 def _with_wrappers(error: TriglotError, name: Any) -> TriglotError:
@@ -150,9 +154,9 @@ def _make(name: str, options: dict[str, object]) -> "Environment":
         if ":" in rest:  # `module:name`, as in Gymnasium
             search_here()
         if suite in SUITES:
-            given = {n: options[n] for n in SUITES[suite].functions if n in options}
-            given = {n: value for n, value in given.items() if value not in SUITES[suite].words}
-            functions = {n: _function(n, value, name) for n, value in given.items()}
+            values = {n: options[n] for n in SUITES[suite].functions if n in options}
+            values = {n: value for n, value in values.items() if value not in SUITES[suite].words}
+            functions = {n: _function(n, value, name) for n, value in values.items()}
             return module.make(rest, **options | functions)
         with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
@@ -177,8 +181,10 @@ def runs_in(name: str) -> dict[str, Path]:
     """Find the run directories that an environment's options name, such as a game's opponent."""
     suite, options = name.partition(":")[0], _split_options(name)[1]
     functions = SUITES[suite].functions if suite in SUITES else ()
-    found = {option: options[option] for option in functions if option in options}
-    return {n: Path(one) for n, one in found.items() if isinstance(one, str) and _is_run(one)}
+    values = {option: options[option] for option in functions if option in options}
+    return {
+        n: Path(value) for n, value in values.items() if isinstance(value, str) and _is_run(value)
+    }
 
 
 def with_resolved_runs(name: str) -> str:

@@ -104,7 +104,11 @@ def advise_file(kind: str, text: str) -> None:
         nodes = []
     objects = [n for n in nodes if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Assign)]
     classes = [n for n in objects if isinstance(n, ast.ClassDef) and _defines(n, kind)]
-    names = [one.name for one in classes or objects if not isinstance(one, ast.Assign)]
+    names = [
+        definition.name
+        for definition in classes or objects
+        if not isinstance(definition, ast.Assign)
+    ]
     names = [name for name in names if not name.startswith("_")]
     ways = " or ".join(f"{module}:{name}" for name in names[:3]) or f"{module}:NAME"
     raise TriglotError(f"{kind} {shown(text)} is the file {path}: name the object in it, {ways}.")
@@ -112,7 +116,7 @@ def advise_file(kind: str, text: str) -> None:
 
 def _defines(node: ast.ClassDef, kind: str) -> bool:
     """Return whether a class has the method that marks its kind."""
-    methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+    methods = [method.name for method in node.body if isinstance(method, ast.FunctionDef)]
     return METHODS.get(kind, "__call__") in methods
 
 
@@ -135,11 +139,11 @@ def load_env(text: str, options: Values) -> "Environment":
     return env_of(load("environment", text), options, text)
 
 
-def env_of(given: Any, options: Mapping[str, Any], text: str = "") -> "Environment":
+def env_of(source: Any, options: Values, text: str = "") -> "Environment":
     """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
 
     Args:
-      given: the environment, or a class or function, which is called with `options`.
+      source: the environment, or a class or function, which is called with `options`.
       options: of the class or function.
       text: its name, for messages; without one, that of its class.
 
@@ -148,20 +152,20 @@ def env_of(given: Any, options: Mapping[str, Any], text: str = "") -> "Environme
     """
     from ...core.arguments import check_env
 
-    registered = getattr(getattr(given, "spec", None), "id", None)  # of one of Gymnasium
-    called = text or registered or getattr(given, "__name__", type(given).__name__)
+    registered = getattr(getattr(source, "spec", None), "id", None)  # of one of Gymnasium
+    called = text or registered or getattr(source, "__name__", type(source).__name__)
     with user_error_context(f"environment {called!r} failed when it was inspected"):
-        if isinstance(given, type) and _is_gymnasium(given):
-            return _adapted(called, given, options)
-        made = probed(call_env(called, given, options))
-        if not _is_gymnasium(type(made)):
-            check_env(made, f"environment {called!r}")
-            return made
-    if made is not given:
-        made.close()
+        if isinstance(source, type) and _is_gymnasium(source):
+            return _adapted(called, source, options)
+        env = probed(call_env(called, source, options))
+        if not _is_gymnasium(type(env)):
+            check_env(env, f"environment {called!r}")
+            return env
+    if env is not source:
+        env.close()
     from ...envs.gymnasium import Copies
 
-    return _adapted(called, Copies(made) if made is given else given, options)
+    return _adapted(called, Copies(env) if env is source else source, options)
 
 
 def _is_gymnasium(kind: type) -> bool:
@@ -170,7 +174,7 @@ def _is_gymnasium(kind: type) -> bool:
     return gymnasium is not None and issubclass(kind, gymnasium.Env)
 
 
-def _adapted(called: str, factory: Any, options: Mapping[str, Any]) -> Any:
+def _adapted(called: str, factory: Any, options: Values) -> Any:
     from ...envs.gymnasium import adapt
 
     return adapt(called, factory, **options)
@@ -380,8 +384,8 @@ def _call(
     try:
         inspect.signature(function).bind(*args, **options)
     except TypeError as error:
-        given = ", ".join(["obs_spec", "action_spec"][: len(args)] + list(options)) or "nothing"
-        raise TriglotError(f"{kind} {text!r} is called with {given}: {error}.") from None
+        arguments = ", ".join(["obs_spec", "action_spec"][: len(args)] + list(options)) or "nothing"
+        raise TriglotError(f"{kind} {text!r} is called with {arguments}: {error}.") from None
     with user_error_context(f"{kind} {text!r} failed when it was called"):
         return function(*args, **options)
 

@@ -8,10 +8,16 @@ then takes the agent or the environment as an argument.
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
+from ...core.records import Values
 from .algorithms import ALGORITHMS
+
+if TYPE_CHECKING:
+    from ...core.agent import Agent
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +38,18 @@ class AgentOrigin:
 
 
 # Equal agents and environments have equal names, so they may share an entry.
-_AGENTS: WeakKeyDictionary[Any, AgentOrigin] = WeakKeyDictionary()
-_ENVS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_AGENTS: WeakKeyDictionary[object, AgentOrigin] = WeakKeyDictionary()
+_ENVS: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def remember_agent(
-    agent: Any,
-    algorithm: Any,
+    agent: "Agent",
+    algorithm: object,
     *,
     backend: str,
     arithmetic: str | None,
-    networks: Any,
-    optimizer: Any,
+    networks: object,
+    optimizer: object,
 ) -> None:
     """Record the arguments with which `make_agent` built an agent."""
     unnamed = []
@@ -70,7 +76,7 @@ def remember_agent(
     )
 
 
-def origin_of_agent(agent: Any) -> AgentOrigin:
+def origin_of_agent(agent: "Agent") -> AgentOrigin:
     """Return how an agent was built; one that `make_agent` did not build has no name."""
     known = _recall(_AGENTS, agent)
     if known is not None:
@@ -79,12 +85,12 @@ def origin_of_agent(agent: Any) -> AgentOrigin:
     return AgentOrigin(algorithm=name, unnamed=("agent",))
 
 
-def remember_env(env: Any, name: str) -> None:
+def remember_env(env: object, name: str) -> None:
     """Record the name from which `make_env` built an environment."""
     _remember(_ENVS, env, name)
 
 
-def name_of_env(env: Any) -> str | None:
+def name_of_env(env: object) -> str | None:
     """Return the name from which `make_env` builds an equal environment; None if there is none.
 
     Args:
@@ -95,11 +101,11 @@ def name_of_env(env: Any) -> str | None:
         return name
     # An instance of a class in a file: the class, and the fields that it takes as options.
     name = importable_name(type(env))
-    options = {one.name: getattr(env, one.name) for one in fields(env) if one.init}
+    options = {field.name: getattr(env, field.name) for field in fields(env) if field.init}
     return None if name is None else with_options(name, options)
 
 
-def with_options(name: str, options: Mapping[str, Any]) -> str | None:
+def with_options(name: str, options: Values) -> str | None:
     """Add options to the name of an environment; None if one cannot be written as text."""
     texts = [name]
     for option, value in options.items():
@@ -111,23 +117,23 @@ def with_options(name: str, options: Mapping[str, Any]) -> str | None:
     return ",".join(texts)
 
 
-def importable_name(given: Any) -> str | None:
+def importable_name(named: object) -> str | None:
     """Return `package.module:object` of a class, function or environment; a name as it is.
 
     Returns:
       The name, short for a built-in algorithm; None of what is not at the top level of a module
       that another program can import.
     """
-    if isinstance(given, str):
-        return given
-    module, name = (getattr(given, each, "") for each in ("__module__", "__qualname__"))
-    if module == "__main__" or getattr(sys.modules.get(module), name or "", None) is not given:
+    if isinstance(named, str):
+        return named
+    module, name = (getattr(named, attribute, "") for attribute in ("__module__", "__qualname__"))
+    if module == "__main__" or getattr(sys.modules.get(module), name or "", None) is not named:
         return None
     path = f"{module}:{name}"
     return next((short for short, full in ALGORITHMS.items() if full == path), path)
 
 
-def _network_names(networks: Any) -> tuple[str, ...] | None:
+def _network_names(networks: object) -> tuple[str, ...] | None:
     """Return the networks as `--network` takes them, a tuple; None if one is an object."""
     if networks is None:
         return ()
@@ -135,26 +141,28 @@ def _network_names(networks: Any) -> tuple[str, ...] | None:
         return (networks,)
     if isinstance(networks, tuple):
         return networks
-    if isinstance(networks, Mapping) and all(isinstance(one, str) for one in networks.values()):
-        return tuple(f"{part}={one}" for part, one in networks.items())
+    if isinstance(networks, Mapping) and all(
+        isinstance(network, str) for network in networks.values()
+    ):
+        return tuple(f"{part}={network}" for part, network in networks.items())
     return None
 
 
-def _optimizer_name(optimizer: Any) -> str | None:
+def _optimizer_name(optimizer: object) -> str | None:
     from ...core.rl.optimizers import OPTIMIZERS
 
-    built_in = (name for name, one in OPTIMIZERS.items() if one is optimizer)
+    built_in = (name for name, factory in OPTIMIZERS.items() if factory is optimizer)
     return next(built_in, None) or importable_name(optimizer)
 
 
-def _remember(memory: WeakKeyDictionary[Any, Any], key: Any, value: Any) -> None:
+def _remember(memory: WeakKeyDictionary[object, _Value], key: object, value: _Value) -> None:
     try:
         memory[key] = value
     except TypeError:  # not hashable, or without weak references: it has no name
         return
 
 
-def _recall(memory: WeakKeyDictionary[Any, Any], key: Any) -> Any:
+def _recall(memory: WeakKeyDictionary[object, _Value], key: object) -> _Value | None:
     try:
         return memory.get(key)
     except TypeError:

@@ -148,7 +148,7 @@ def _fits(hint: Any, value: Any) -> bool:
         return bool in kinds
     if isinstance(value, tuple):
         parts = [get_args(member)[:1] for member in members if get_origin(member) is tuple]
-        return tuple in kinds and all(_fits(part, each) for (part,) in parts for each in value)
+        return tuple in kinds and all(_fits(part, item) for (part,) in parts for item in value)
     if isinstance(value, int):
         return bool(kinds & {int, float})
     known = value is None or isinstance(value, float | str | Mapping)
@@ -182,10 +182,10 @@ def field_types(options: type | OptionTable) -> dict["Field[Any]", tuple[Any, ..
     """List the types that each field of a dataclass may have; that of its default if unknown."""
     hints = type_hints(options)
     return {
-        one: (type(one.default),)
-        if hints.get(one.name, Any) is Any and one.default is not MISSING
-        else type_members(hints.get(one.name))
-        for one in option_fields(options)
+        field: (type(field.default),)
+        if hints.get(field.name, Any) is Any and field.default is not MISSING
+        else type_members(hints.get(field.name))
+        for field in option_fields(options)
     }
 
 
@@ -215,7 +215,7 @@ def parse_words(members: Collection[Any], words: Sequence[str]) -> Any:
     if item is not None and not (word is not None and {int, float} & {*members}):
         if not words and not {int, float}.isdisjoint(members):
             raise TriglotError("expected at least one number.")
-        return tuple(parse_words(type_members(item), [each]) for each in words)
+        return tuple(parse_words(type_members(item), [word]) for word in words)
     if word is None or is_text:
         return list(words) if word is None else word
     for member in members:

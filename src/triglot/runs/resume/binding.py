@@ -41,12 +41,12 @@ def binding(plan: Plan) -> JSON:
 
 def _opponents(env: str) -> dict[str, str]:
     """Make a digest of the last checkpoint of each run that plays in an environment, by folder."""
-    found = {}
+    digests = {}
     for folder in runs_in(env).values():
         checkpoints = Checkpoints(folder / "checkpoints")
         newest = checkpoints.path(checkpoints.numbers()[-1]) / MANIFEST
-        found[str(folder)] = hashlib.sha256(newest.read_bytes()).hexdigest()
-    return found
+        digests[str(folder)] = hashlib.sha256(newest.read_bytes()).hexdigest()
+    return digests
 
 
 def check_state(path: Path, number: int, state: RunnerState, keys: jax.Array) -> None:
@@ -64,11 +64,11 @@ def check_state(path: Path, number: int, state: RunnerState, keys: jax.Array) ->
     done = np.unique(np.asarray(state.num_updates)).tolist()
     if done != [number]:
         raise DamagedError(
-            f"{path} holds a state after {', '.join(f'{one:,}' for one in done)} updates, and its "
+            f"{path} holds a state after {', '.join(f'{n:,}' for n in done)} updates, and its "
             f"name says {number:,}: it was renamed or copied. Give it its name back."
         )
-    own, expected = (np.asarray(jax.random.key_data(one)) for one in (state.key, keys))
-    if not np.array_equal(own, expected):
+    recorded_keys, expected = (np.asarray(jax.random.key_data(key)) for key in (state.key, keys))
+    if not np.array_equal(recorded_keys, expected):
         raise DamagedError(
             f"{path} belongs to a training with another seed: it was copied from another run, or "
             "the seed in config.json was changed."
@@ -86,8 +86,8 @@ def edited(plan: Plan, of: JSON) -> list[str]:
     if not isinstance(trained, Mapping):
         return []
     trained = with_schedules(trained)
-    changed = {one["option"]: one["to"] for one in config.get(CHANGES, ())}
-    found = [
+    changed = {change["option"]: change["to"] for change in config.get(CHANGES, ())}
+    sentences = [
         f"{name} is {shown(now)} and was {shown(was)}"
         for name, was, now in _differing(trained, {name: config.get(name) for name in OPTIONS})
         if changed.get(name, was) != now
@@ -96,8 +96,8 @@ def edited(plan: Plan, of: JSON) -> list[str]:
     before: Mapping[str, str] = played if isinstance(played, Mapping) else {}
     for name, digest in _opponents(config["env"]).items():
         if before.get(name, digest) != digest:
-            found.append(f"the opponent {name} has another checkpoint than then")
-    return found
+            sentences.append(f"the opponent {name} has another checkpoint than then")
+    return sentences
 
 
 def _differing(trained: JSON, now: JSON) -> Iterator[tuple[str, object, object]]:

@@ -89,8 +89,8 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
             "--total-steps, which trains to that number of steps."
         )
-    given = {name: getattr(change, name) for name in FIELDS if name != RATE}
-    return replace(options, **{name: value for name, value in given.items() if value is not None})
+    values = {name: getattr(change, name) for name in FIELDS if name != RATE}
+    return replace(options, **{name: value for name, value in values.items() if value is not None})
 
 
 def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
@@ -134,18 +134,20 @@ def record_change(plan: Plan, change: ResumeOptions, before: JSON, done: int) ->
       done: updates done when it changes.
     """
     content = {**before}
-    earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
+    earlier = [
+        {**entry, "num_updates": min(entry["num_updates"], done)} for entry in changes(before)
+    ]
     new = _differences(plan, change, before)
     if not new and earlier == changes(before):
         return content
-    for one in new:
-        if one["option"] == RATE:
-            content["hyper"] = {**content["hyper"], RATE: one["to"]}
+    for entry in new:
+        if entry["option"] == RATE:
+            content["hyper"] = {**content["hyper"], RATE: entry["to"]}
         else:
-            content[one["option"]] = one["to"]
+            content[entry["option"]] = entry["to"]
     content["num_updates"] = plan.experiment.num_updates
     content["num_steps"] = plan.experiment.num_steps
-    content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
+    content[CHANGES] = [*earlier, *({"num_updates": done, **entry} for entry in new)]
     write_json(plan.out / CONFIG, content)
     remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
     return content
@@ -154,9 +156,9 @@ def record_change(plan: Plan, change: ResumeOptions, before: JSON, done: int) ->
 def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str]:
     """Describe what changes, with what schedules do."""
     lines = []
-    for one in _differences(plan, change, before):
-        was, now = one["from"], one["to"]
-        match one["option"]:
+    for difference in _differences(plan, change, before):
+        was, now = difference["from"], difference["to"]
+        match difference["option"]:
             case "backend":
                 text = f"continues on {now}, with the weights and moments of {was}"
             case "devices":
@@ -182,7 +184,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
 
 
 def _differences(plan: Plan, change: ResumeOptions, before: JSON) -> list[JSON]:
-    found = []
+    differences = []
     for name in FIELDS:
         now = getattr(plan.options if name in FOLLOWING else change, name)
         if now is None and name not in FOLLOWING:
@@ -191,8 +193,8 @@ def _differences(plan: Plan, change: ResumeOptions, before: JSON) -> list[JSON]:
         if name == RATE:
             now = fields_as_text(plan.experiment.hyperparams)[name]
         if was != now:
-            found.append({"option": name, "from": was, "to": now})
-    return found
+            differences.append({"option": name, "from": was, "to": now})
+    return differences
 
 
 def _reached(folder: Path, options: TrainOptions) -> float | None:
@@ -207,7 +209,7 @@ def _reached(folder: Path, options: TrainOptions) -> float | None:
 
 def _perturbed(options: TrainOptions) -> list[str]:
     """List what a population perturbs, each as NAME or NAME=RANGE."""
-    return [one for text in options.perturb for one in text.split(",")]
+    return [name for text in options.perturb for name in text.split(",")]
 
 
 def changes(config: JSON) -> list[JSON]:
@@ -217,8 +219,10 @@ def changes(config: JSON) -> list[JSON]:
 
 def writer_of(config: JSON, number: int) -> str:
     """Find the library on which the checkpoint after `number` updates was written."""
-    later = (one for one in changes(config) if one["num_updates"] >= number)
-    return next((one["from"] for one in later if one["option"] == "backend"), config["backend"])
+    later = (change for change in changes(config) if change["num_updates"] >= number)
+    return next(
+        (change["from"] for change in later if change["option"] == "backend"), config["backend"]
+    )
 
 
 class Translation:
@@ -304,5 +308,5 @@ def with_current_schedules(plan: Plan, states: RunnerState, trained: JSON) -> Ru
     now = fields_as_text(plan.complete_options.hyper) if hasattr(hyper, RATE) else {}
     if RATE in now and written["hyper"].get(RATE) != now[RATE]:
         names.add(RATE)
-    given = {name: getattr(hyper, name) for name in names}
-    return with_hyper(states, given, plan.experiment.steps_per_update) if given else states
+    schedules = {name: getattr(hyper, name) for name in names}
+    return with_hyper(states, schedules, plan.experiment.steps_per_update) if schedules else states

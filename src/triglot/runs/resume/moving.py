@@ -76,10 +76,10 @@ def translate_agent_state(state: AnyAgentState, source: Agent, target: Agent) ->
     usable = [form for form in forms if not jax.tree_util.treedef_is_leaf(form.structure)]
     moved = _walk(state, usable, _Form.params)
     expected = jax.eval_shape(lambda: target.init(jax.random.key(0), target.num_envs))
-    for name, (found, needed) in type_differences(moved, expected).items():
+    for name, (dtype, needed) in type_differences(moved, expected).items():
         raise TriglotError(
             f"the agent's state depends on the library in a way that is not known: {name} is "
-            f"{found} after the translation, and {second.backend} needs {needed}."
+            f"{dtype} after the translation, and {second.backend} needs {needed}."
         )
     return jax.tree.unflatten(jax.tree.structure(expected), jax.tree.leaves(moved))
 

@@ -1,7 +1,7 @@
 """The state of a run: initialized, or read from its last checkpoint."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
 from ...core.manifest import DamagedError
 from ...core.records import JSON
-from ...core.types import by_path
+from ...core.types import PyTree, by_path
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
 from ..storage.config import moved_to_hyper, read_config
@@ -132,7 +132,7 @@ def _renamed(plan: Plan) -> dict[str, str]:
     return older_paths(plan.experiment.shapes) if isinstance(plan.agent, Extended) else {}
 
 
-def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
+def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, PyTree]:
     """Describe in what a checkpoint differs, for `checkpoint.restore_bound`.
 
     An older version wrote other hyperparameters, and a learning rate that was changed may have been

@@ -52,14 +52,14 @@ class Start:
           TriglotError: naming the first parameters that do not.
         """
         codec, shapes = codec_of(agent.network), shapes_of(agent.network)
-        own = codec.by_name
+        leaves = codec.by_name
         names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
         wrong = []
         for name in names:
             here, array = shapes.get(name), self.arrays.get(name)
             there = None if array is None else array.shape[1:]
             if here != there:
-                shown = ["absent" if one is None else str(list(one)) for one in (there, here)]
+                shown = ["absent" if shape is None else str(list(shape)) for shape in (there, here)]
                 wrong.append(f"{name} is {shown[0]} there and {shown[1]} here")
         if wrong:
             more = f" and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
@@ -68,13 +68,11 @@ class Start:
                 "the parameters that fit by name, such as --init-names 'actor/torso/*'."
             )
         for name in self.arrays:
-            one, other = self.leaves[name], own[name]
-            if one.note != other.note or (
-                one.layer != other.layer and (one.unknown or other.unknown)
-            ):
+            old, new = self.leaves[name], leaves[name]
+            if old.note != new.note or (old.layer != new.layer and (old.unknown or new.unknown)):
                 raise TriglotError(
-                    f"--init-from {self.folder}: {name} belongs to {one.note or one.layer} there "
-                    f"and to {other.note or other.layer} here, which compute different functions."
+                    f"--init-from {self.folder}: {name} belongs to {old.note or old.layer} there "
+                    f"and to {new.note or new.layer} here, which compute different functions."
                 )
         stats = stats_of(jax.eval_shape(lambda: agent.init(jax.random.key(0), agent.num_envs)))
         if self.whole and (stats is None) != (self.stats is None):
@@ -119,7 +117,7 @@ def read_start(options: TrainOptions) -> Start | None:
                 raise TriglotError(f"{flag(name)} needs a run: --init-from FOLDER.")
         return None
     # `train` has no option for trust; evaluating the run records it.
-    options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
+    options_of_run(folder, advice=f"run `triglot evaluate {folder} --trust` first")
     run = run_of(folder)
     indices = _seed_indices(options, run)
     codec = codec_of(run.agent.network)
@@ -129,7 +127,7 @@ def read_start(options: TrainOptions) -> Start | None:
     return Start(
         folder=folder,
         num_updates=run.num_updates,
-        arrays={name: np.stack([one[name] for one in named]) for name in chosen},
+        arrays={name: np.stack([arrays[name] for arrays in named]) for name in chosen},
         leaves=codec.by_name,
         stats=None if stats is None else jax.tree.map(lambda leaf: leaf[np.array(indices)], stats),
         whole=not options.init_names,
@@ -167,7 +165,9 @@ def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[s
             )
     if not patterns:
         return names
-    return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
+    return [
+        name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
 
 
 def _with_stats(agent_state: AnyAgentState, stats: RunningStats) -> AnyAgentState:

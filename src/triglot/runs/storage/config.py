@@ -1,15 +1,15 @@
 """`config.json`: the options of a run as JSON fields, under a schema version."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
 from ...core.options import option_fields
-from ...core.records import JSON, Values
+from ...core.records import JSON, JSONDict, Values
 from ...shared.machine.files import (
     ANY,
     COUNT,
@@ -33,6 +33,8 @@ from .trust import CONFIG, require_trust
 
 if TYPE_CHECKING:
     from ...core.agent import Agent, Algorithm
+    from ...core.host_environment import AnyEnvironment
+    from ...core.types import AnyConfig
 
 SCHEMA = 1
 IN_PYTHON = "triglot.train(...)"  # in place of the command line
@@ -44,9 +46,9 @@ ADDED = {
     **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
     "keep_every": None,
     **{
-        one.name: one.default
-        for one in fields(TrainOptions)
-        if one.name in ("population", "exploit_every", "perturb", "exploit_fraction", "selection")
+        field.name: field.default
+        for field in fields(TrainOptions)
+        if field.name in ("population", "exploit_every", "perturb", "exploit_fraction", "selection")
     },
     "metrics_every": 1,
     "init_names": (),
@@ -79,7 +81,7 @@ def write_config(
     options: TrainOptions,
     arguments: Sequence[str],
     facts: JSON,
-) -> dict[str, Any]:
+) -> JSONDict:
     """Write the options of a run.
 
     Args:
@@ -98,7 +100,7 @@ def write_config(
     return content
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> JSONDict:
     """Read `config.json`; a file of an older schema is migrated in memory.
 
     A migrated one has the additional field `migrated_from`.
@@ -128,14 +130,14 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} is not a triglot run directory: {problem} Give a folder written by "
             "`triglot train`."
         )
-    found = config.get("schema", 0)
-    if found not in (0, SCHEMA):
+    schema = config.get("schema", 0)
+    if schema not in (0, SCHEMA):
         raise TriglotError(
-            f"{path} has schema {found}, and this version of triglot reads schema "
+            f"{path} has schema {schema}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."
         )
     config = {**ADDED, **config}
-    if found != SCHEMA:
+    if schema != SCHEMA:
         config = {**_from_schema_0(config), "migrated_from": 0}
     check_fields(path, config, FIELDS)
     return with_schedules(config)
@@ -145,16 +147,16 @@ def options_of_run(
     folder: Path,
     *,
     trust: bool = False,
-    how: str = "add --trust",
-    agent: Any = None,
-    env: Any = None,
+    advice: str = "add --trust",
+    agent: "Agent | None" = None,
+    env: "AnyEnvironment | None" = None,
 ) -> TrainOptions:
     """Build the options with which a run was started.
 
     Args:
       folder: the run directory.
       trust: whether to import custom code that the run names, although this user did not begin it.
-      how: what to do to run it nevertheless, for the message.
+      advice: what to do to run it nevertheless, for the message.
       agent, env: in place of those that the run names, which are then not imported.
 
     Raises:
@@ -166,12 +168,14 @@ def options_of_run(
     chosen = {name: config[name] for name in names}
     named = from_overrides(TrainOptions, chosen)
     parts = {"agent": agent, "env": env}
-    _check_named(folder, config.get(PYTHON, {}), [n for n, one in parts.items() if one is not None])
+    _check_named(
+        folder, config.get(PYTHON, {}), [n for n, part in parts.items() if part is not None]
+    )
     imported = (
         named if agent is None else replace(named, algorithm="ppo", network=(), optimizer=None)
     )
     imported = imported if env is None else replace(imported, env="probe:two-step")
-    require_trust(folder, imported, trust=trust, how=how)
+    require_trust(folder, imported, trust=trust, advice=advice)
     algorithm = find_algorithm(named.algorithm) if agent is None else agent
     moved = moved_to_hyper(config, algorithm)
     fixed = {name: value for name, value in config["config"].items() if name not in moved}
@@ -182,20 +186,20 @@ def options_of_run(
     return from_overrides(TrainOptions, chosen)
 
 
-def _check_named(folder: Path, facts: Mapping[str, Any], given: Collection[str]) -> None:
+def _check_named(folder: Path, facts: JSON, named: Collection[str]) -> None:
     """Refuse a run whose components have no name, unless they are given.
 
     Args:
       folder: the run directory.
       facts: of its `config.json`.
-      given: the arguments that are given, `agent` and `env`.
+      named: the arguments that are given, `agent` and `env`.
 
     Raises:
       TriglotError: naming the components and the call that takes them.
     """
     unnamed = facts.get("unnamed", ())
     needed = {"env" if name == "env" else "agent" for name in unnamed}
-    if needed <= {*given}:
+    if needed <= {*named}:
         return
     arguments = ", ".join(f"{name}={name}" for name in sorted(needed))
     raise TriglotError(
@@ -205,7 +209,7 @@ def _check_named(folder: Path, facts: Mapping[str, Any], given: Collection[str])
     )
 
 
-def _check_configuration(folder: Path, agent: Any, config: Any) -> None:
+def _check_configuration(folder: Path, agent: "Agent", config: "AnyConfig") -> None:
     """Refuse an agent of another configuration than that of a run.
 
     Raises:
@@ -244,13 +248,13 @@ def moved_to_hyper(config: JSON, algorithm: "Algorithm | Agent") -> Values:
       algorithm: the class that the run names, or an agent.
     """
     fixed, numbers = (
-        {one.name for one in option_fields(part)}
+        {field.name for field in option_fields(part)}
         for part in (algorithm.Config, algorithm.Hyperparams)
     )
     return {n: value for n, value in config["config"].items() if n in numbers - fixed}
 
 
-def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
+def _from_schema_0(config: JSONDict) -> JSONDict:
     """Migrate a file without a schema: rename fields, and add those that did not exist."""
     renamed = RENAMED_AFTER_0.get(str(config.get("algorithm")), {})
     groups = {

@@ -14,7 +14,7 @@ import tomli_w
 
 from ...core.errors import TriglotError
 from ...core.options import option_fields
-from ...core.records import AnyOptions, Values
+from ...core.records import AnyOptions, JSONDict, Values
 from ..options import LEFT_OUT
 from ..registry.arg import marked
 from ..registry.overrides import fields_as_text, from_overrides, overrides_of
@@ -82,13 +82,13 @@ def read(path: Path) -> ConfigFile:
     return ConfigFile(path, values, is_run, preset)
 
 
-def _of_run(path: Path) -> dict[str, Any]:
+def _of_run(path: Path) -> JSONDict:
     """Read what a run was started with."""
     from .config import options_of_run, read_config, without_spans
 
     if path.name != "config.json":
         raise TriglotError(f"{OPTION} {path}: give a TOML file, or the config.json of a run.")
-    options = options_of_run(path.parent, how="write its options in the command")
+    options = options_of_run(path.parent, advice="write its options in the command")
     content = fields_as_text(options)
     # The whole run may have another length now.
     content["hyper"] = without_spans(content["hyper"], read_config(path.parent)["num_updates"])
@@ -103,14 +103,18 @@ def toml_of(options: AnyOptions, algorithm: "Algorithm") -> str:
       algorithm: its class.
     """
     left_out = (*TABLES, *LEFT_OUT, *marked(type(options), "derived"))
-    given = {name: value for name, value in vars(options).items() if name not in left_out}
+    values = {name: value for name, value in vars(options).items() if name not in left_out}
     complete = {
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
-    tables = {table: own for table, one in complete.items() if (own := _plain(fields_as_text(one)))}
+    tables = {
+        table: values_of
+        for table, part in complete.items()
+        if (values_of := _plain(fields_as_text(part)))
+    }
     preset = COMPLETE if options.preset is None else {PRESET: options.preset}
-    return tomli_w.dumps({**_plain(given), **preset, **tables})
+    return tomli_w.dumps({**_plain(values), **preset, **tables})
 
 
 def _plain(values: Values) -> dict[str, object]:

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from ...core.errors import TriglotError, writing
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 from ...shared.machine.files import COUNT, plain, replacing
 from ...shared.statistics.curves import finite_mean
 from .logs import Logs
@@ -157,8 +157,8 @@ class Journal:
 
 
 def _place(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return found.st_dev, found.st_ino
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def read_metrics(
@@ -307,7 +307,7 @@ def _picked(text: bytes, names: Sequence[str]) -> _Line | None:
 
 def _parsed(text: bytes) -> _Line | None:
     try:
-        content: dict[str, Any] = json.loads(text)
+        content: JSONDict = json.loads(text)
         update, env_steps = (content.pop(name) for name in COUNTERS)
         metrics = {
             name: [float("nan") if value is None else float(value) for value in values]

@@ -117,7 +117,7 @@ class Logs:
 def _by_update(metrics: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """Split metrics `[S, updates]` into those of each update, `[S]`."""
     columns = zip(*(values.T for values in metrics.values()), strict=True)
-    return [dict(zip(metrics, each, strict=True)) for each in columns]
+    return [dict(zip(metrics, column, strict=True)) for column in columns]
 
 
 class TensorBoard:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 
 # The hyperparameter that is the schedule now, by each number that described it.
 SCHEDULED = {
@@ -13,7 +13,7 @@ SCHEDULED = {
 OLD_NUMBERS = "old_numbers"  # the names that were translated, in what `read_config` returns
 
 
-def with_schedules(config: JSON) -> dict[str, Any]:
+def with_schedules(config: JSON) -> JSONDict:
     """Translate the options of a run, and its changes.
 
     A custom algorithm may have hyperparameters of these names, and is left as it is.

@@ -4,7 +4,6 @@ A training from Python may have any key, hyperparameters that differ between its
 components without a name, such as a network that is defined in a notebook.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,11 +13,13 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...core.experiment import Experiment
 from ...core.options import has_options, option_values
+from ...core.records import JSON, JSONDict
 from ...core.rl.schedules import Schedule
+from ...core.types import AnyHyperparams
 from ..registry.origins import name_of_env, origin_of_agent
 
 
-def facts_of(experiment: Experiment, after: int = 0) -> dict[str, Any]:
+def facts_of(experiment: Experiment, after: int = 0) -> JSONDict:
     """Describe what the options of the command line cannot say of an experiment.
 
     Args:
@@ -34,7 +35,7 @@ def facts_of(experiment: Experiment, after: int = 0) -> dict[str, Any]:
                 f"{name} follows a function, which a run folder cannot hold: give a schedule as "
                 "text, such as 'cosine(1e-3, 1e-5)', or write no folder."
             )
-    facts: dict[str, Any] = {}
+    facts: JSONDict = {}
     if seed_of(experiment.key) is None:
         facts["key"] = np.asarray(jax.random.key_data(experiment.key)).tolist()
         facts["key_impl"] = str(jax.random.key_impl(experiment.key))
@@ -59,7 +60,7 @@ def seed_of(key: jax.Array) -> int | None:
     return seed if same.dtype == key.dtype and bool(jnp.all(same == key)) else None
 
 
-def key_of(facts: Mapping[str, Any], seed: int) -> jax.Array:
+def key_of(facts: JSON, seed: int) -> jax.Array:
     """Build the key of a training again."""
     if "key" not in facts:
         return jax.random.key(seed)
@@ -67,12 +68,12 @@ def key_of(facts: Mapping[str, Any], seed: int) -> jax.Array:
     return jax.random.wrap_key_data(words, impl=facts["key_impl"])
 
 
-def hyper_of(facts: Mapping[str, Any]) -> dict[str, jax.Array]:
+def hyper_of(facts: JSON) -> dict[str, jax.Array]:
     """Return the hyperparameters `[S]` that differ between the seeds, by name."""
     return {name: jnp.asarray(row, jnp.float32) for name, row in facts.get("hyper", {}).items()}
 
 
-def arrays_of(hyper: Any) -> dict[str, Any]:
+def arrays_of(hyper: AnyHyperparams) -> dict[str, Any]:
     """Select the hyperparameters that are arrays `[S]`."""
     values = option_values_of(hyper)
     return {
@@ -82,6 +83,6 @@ def arrays_of(hyper: Any) -> dict[str, Any]:
     }
 
 
-def option_values_of(hyper: Any) -> dict[str, Any]:
+def option_values_of(hyper: AnyHyperparams) -> dict[str, Any]:
     """List hyperparameters by name; none of an agent without any."""
     return option_values(hyper) if has_options(hyper) else {}

@@ -77,8 +77,8 @@ def recorded_progress(folder: Path) -> int:
     Raises:
       DamagedRecord: if the record is damaged.
     """
-    found = recorded(folder, PROGRESS)
-    return found["num_updates"] if found else 0
+    record = recorded(folder, PROGRESS)
+    return record["num_updates"] if record else 0
 
 
 def state_of(folder: Path) -> str:

@@ -38,7 +38,7 @@ def remember(folder: Path, options: TrainOptions) -> None:
 
 
 def require_trust(
-    folder: Path, options: TrainOptions, *, trust: bool, how: str = "add --trust"
+    folder: Path, options: TrainOptions, *, trust: bool, advice: str = "add --trust"
 ) -> None:
     """Refuse to import what a run folder names, unless it is trusted; trust is recorded.
 
@@ -46,7 +46,7 @@ def require_trust(
       folder: the run directory.
       options: of the run.
       trust: whether this user says that the code may run.
-      how: what to do to run the code, for the message.
+      advice: what to do to run the code, for the message.
 
     Raises:
       TriglotError: if this user did not begin the run, its `config.json` was changed or its folder
@@ -59,7 +59,7 @@ def require_trust(
         raise TriglotError(
             f"{folder} names code, {', '.join(named)}, which would be imported and run. It was not "
             "begun by you at this place, or its config.json was changed. If you trust the code, "
-            f"{how}."
+            f"{advice}."
         )
     for text in own_parts(options, options.network):
         _reject_code_inside(folder, text)
@@ -90,9 +90,9 @@ def _reject_code_inside(folder: Path, text: str) -> None:
     root = text.partition("=")[2] or text
     root = root.partition(":")[0].partition(".")[0]
     spec = importlib.util.find_spec(root) if root.isidentifier() else None
-    found = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    locations = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
     if here.is_relative_to(inside) or any(
-        Path(os.fspath(path)).resolve().is_relative_to(inside) for path in found if path
+        Path(os.fspath(path)).resolve().is_relative_to(inside) for path in locations if path
     ):
         raise TriglotError(
             f"{text} is not imported out of the run folder {folder}: give the command in the "

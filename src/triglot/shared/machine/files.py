@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.errors import TriglotError, printable, shown, writing
 from ...core.folders import MAX_RECORD, read_bytes
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 
 LOCK = ".lock"
 HOLDER = ".holder.json"
@@ -241,7 +241,7 @@ class DamagedRecord(TriglotError):
 
 def read_record(
     path: Path, fields: Fields, advice: str = "", limit: int = MAX_RECORD
-) -> dict[str, Any] | None:
+) -> JSONDict | None:
     """Read a record; None if there is none.
 
     It is data of whoever wrote the folder: links are not followed, its size is limited, and names
@@ -281,13 +281,13 @@ def _texts(value: Any) -> Iterator[str]:
     """List the names and texts in a JSON value."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
+        node = waiting.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            waiting += [*node, *node.values()]
+        elif isinstance(node, list):
+            waiting += node
 
 
 def check_fields(path: Path, content: JSON, fields: Fields, advice: str = "") -> None:

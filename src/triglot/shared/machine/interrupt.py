@@ -56,8 +56,8 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         # A handler in Python would wait for the end of a compilation.
-        for each in SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+        for handled in SIGNALS:
+            signal.signal(handled, signal.SIG_DFL)
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         text = f"\n{name}: stopping after this chunk; a second signal stops at once.\n"
         with suppress(OSError, RuntimeError, AttributeError):  # closed, or in the middle of a write

@@ -6,7 +6,7 @@ exist at the same time, and neither the temporary arrays of a gradient step nor 
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import psutil
@@ -21,6 +21,7 @@ from ...core.loop.trainer import TrainerLike
 from ...core.network import Variables
 from ...core.rl.replay import ReplayState
 from ...core.specs import zeros
+from ...core.types import PyTree
 
 Parts: TypeAlias = dict[str, int]  # bytes by name
 
@@ -90,7 +91,7 @@ def of_state(experiment: Experiment) -> Parts:
     return _of_state(experiment.trainer, experiment.shapes)
 
 
-def nbytes(tree: Any) -> int:
+def nbytes(tree: PyTree) -> int:
     """Sum the bytes of arrays, which may be abstract."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
@@ -123,20 +124,22 @@ def device_free() -> int | None:
     return None if limit is None else limit - stats.get("bytes_in_use", 0)
 
 
-def free(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+def free(
+    groups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> int:
     """Return the free bytes of the machine, or of this process's control group if fewer.
 
     Args:
       groups: where the control groups are mounted.
-      own: the file that names this process's.
+      membership: the file that names this process's.
     """
-    return min([psutil.virtual_memory().available, *_group_free(groups, own)])
+    return min([psutil.virtual_memory().available, *_group_free(groups, membership)])
 
 
-def _group_free(groups: Path, own: Path) -> Iterable[int]:
+def _group_free(groups: Path, membership: Path) -> Iterable[int]:
     """Yield what each control group with a limit has left; cached files do not count as used."""
     try:
-        names = [line.split(":", 2)[2] for line in own.read_text().splitlines()]
+        names = [line.split(":", 2)[2] for line in membership.read_text().splitlines()]
     except (OSError, IndexError):
         return
     for root, limit, used in (
@@ -157,7 +160,7 @@ def _group_free(groups: Path, own: Path) -> Iterable[int]:
 def _of_state(trainer: TrainerLike, state: RunnerState) -> Parts:
     parts: Parts = dict.fromkeys(("parameters", "optimizer", "replay", "environments"), 0)
 
-    def is_part(node: Any) -> bool:
+    def is_part(node: object) -> bool:
         return isinstance(node, LearnerState | ReplayState | Variables)
 
     for node in jax.tree.leaves(state.agent, is_leaf=is_part):
@@ -176,8 +179,8 @@ def _env_bytes(trainer: TrainerLike, state: RunnerState) -> int:
     """Return the bytes of all environments' states, without the pool of initial states."""
     num_seeds = state.num_updates.shape[0]
     if trainer.steps_on_host:
-        each = getattr(trainer.single_env, "bytes_per_env", PYTHON_BYTES)
-        return num_seeds * trainer.agent.num_envs * each
+        bytes_per_env = getattr(trainer.single_env, "bytes_per_env", PYTHON_BYTES)
+        return num_seeds * trainer.agent.num_envs * bytes_per_env
     return nbytes((state.env.state, state.env.obs, state.env.action_mask))
 
 
@@ -187,19 +190,23 @@ def _rollout_bytes(trainer: TrainerLike, state: RunnerState) -> int:
     if agent.online:  # it learns from each step at once
         return 0
 
-    def act(state: RunnerState, key: jax.Array) -> Any:
-        one = jax.tree.map(lambda leaf: leaf[0], state)
+    def act(state: RunnerState, key: jax.Array) -> PyTree:
+        state_of_seed = jax.tree.map(lambda leaf: leaf[0], state)
         first = jax.numpy.ones((agent.num_envs,), bool)
         if trainer.steps_on_host:
             inputs = PolicyInput(obs=zeros(agent.obs_spec, agent.num_envs), first=first)
         else:
-            inputs = PolicyInput.of(agent, one.env, first)
-        out = agent.act(one.agent, one.carry, inputs, key, explore=True)
+            inputs = PolicyInput.of(agent, state_of_seed.env, first)
+        out = agent.act(state_of_seed.agent, state_of_seed.carry, inputs, key, explore=True)
         flags = (first, first, first, jax.numpy.zeros((agent.num_envs,)))
         return out.action, out.extras, flags, (inputs.obs, inputs.action_mask)
 
-    action, extras, flags, seen = jax.eval_shape(act, state, jax.random.key(0))
-    return num_seeds * agent.rollout_length * nbytes((action, extras, flags, seen, seen))
+    action, extras, flags, policy_input = jax.eval_shape(act, state, jax.random.key(0))
+    return (
+        num_seeds
+        * agent.rollout_length
+        * nbytes((action, extras, flags, policy_input, policy_input))
+    )
 
 
 def _compare(parts: Parts, limit: int, copies: int, where: str, advice: str) -> None:

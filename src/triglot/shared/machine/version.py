@@ -8,7 +8,7 @@ from ...backends.libraries import LIBRARIES
 
 PACKAGES = (
     "jax", "jaxlib",
-    *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
+    *dict.fromkeys(library.distribution for library in LIBRARIES.values() if library.distribution),
     "optax", "rlax", "distrax", "chex", "gymnax",
     "jumanji", "brax", "navix", "xminigrid", "craftax", "pgx", "playground",
     "gymnasium", "envpool", "orbax-checkpoint", "numpy",

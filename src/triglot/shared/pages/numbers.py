@@ -113,13 +113,13 @@ def with_interval(
     return f"{form(estimate.get(value))} {interval(estimate, form)}".strip()
 
 
-def span(found: JSON) -> str:
+def span(summary: JSON) -> str:
     """Format the ends `lowest` and `highest`, or nothing if one is missing.
 
     >>> span({"lowest": -1.0, "highest": 23.0}), span({"lowest": None, "highest": None})
     ('-1.00 to 23.0', '')
     """
-    ends = (found["lowest"], found["highest"])
+    ends = (summary["lowest"], summary["highest"])
     return "" if None in ends else " to ".join(map(returns, ends))
 
 

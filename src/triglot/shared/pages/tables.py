@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ...backends import libraries
 from ...core.errors import printable
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 from ..statistics.returns import MIN_SEEDS
 from . import numbers
 
@@ -126,17 +126,17 @@ def _flat(record: Record, *outer: str) -> Iterator[tuple[str, Any]]:
             yield "_".join(filter(None, (*outer, name))), value
 
 
-def picked(found: Record | None, *names: str) -> dict[str, Any]:
+def picked(record: Record | None, *names: str) -> JSONDict:
     """Take fields of a record that may be missing; a missing field is None."""
-    return {name: (found or {}).get(name) for name in names}
+    return {name: (record or {}).get(name) for name in names}
 
 
-def estimated(found: Record | None) -> dict[str, Any]:
+def estimated(record: Record | None) -> JSONDict:
     """Take the fields of an estimate; the estimate itself has the name of what holds it."""
-    return {"": (found or {}).get("value"), **picked(found, "low", "high", "count")}
+    return {"": (record or {}).get("value"), **picked(record, "low", "high", "count")}
 
 
-def spread(returns: Sequence[float | None]) -> dict[str, Any]:
+def spread(returns: Sequence[float | None]) -> JSONDict:
     """Find the lowest and the highest seed."""
     known = [value for value in returns if value is not None and math.isfinite(value)]
     return {"lowest": min(known, default=None), "highest": max(known, default=None)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.records import JSON
+from ...core.records import JSON, JSONDict
 from ..machine.files import plain
 from ..statistics.curves import finite_mean
 
@@ -16,7 +16,7 @@ DIGITS, FEW = 6, 4
 STEPS = (MAX_POINTS, 120, 80, 40, 20)  # points of a curve, until the file is small enough
 
 
-def thinned(result: JSON) -> dict[str, Any]:
+def thinned(result: JSON) -> JSONDict:
     """Thin a result until its JSON text is smaller than 300 kB.
 
     Final returns and statistics stay exact, but for the ladder's, which have four digits where
@@ -24,7 +24,7 @@ def thinned(result: JSON) -> dict[str, Any]:
     becomes the average of neighbouring updates, as far as an episode ended there; a point of a
     difference, the largest. NaN becomes None, and an infinite number stays one.
     """
-    whole: dict[str, Any] = _with_infinities(plain(result))
+    whole: JSONDict = _with_infinities(plain(result))
     smaller = whole
     for points in STEPS:
         smaller = _thin(whole, points)
@@ -33,11 +33,13 @@ def thinned(result: JSON) -> dict[str, Any]:
     return {name: _with_few_digits(v) if name == "ladder" else v for name, v in smaller.items()}
 
 
-def _thin(result: JSON, points: int) -> dict[str, Any]:
+def _thin(result: JSON, points: int) -> JSONDict:
     thin: dict[str, Callable[[Any], Any]] = {
-        "curves": lambda found: _thin_curves(found, points),
-        "divergence": lambda found: _thin_divergence(found, points),
-        "environments": lambda found: {e: _thin(one, points) for e, one in found.items()},
+        "curves": lambda curves: _thin_curves(curves, points),
+        "divergence": lambda divergence: _thin_divergence(divergence, points),
+        "environments": lambda environments: {
+            e: _thin(result_of_env, points) for e, result_of_env in environments.items()
+        },
     }
     return {name: thin[name](v) if v and name in thin else v for name, v in result.items()}
 
@@ -86,7 +88,7 @@ def _with_few_digits(value: Any) -> Any:
     return _short(value, FEW)
 
 
-def _thin_curves(curves: JSON, points: int) -> dict[str, Any]:
+def _thin_curves(curves: JSON, points: int) -> JSONDict:
     bins = _bins(len(curves["env_steps"]), points)
 
     def averaged(seed: Sequence[float | None]) -> list[Any]:
@@ -102,12 +104,12 @@ def _thin_curves(curves: JSON, points: int) -> dict[str, Any]:
     }
 
 
-def _thin_divergence(divergence: JSON, points: int) -> dict[str, Any]:
+def _thin_divergence(divergence: JSON, points: int) -> JSONDict:
     bins = _bins(len(divergence["env_steps"]), points)
 
     def largest(values: Sequence[float | None]) -> list[Any]:
-        found = [[values[i] for i in part if values[i] is not None] for part in bins]
-        return _rounded([max(part, default=None) for part in found])
+        known = [[values[i] for i in part if values[i] is not None] for part in bins]
+        return _rounded([max(part, default=None) for part in known])
 
     return {
         **{name: [divergence[name][p[-1]] for p in bins] for name in ("updates", "env_steps")},

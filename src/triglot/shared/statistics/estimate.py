@@ -5,18 +5,21 @@ in 95% of the cases, the percentile bootstrap in 84% (20 returns: 92%); BCa was 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ...core.errors import TriglotError
+from ...core.records import JSONDict
 from .returns import MIN_SEEDS
 
 Samples: TypeAlias = list[np.ndarray]
 Bounds: TypeAlias = tuple[float, float]
+Scores: TypeAlias = np.ndarray | Sequence[ArrayLike]  # of one environment, or of several
 
 LEVEL = 0.95
 RESAMPLES = 5000
@@ -47,12 +50,12 @@ class Estimate:
             low, high = max(low, bounds[0]), min(high, bounds[1])
         return cls(float(value), float(min(low, value)), float(max(high, value)), count)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JSONDict:
         """Return the fields by name."""
         return asdict(self)
 
 
-def samples_of(scores: Any) -> Samples:
+def samples_of(scores: Scores) -> Samples:
     """Split scores by environment.
 
     Args:
@@ -65,7 +68,9 @@ def samples_of(scores: Any) -> Samples:
       TriglotError: if there are no scores, an array has another shape, or a score is not finite.
     """
     several = len(scores) > 0 and np.ndim(scores[0]) > 0
-    samples = [np.asarray(each, np.float64) for each in (scores if several else [scores])]
+    samples = [
+        np.asarray(task_scores, np.float64) for task_scores in (scores if several else [scores])
+    ]
     for sample in samples:
         if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
             raise TriglotError(
@@ -80,7 +85,7 @@ def count_of(samples: Samples) -> int:
     return min(len(sample) for sample in samples)
 
 
-def mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
+def mean(scores: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean score: environments weigh the same, whatever their numbers of seeds.
 
     The interval is Student's t; over several environments, that of a sum of independent means with
@@ -141,7 +146,7 @@ def bootstrap(
     return Estimate.within(value, low, high, count, bounds)
 
 
-def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
+def interquartile_mean(scores: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of the middle half of all scores, with a stratified bootstrap interval.
 
     A quarter of the scores, rounded down, is left out at each end. The scores of several
@@ -162,7 +167,7 @@ def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
     return bootstrap(statistic, samples_of(scores), bounds)
 
 
-def probability_of_improvement(scores: Any, others: Any) -> Estimate:
+def probability_of_improvement(scores: Scores, others: Scores) -> Estimate:
     """Estimate how likely a run of the first kind scores above a run of the second.
 
     A tie counts half: the Mann-Whitney U statistic divided by the number of pairs.

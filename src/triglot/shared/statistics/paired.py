@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ...core.errors import TriglotError
-from .estimate import Bounds, Estimate, mean, samples_of
+from .estimate import Bounds, Estimate, Scores, mean, samples_of
 from .returns import MIN_SEEDS
 
 SIGNIFICANCE = 0.05  # level of the tests
@@ -40,7 +41,7 @@ class Equivalence:
     seeds_needed: int | None
 
 
-def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) -> Estimate:
+def paired_difference(scores: Scores, others: Scores, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of `scores - others`, seed by seed, with Student's t interval.
 
     Args:
@@ -55,7 +56,7 @@ def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) ->
     return mean(_differences(scores, others), None if width is None else (-width, width))
 
 
-def difference_p_value(scores: Any, others: Any) -> float | None:
+def difference_p_value(scores: Scores, others: Scores) -> float | None:
     """Test whether the mean paired difference is 0, by the two-sided paired t test.
 
     Args:
@@ -75,7 +76,7 @@ def difference_p_value(scores: Any, others: Any) -> float | None:
     return float(2 * min(located.cdf(0.0), located.sf(0.0)))
 
 
-def holm(p_values: Any) -> np.ndarray:
+def holm(p_values: ArrayLike) -> np.ndarray:
     """Correct p-values for their number: those below 5 % then have a common level of 5 %.
 
     Whatever tests are true nulls and however they depend on each other, the probability that any of
@@ -92,15 +93,15 @@ def holm(p_values: Any) -> np.ndarray:
     values = np.asarray(p_values, np.float64)
     order = np.argsort(values, axis=-1)
     scaled = np.take_along_axis(values, order, -1) * np.arange(values.shape[-1], 0, -1)
-    found = np.empty_like(values)
+    adjusted_values = np.empty_like(values)
     adjusted = np.minimum(np.maximum.accumulate(scaled, -1), 1.0)
-    np.put_along_axis(found, order, adjusted, -1)
-    return found
+    np.put_along_axis(adjusted_values, order, adjusted, -1)
+    return adjusted_values
 
 
 def equivalence(
-    scores: Any,
-    others: Any,
+    scores: Scores,
+    others: Scores,
     margin: float,
     bounds: Bounds | None = None,
     corrected: float | None = None,
@@ -140,18 +141,18 @@ def equivalence(
         return Equivalence("inconclusive", difference, None, None, None)
     spread = float(sample.std(ddof=1))
     needed = seeds_needed(difference.value, spread, margin)
-    apart = difference_p_value(scores, others) if corrected is None else corrected
-    if difference.low is None or difference.high is None or apart is None:
+    equality_p_value = difference_p_value(scores, others) if corrected is None else corrected
+    if difference.low is None or difference.high is None or equality_p_value is None:
         return Equivalence("inconclusive", difference, None, None, needed)
     located = _located(sample)
     p_value = float(max(located.cdf(-margin), located.sf(margin)))
     low, high = map(float, located.interval(1 - 2 * SIGNIFICANCE))
-    found, needed_then = "inconclusive", needed
+    verdict, needed_then = "inconclusive", needed
     if p_value < SIGNIFICANCE:
-        found, needed_then = "equivalent", None
-    elif apart < SIGNIFICANCE and max(-difference.low, difference.high) > margin:
-        found, needed_then = "different", None
-    return Equivalence(found, difference, (low, high), p_value, needed_then)
+        verdict, needed_then = "equivalent", None
+    elif equality_p_value < SIGNIFICANCE and max(-difference.low, difference.high) > margin:
+        verdict, needed_then = "different", None
+    return Equivalence(verdict, difference, (low, high), p_value, needed_then)
 
 
 def seeds_needed(centre: float, spread: float, margin: float) -> int | None:
@@ -193,7 +194,7 @@ def _located(sample: np.ndarray) -> Any:
     return stats.t(len(sample) - 1, loc=float(sample.mean()), scale=max(error, SMALLEST))
 
 
-def _differences(scores: Any, others: Any) -> np.ndarray:
+def _differences(scores: Scores, others: Scores) -> np.ndarray:
     (one,), (other,) = samples_of(scores), samples_of(others)
     if len(one) != len(other):
         raise TriglotError(

@@ -25,10 +25,10 @@ def chart(
     >>> chart(np.arange(3), np.array([0.0, 2.0, 4.0]), width=6, height=3, braille=False)
     ['4 |  *', '  | *', '0 |*']
     """
-    seen = np.isfinite(y)
-    if not seen.any():
+    is_finite = np.isfinite(y)
+    if not is_finite.any():
         return []
-    x, y = x[seen].astype(float), y[seen].astype(float)
+    x, y = x[is_finite].astype(float), y[is_finite].astype(float)
     low, high = float(y.min()), float(y.max())
     labels = [f"{value:.4g}" for value in (high, low)]
     margin = max(map(len, labels))

@@ -130,11 +130,11 @@ class Steps:
         """Show what begins."""
         self._bar.set_description_str(what)
 
-    def tell(self, found: str) -> None:
+    def tell(self, line: str) -> None:
         """Print what was found, with the elapsed time."""
         seconds = self._bar.format_dict["elapsed"]
         self._bar.clear()
-        self._bar.fp.write(f"{seconds:5.1f} s  {found}\n")
+        self._bar.fp.write(f"{seconds:5.1f} s  {line}\n")
         self._bar.fp.flush()
         self._bar.refresh()
 

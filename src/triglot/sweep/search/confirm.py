@@ -15,7 +15,10 @@ PREFIX = "confirm-"
 
 def winners(plan: SweepPlan, outcomes: Sequence[Outcome]) -> list[int]:
     """List the number of the best setting of each environment."""
-    return [ranked([one for one in outcomes if one.env == env])[0].number for env in plan.envs]
+    return [
+        ranked([outcome for outcome in outcomes if outcome.env == env])[0].number
+        for env in plan.envs
+    ]
 
 
 def fresh_plan(plan: SweepPlan, best: Sequence[int]) -> SweepPlan:
@@ -55,14 +58,16 @@ def as_json(plan: SweepPlan, confirmed: Sequence[Outcome]) -> JSON:
     """Describe the returns on fresh seeds for `sweep.json`, by environment."""
     bounds = bounds_by_env(plan)
     return {
-        one.env: {
+        outcome.env: {
             "seed": plan.options.seed + 1,
-            "num_seeds": len(one.returns),
-            "return": mean(one.known, bounds.get(one.env)).as_json() if len(one.known) else None,
-            "returns": one.returns,
-            "num_diverged": one.num_diverged,
+            "num_seeds": len(outcome.returns),
+            "return": mean(outcome.known, bounds.get(outcome.env)).as_json()
+            if len(outcome.known)
+            else None,
+            "returns": outcome.returns,
+            "num_diverged": outcome.num_diverged,
         }
-        for one in confirmed
+        for outcome in confirmed
     }
 
 
@@ -71,10 +76,10 @@ def sentence(result: JSON, env: str) -> str:
     confirmed = result["confirmed"].get(env)
     if confirmed is None:
         return ""
-    of_env = [one for one in result["settings"] if one["env"] == env]
+    of_env = [record for record in result["settings"] if record["env"] == env]
     fresh, chosen = (
-        numbers.with_interval(one, numbers.returns) if one else "none"
-        for one in (confirmed["return"], of_env[0]["return"])
+        numbers.with_interval(estimate, numbers.returns) if estimate else "none"
+        for estimate in (confirmed["return"], of_env[0]["return"])
     )
     diverged = confirmed["num_diverged"]
     also = f", of which {diverged} diverged" if diverged else ""

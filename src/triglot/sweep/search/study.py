@@ -76,18 +76,20 @@ def _label(value: object) -> str:
     return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def as_trial(axes: Sequence[Axis], one: Outcome, system_attrs: Values | None = None) -> FrozenTrial:
+def as_trial(
+    axes: Sequence[Axis], outcome: Outcome, system_attrs: Values | None = None
+) -> FrozenTrial:
     """Translate the outcome of a setting to a trial.
 
     One that was stopped early is pruned, with its return in training after its steps. One that
     diverged, or in which no episode ended, is pruned without a return, which ranks last.
     """
-    steps = {one.num_steps: one.training_score} if one.stopped else {}
-    is_complete = not one.stopped and math.isfinite(one.score)
+    steps = {outcome.num_steps: outcome.training_score} if outcome.stopped else {}
+    is_complete = not outcome.stopped and math.isfinite(outcome.score)
     return optuna.trial.create_trial(
         state=TrialState.COMPLETE if is_complete else TrialState.PRUNED,
-        value=one.score if is_complete else None,
-        params=params_of(axes, one.values),
+        value=outcome.score if is_complete else None,
+        params=params_of(axes, outcome.values),
         distributions=space_of(axes),
         intermediate_values={step: s for step, s in steps.items() if math.isfinite(s)},
         system_attrs=dict(system_attrs or {}),

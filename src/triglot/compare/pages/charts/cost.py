@@ -1,9 +1,7 @@
 """What each library costs: stacked seconds until training starts, then one plot per rate."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from ....backends import libraries
+from ....core.records import JSON
 from ....shared.pages.charts.chart import Axes, Chart, name_rows
 from ....shared.pages.charts.estimates import libraries_chart
 from ....shared.pages.charts.theme import GROUND, INK, STAGES, Series
@@ -14,7 +12,7 @@ RATES = ("steps_per_second", "update", "rollout", "dispatch", "evaluation", "mem
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
-def start_chart(result: Mapping[str, Any]) -> Chart | None:
+def start_chart(result: JSON) -> Chart | None:
     """Build the stacked bars of the seconds before the first update is done."""
     cost = result.get("cost")
     if not cost:
@@ -63,13 +61,15 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
+def of_stage(cost: JSON, stage: str) -> dict[str, JSON]:
     """Select what was measured of a stage, by library."""
-    measured = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
-    return {name: each for name, each in measured.items() if each.get("median") is not None}
+    measured = {name: stages.get(stage) or {} for name, stages in cost["backends"].items()}
+    return {
+        name: seconds for name, seconds in measured.items() if seconds.get("median") is not None
+    }
 
 
-def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
+def rate_charts(cost: JSON) -> list[tuple[JSON, Chart]]:
     """Build a small plot of medians and intervals for each rate that was measured."""
     stages = {stage["name"]: stage for stage in cost["stages"]}
     built = []

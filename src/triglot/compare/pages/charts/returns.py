@@ -1,10 +1,9 @@
 """Returns after training: mean and seeds of each library, profiles, and the rungs of the ladder."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ....backends import libraries
+from ....core.records import JSON
 from ....shared.pages.charts.chart import (
     Axes,
     Chart,
@@ -19,36 +18,36 @@ from ....shared.pages.charts.theme import Series, colours, grouped, library_seri
 TITLE = "return per episode, after training"
 
 
-def returns_chart(result: Mapping[str, Any]) -> Chart | None:
+def returns_chart(result: JSON) -> Chart | None:
     """Build the plot of the returns after training, a row for each library."""
     statistics = (result.get("statistics") or {}).get("backends") or {}
     if not statistics:
         return None
     return libraries_chart(
         "returns",
-        {name: each["mean"] or {} for name, each in statistics.items()},
+        {name: entry["mean"] or {} for name, entry in statistics.items()},
         result["backends"],
         TITLE,
         heading="Return after training",
         description="Returns after training: each seed, the mean and its interval.",
         seeds=[
             (name, value)
-            for name, each in statistics.items()
-            for value in each["final_returns"]
+            for name, entry in statistics.items()
+            for value in entry["final_returns"]
             if value is not None
         ],
         step=42,
     )
 
 
-def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
+def aggregate_chart(result: JSON) -> Chart | None:
     """Build the plot of the normalized scores of each library, over all environments."""
     scores = (result.get("aggregate") or {}).get("backends")
     if not scores:
         return None
     return libraries_chart(
         "aggregate",
-        {name: each["iqm"] for name, each in scores.items()},
+        {name: entry["iqm"] for name, entry in scores.items()},
         result["backends"],
         "interquartile mean of the normalized scores",
         heading="Normalized scores over all environments",
@@ -57,7 +56,7 @@ def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
+def profiles_chart(result: JSON) -> Chart | None:
     """Build the performance profiles: the fraction of seeds that reach at least a return.
 
     None if all seeds have the same return.
@@ -71,16 +70,16 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
     groups = grouped(profiles["backends"])
     # A curve that covers another one is thinner.
     series = tuple(
-        replace(one, width=2.2 + 1.4 * (len(groups) - 1 - index))
-        for index, one in enumerate(library_series(groups))
+        replace(line, width=2.2 + 1.4 * (len(groups) - 1 - index))
+        for index, line in enumerate(library_series(groups))
     )
     shares = [profiles["backends"][group[0]] for group in groups]
 
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import PercentFormatter
 
-        for one, share in zip(series, shares, strict=True):
-            stroke(axes, one, thresholds, share, drawstyle="steps-pre")
+        for line, share in zip(series, shares, strict=True):
+            stroke(axes, line, thresholds, share, drawstyle="steps-pre")
         axes.set_xlim(thresholds[0], thresholds[-1])
         axes.set_xlabel("return")
         write_short_numbers(axes.xaxis)
@@ -99,7 +98,7 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
-def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
+def ladder_chart(result: JSON) -> Chart | None:
     """Build the plot of the return after training on each rung that was run."""
     run = [rung for rung in result.get("ladder") or () if rung["run"] and rung.get("backends")]
     if not run:
@@ -120,8 +119,8 @@ def ladder_chart(result: Mapping[str, Any]) -> Chart | None:
     def draw(axes: Axes) -> None:
         for index, row, value in points:
             below = 0.8 * ((index + 0.5) / len(series) - 0.5)
-            one = series[index]
-            look = {"color": one.colours[0], "markersize": 8, "gid": one.key}
+            line = series[index]
+            look = {"color": line.colours[0], "markersize": 8, "gid": line.key}
             axes.plot([value], [row + below], "o", **look)
         name_rows(axes, titles)
         axes.set_xlim(limits_of_equal(value for *_, value in points))

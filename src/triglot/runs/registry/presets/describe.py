@@ -30,9 +30,9 @@ def announcement(options: SharedOptions) -> list[str]:
 def listing() -> str:
     """List all presets, for `triglot list presets`."""
     lines = ["presets (`triglot train ALGORITHM ENVIRONMENT --print-config` shows all settings)"]
-    for one in presets():
-        settings = ", ".join(f"{name} {_value(value)}" for name, value in one.options.items())
-        lines += [f"  {one.name}: {settings}", f"    {returns(one)}"]
+    for preset in presets():
+        settings = ", ".join(f"{name} {_value(value)}" for name, value in preset.options.items())
+        lines += [f"  {preset.name}: {settings}", f"    {returns(preset)}"]
     lines.append("`triglot train`, `compare` and `sweep` use them unless --no-preset is given.")
     return "\n".join(lines)
 
@@ -47,7 +47,7 @@ def returns(preset: Preset) -> str:
     """
     policy = "sampled" if preset.sampled else "greedy"
     first, *others = preset.measured
-    texts = [_sample(first, "seeds"), *(_sample(one, "other seeds") for one in others)]
+    texts = [_sample(first, "seeds"), *(_sample(sample, "other seeds") for sample in others)]
     return f"{policy} return was {' and '.join(texts)}"
 
 

@@ -83,10 +83,10 @@ def preset(algorithm: str, env: str) -> Preset:
     """
     check_text("algorithm", algorithm)
     check_text("env", env)
-    found = find(algorithm, env)
-    if found is None:
-        raise unknown("preset", f"{algorithm} on {env}", [one.name for one in presets()])
-    return deepcopy(found)  # which a caller may change
+    matching = find(algorithm, env)
+    if matching is None:
+        raise unknown("preset", f"{algorithm} on {env}", [preset.name for preset in presets()])
+    return deepcopy(matching)  # which a caller may change
 
 
 def find(algorithm: str, env: str | None) -> Preset | None:
@@ -101,8 +101,8 @@ def presets() -> list[Preset]:
 
 @cache
 def _by_name() -> dict[tuple[str, str], Preset]:
-    found = map(_read, sorted(FOLDER.glob("*.toml")))
-    return {(one.algorithm, one.env): one for one in found}
+    read_presets = map(_read, sorted(FOLDER.glob("*.toml")))
+    return {(preset.algorithm, preset.env): preset for preset in read_presets}
 
 
 def _read(path: Path) -> Preset:
@@ -115,6 +115,7 @@ def _read(path: Path) -> Preset:
         agent=content,
         sampled=measured.get("sampled", False),
         measured=tuple(
-            Sample(**{**one, "interval": tuple(one["interval"])}) for one in measured["samples"]
+            Sample(**{**sample, "interval": tuple(sample["interval"])})
+            for sample in measured["samples"]
         ),
     )

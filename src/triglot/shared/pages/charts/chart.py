@@ -122,7 +122,7 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
 def rows_step(labels: Iterable[str], step: int) -> int:
     """Choose the height of a row in pixels: at least `step`, and enough for the longest label."""
     lines = (textwrap.wrap(label, ROW_WORDS) for label in labels)
-    return max(step, *(LINE_HEIGHT * len(each) + 6 for each in lines))
+    return max(step, *(LINE_HEIGHT * len(wrapped_lines) + 6 for wrapped_lines in lines))
 
 
 FLAT = 1e-6  # relative range of returns that have no visible differences

@@ -77,19 +77,19 @@ def seeds_chart(
     few = most < MIN_SEEDS
 
     def draw(axes: Axes) -> None:
-        for one, x, values, (mean, low, high) in zip(series, steps, seeds, points, strict=True):
+        for line, x, values, (mean, low, high) in zip(series, steps, seeds, points, strict=True):
             known = np.isfinite(mean)
             x = np.asarray(x)[known]
             if np.isfinite(low).any():
-                look = {"alpha": 0.16, "linewidth": 0, "gid": f"{one.key} band"}
-                axes.fill_between(x, low[known], high[known], color=one.ground, **look)
+                look = {"alpha": 0.16, "linewidth": 0, "gid": f"{line.key} band"}
+                axes.fill_between(x, low[known], high[known], color=line.ground, **look)
             if len(values) > 1:
                 always = len(values) < MIN_SEEDS and not few  # the others have an interval
-                gid = one.key if always else f"{one.key} seeds"
+                gid = line.key if always else f"{line.key} seeds"
                 look = {"alpha": 0.4, "linewidth": 0.9, "gid": gid, "zorder": 1.5}
-                axes.plot(x, values[:, known].T, color=one.ground, **look)
+                axes.plot(x, values[:, known].T, color=line.ground, **look)
             if known.any():
-                stroke(axes, one, x, mean[known])
+                stroke(axes, line, x, mean[known])
         if random_return is not None:
             reference(axes, random_return, "random policy")
         drawn = np.concatenate([np.ravel(part) for part in (*points, *seeds)])
@@ -100,7 +100,7 @@ def seeds_chart(
     return Chart(
         name=name,
         heading=heading,
-        description=f"Learning curves of {', '.join(one.label for one in series)}: return per "
+        description=f"Learning curves of {', '.join(line.label for line in series)}: return per "
         "episode against environment steps.",
         draw=draw,
         heights=(360, 260),
@@ -125,18 +125,20 @@ def _widened(series: Sequence[Series], means: Sequence[np.ndarray]) -> list[Seri
         return bool(np.max(distance[np.isfinite(distance)], initial=0.0) <= OVERLAP * span)
 
     return [
-        replace(one, width=2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :]))
-        for index, (one, mean) in enumerate(zip(series, means, strict=True))
+        replace(line, width=2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :]))
+        for index, (line, mean) in enumerate(zip(series, means, strict=True))
     ]
 
 
 def divergence_chart(result: JSON) -> Chart | None:
     """Build the plot of all differences; None if none was recorded or all are 0."""
-    found = _different(result)
-    if not found:
+    differing = _different(result)
+    if not differing:
         return None
     # Pairs whose differences are equal throughout are one line.
-    values = {tuple(p["backends"]): {name: p.get(name) or [] for name in MEASURES} for p in found}
+    values = {
+        tuple(p["backends"]): {name: p.get(name) or [] for name in MEASURES} for p in differing
+    }
     groups = grouped(values)
     colour = colours(list(result["backends"]))
     series = tuple(
@@ -153,10 +155,10 @@ def divergence_chart(result: JSON) -> Chart | None:
             over_steps(part, steps[-1])
             part.set_ylabel("largest difference")
             lines = [np.array(values[pairs[0]][measure], np.float64) for pairs in groups]
-            for one, line in zip(series, lines, strict=True):
+            for pair_series, line in zip(series, lines, strict=True):
                 differs = line > 0
                 if differs.any():
-                    stroke(part, one, steps[differs], line[differs])
+                    stroke(part, pair_series, steps[differs], line[differs])
             positive = [line[line > 0] for line in lines]
             if measure != "return_abs":
                 reference(part, EPSILON, "one float32 rounding step at 1")
@@ -167,7 +169,7 @@ def divergence_chart(result: JSON) -> Chart | None:
         name="divergence",
         heading=f"Largest difference of {next(iter(titles.values()))}",
         description="Largest difference between libraries against environment steps, on a "
-        f"logarithmic axis: {'; '.join(one.label for one in series)}.",
+        f"logarithmic axis: {'; '.join(pair_series.label for pair_series in series)}.",
         draw=draw,
         heights=(320, 260),
         series=series,
@@ -200,8 +202,8 @@ def equal_pairs(result: JSON) -> list[Sequence[str]]:
 
 def measures(result: JSON) -> dict[str, str]:
     """List the measures in which something differs, with their names."""
-    found = _different(result)
-    return {n: t for n, t in MEASURES.items() if any(any(pair.get(n) or ()) for pair in found)}
+    pairs = _different(result)
+    return {n: t for n, t in MEASURES.items() if any(any(pair.get(n) or ()) for pair in pairs)}
 
 
 def _different(result: JSON) -> list[JSON]:

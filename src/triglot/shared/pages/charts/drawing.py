@@ -78,7 +78,7 @@ def _for_page(tag: str) -> str:
     if tag.startswith("<g "):
         tag = tag.replace(' id="', ' class="')
     tag = re.sub(r"\d+\.\d{3,}", lambda number: f"{round(float(number[0]), 1):g}", tag)
-    tag = re.sub(r"(: )(#[0-9a-f]{6})", lambda found: f"{found[1]}var({variable(found[2])})", tag)
+    tag = re.sub(r"(: )(#[0-9a-f]{6})", lambda match: f"{match[1]}var({variable(match[2])})", tag)
     return re.sub(r"\s*\b([MLCz])\s*|\s+(?=\")", r"\1", tag) if " d=" in tag else tag
 
 

@@ -77,7 +77,7 @@ def rows_chart(
 
 def libraries_chart(
     name: str,
-    found: Mapping[str, JSON],
+    estimates: Mapping[str, JSON],
     backends: Iterable[str],
     title: str,
     *,
@@ -89,19 +89,20 @@ def libraries_chart(
 
     Args:
       name: of the chart.
-      found: an estimate, whose number is called `value`, by library.
+      estimates: an estimate, whose number is called `value`, by library.
       backends: all libraries of the comparison.
       title: of the horizontal axis.
       value: the name of the number.
       seeds: library and value of each single value.
       look: see `rows_chart`.
     """
-    colour, titles = colours(list(backends)), {one: libraries.title(one) for one in found}
+    colour = colours(list(backends))
+    titles = {library: libraries.title(library) for library in estimates}
     return rows_chart(
         name,
-        [row_of(titles[one], each, value) for one, each in found.items()],
-        {titles[one]: colour[one] for one in found},
+        [row_of(titles[library], estimate, value) for library, estimate in estimates.items()],
+        {titles[library]: colour[library] for library in estimates},
         title,
-        seeds=[(titles[one], number) for one, number in seeds],
+        seeds=[(titles[library], number) for library, number in seeds],
         **look,
     )

@@ -44,11 +44,11 @@ def _values(
     from ....core.rl.schedules import schedule
 
     try:
-        found = schedule(text).over(num_updates)
+        values_of = schedule(text).over(num_updates)
     except TriglotError:  # another text, such as inf, or the name of a function
         return None
     steps = jnp.asarray(updates * steps_per_update, jnp.float32)
-    return np.asarray(jax.vmap(found.at)(jnp.asarray(updates, jnp.int32), steps), np.float64)
+    return np.asarray(jax.vmap(values_of.at)(jnp.asarray(updates, jnp.int32), steps), np.float64)
 
 
 def _chart(called: str, name: str, text: str, steps: np.ndarray, values: np.ndarray) -> Chart:
