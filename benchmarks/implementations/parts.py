@@ -292,10 +292,10 @@ def optax_step(actor_transform: Any, critic_transform: Any = None) -> Callable[.
                 "actor": stepped(actor_transform, *of_actor, step),
                 "critic": stepped(critic_transform, *of_critic, step),
             }
-        trees = [
+        first, second, third, fourth = (
             dict(zip(names, pair, strict=True)) for pair in zip(of_actor, of_critic, strict=True)
-        ]
-        return stepped(actor_transform, *trees, step)
+        )
+        return stepped(actor_transform, first, second, third, fourth, step)
 
     return optimizer_step
 

@@ -35,7 +35,8 @@ def half_trained(name: str, env: Any, total_steps: int) -> tuple[Any, Any]:
     """
     agent: Any = triglot.make_agent(name, env, config={"hidden_sizes": (16, 16)})
     experiment = triglot.Experiment(agent, env, key=jax.random.key(0), total_steps=total_steps)
-    for chunk in experiment.chunks(until=experiment.num_updates // 2):
+    state = experiment.start()
+    for chunk in experiment.chunks(state, until=experiment.num_updates // 2):
         state = chunk.runner_states
     return agent, jax.tree.map(lambda each: each[0], state)
 

@@ -1,6 +1,6 @@
 """What a detail of PPO changes in the return: triglot's PPO with and without it, 10 seeds each."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import optax
 
 import triglot
 from triglot.algorithms.ppo import PPO
-from triglot.shared.statistics.returns import interval95_over_seeds
+from triglot.shared.statistics.returns import interval95
 
 ENV, STEPS, SEEDS = "gymnax:CartPole-v1", 25_088, 10
 
@@ -56,9 +56,11 @@ def clipped_by_element(hyper: Any) -> optax.GradientTransformation:
 
 def clipped_by_network(hyper: Any) -> optax.GradientTransformation:
     """Build Adam of gradients that are clipped by a norm of the actor's and one of the critic's."""
-    clips = {name: optax.clip_by_global_norm(hyper.max_grad_norm) for name in ("actor", "critic")}
+    clips: dict[Hashable, optax.GradientTransformation] = {
+        name: optax.clip_by_global_norm(hyper.max_grad_norm) for name in ("actor", "critic")
+    }
     adam = optax.adam(hyper.learning_rate, eps=hyper.adam_eps)
-    return optax.chain(optax.partition(clips, {name: name for name in clips}), adam)
+    return optax.chain(optax.partition(dict(clips), {name: name for name in clips}), adam)
 
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -126,8 +128,10 @@ def difference(one: Returns, other: Returns) -> tuple[float, float, float]:
     Both have the same keys, so that differences are those of pairs.
     """
     pairs = np.asarray(one.training) - np.asarray(other.training)
-    low, high = interval95_over_seeds(pairs)
-    return float(pairs.mean()), float(low), float(high)
+    interval = interval95(pairs.tolist())
+    if interval is None:
+        raise ValueError(f"an interval needs two seeds or more, got {len(pairs)}.")
+    return float(pairs.mean()), float(interval[0]), float(interval[1])
 
 
 def measure(names: Iterable[str]) -> Iterator[Returns]:

@@ -149,7 +149,7 @@ class SourceFile:
             ),
             body=[*body, ast.Return(value)],
             decorator_list=[],
-            type_params=[],
+            type_params=[],  # pyright: ignore[reportCallIssue]  (from Python 3.12)
         )
         node.lineno, node.end_lineno = body[0].lineno, body[-1].end_lineno
         node.col_offset = node.end_col_offset = 0

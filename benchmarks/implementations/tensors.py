@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.optim import adam
+from torch.optim import adam  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Outputs:

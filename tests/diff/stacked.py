@@ -12,6 +12,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
+layer_stack = hk.experimental.layer_stack  # pyright: ignore[reportPrivateImportUsage]
 SIZE, HIDDEN, DEPTH = 6, 8, 3
 SPEC = Box((SIZE,))
 
@@ -94,6 +95,12 @@ class NNXNet(nnx.Module):
     def __call__(self, x: Any) -> Any:
         return self.head(self.body(self.embed(x)))
 
+    def build(self, rngs: nnx.Rngs) -> Any:
+        raise NotImplementedError
+
+    def body(self, x: Any) -> Any:
+        raise NotImplementedError
+
 
 class NNXSeparate(NNXNet):
     def build(self, rngs: nnx.Rngs) -> Any:
@@ -141,7 +148,7 @@ def haiku_separate(x: Any) -> Any:
 
 def haiku_stacked(x: Any) -> Any:
     x = hk.Linear(SIZE, name="embed")(x)
-    x = hk.experimental.layer_stack(DEPTH)(haiku_block)(x)
+    x = layer_stack(DEPTH)(haiku_block)(x)
     return hk.Linear(2, name="head")(x)
 
 
@@ -173,6 +180,12 @@ class EquinoxNet(eqx.Module):
 
     def __call__(self, x: Any) -> Any:
         return self.head(self.body(self.embed(x)))
+
+    def build(self, keys: Any) -> Any:
+        raise NotImplementedError
+
+    def body(self, x: Any) -> Any:
+        raise NotImplementedError
 
 
 class EquinoxSeparate(EquinoxNet):

@@ -121,6 +121,8 @@ def test_an_ensemble_is_compared_with_arrays_that_hold_all_members() -> None:
         @nn.compact
         def __call__(self, x: Any) -> Any:
             shared: Any = {"in_axes": None, "out_axes": 1, "axis_size": 4}
+            axes: Any
+            keys: Any
             axes, keys = {"params": 0}, {"params": True}
             dense = nn.vmap(nn.Dense, variable_axes=axes, split_rngs=keys, **shared)
             return dense(7)(x).sum(1)
