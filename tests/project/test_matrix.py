@@ -47,7 +47,7 @@ ROWS = {"dqn": row(haiku=SAME, linen=SAME), "r2d2": row(haiku=OTHER, linen=SAME,
 
 def test_the_page_says_what_differs() -> None:
     text = matrix.page(ROWS, {"cpu": "a processor"})
-    assert "4 of 5 small\ntrainings are equal" in text
+    assert "4 of 5 small\ntrainings are bitwise identical" in text
     assert "| `r2d2`    | update 3 |     ✓ |   ✓ |" in text
     assert "- `r2d2`, Haiku: differs first in `loss` at update 3." in text
     assert "1,234" in text
