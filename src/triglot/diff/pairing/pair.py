@@ -224,7 +224,7 @@ def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
     groups: dict[tuple[str, str], dict[str, str]] = {}
     for pair in pairing.pairs:
         layers = _layer(pair.one), _layer(pair.other)
-        if layers != (pair.one, pair.other):
+        if layers[0] != pair.one and layers[1] != pair.other:
             kind = pair.one.replace(layers[0], "", 1), pair.other.replace(layers[1], "", 1)
             groups.setdefault(kind, {})[layers[0]] = layers[1]
     for layers in groups.values():
