@@ -61,6 +61,8 @@ LEFT_OUT = {
         "taskset -c 0 python -m benchmarks.versions",
         "git worktree add ../before",
         "python -m benchmarks.time_to_return --backends linen --against",
+        "python -m benchmarks.implementations --checkouts",
+        "cd .. && pip install",
     ),
 }
 # Exit codes other than 0, by the beginning of the command.
@@ -119,6 +121,7 @@ STARTS = [start for starts in LEFT_OUT.values() for start in starts]
 SHOWN = [command for page in PAGES for command in shown(page)]
 WHOLE = [command for command in SHOWN if not command.line.startswith(tuple(STARTS))]
 PROGRAMS = {
+    "cd",
     "make",
     "git",
     "triglot",

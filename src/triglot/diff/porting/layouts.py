@@ -136,18 +136,20 @@ def network_of(
     state = {name: jnp.asarray(arrays[name]) for name in statistics}
     own = {name: jnp.asarray(array) for name, array in params.items()}
 
+    variables = Variables(params=own, state=state)
+
     def cannot(*args: Any, **kwargs: Any) -> Any:
         raise TriglotError(f"{shown} holds weights, and no network: give --source.")
 
     network = Network(
         name=shown,
         backend=library,
-        init=cannot,
+        init=lambda key: variables,
         apply=cannot,
         codec=Codec.named(own, [leaves[name] for name in sorted(own)]),
         statistics=tuple(statistics[name] for name in sorted(state)),
     )
-    return FileNetwork(network, Variables(params=own, state=state), tuple(notes))
+    return FileNetwork(network, variables, tuple(notes))
 
 
 def _check_settled(
