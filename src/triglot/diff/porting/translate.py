@@ -73,8 +73,7 @@ def port(
         target = _network(options.network, inputs, action_spec, options.to, "--to")
         model = _model_to_save(options, target, inputs)
         source, variables = _source(options, arrays, target, inputs, action_spec)
-        if options.source:  # of a file alone, the arrays are all that is known
-            source, target = align_stacks(source, target)
+        source, target = align_stacks(source, target)
     with phase("pairing the parameters"):
         order = None if options.source else _order(source, arrays, options.weights)
         example = _inputs_of(target, target.init(jax.random.key(0)), inputs, options.seed, 1)
