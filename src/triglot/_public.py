@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .core.garbage import collected_rarely
-
 
 def origins(stub: Path) -> dict[str, str]:
     """Map the names of a stub, in the order of its `__all__`, to modules of the package.
@@ -38,6 +36,8 @@ def export(namespace: dict[str, Any]) -> None:
     def __getattr__(name: str) -> Any:
         if name not in public:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        from .core.garbage import collected_rarely  # here: a checkout without links lacks it
+
         with collected_rarely():
             origin = import_module(f".{public[name]}", package)
         namespace[name] = origin if public[name] == name else getattr(origin, name)

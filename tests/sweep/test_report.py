@@ -252,7 +252,7 @@ def test_the_page_says_that_curves_are_not_what_is_ranked(unbounded: None) -> No
     plan = planned("one number")
     words = words_of(result_of(plan, outcomes(plan)))
     assert "Returns of episodes during training, with exploration" in words
-    assert "2 episodes per seed after training, without exploration (greedy)" in words
+    assert "ranked by the greedy return after training, over 2 episodes" in words
 
 
 def test_a_setting_that_was_stopped_early_is_not_the_best_of_a_search(unbounded: None) -> None:
