@@ -48,6 +48,7 @@ def _build(
     arithmetic: str,
     x64: bool = False,
 ) -> "Network":
+    del x64  # of the key of `_built_once` only
     from ..core.network import Network
     from ..core.networks.architecture import Table
     from ..core.networks.combinators import combine, ensemble, transform_inputs, transform_outputs
@@ -79,4 +80,5 @@ def _build(
     return combine({name: build_one(name, spec) for name, spec in specs})
 
 
+# Networks that are built with 64-bit numbers are others, so `x64` is a part of the key.
 _built_once = functools.lru_cache(maxsize=64)(_build)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax
 
 from ...core.network import Codec, Network
+from ...core.types import abstract_key
 
 
 def align_stacks(one: Network, other: Network) -> tuple[Network, Network]:
@@ -36,6 +37,6 @@ def _with_wholes(network: Network) -> Network:
 
 
 def _shapes(network: Network) -> Counter[tuple[int, ...]]:
-    params = jax.eval_shape(network.init, jax.random.key(0)).params
+    params = jax.eval_shape(network.init, abstract_key()).params
     encode = network.require_codec("parameters cannot be paired").encode
     return Counter(array.shape for array in jax.eval_shape(encode, params).values())

@@ -93,7 +93,7 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
             remaining.remove(name)
             applied.append(name)
         known = {cause for each in named for cause in SWITCHES[each].causes}
-        others += [f"{cause.name}: {cause.evidence}" for cause in report.causes
+        others += [f"{cause.name}: {_evidence(cause, checkout)}" for cause in report.causes
                    if cause.name not in known and cause.name != "initializer"]  # fmt: skip
         report = _difference(part, frozenset(applied), function, project)
         verdicts.append(report.verdict)
@@ -113,6 +113,11 @@ def _cause_of(switch: str, report: Report) -> Any:
     """Return the cause of a report that is right for a switch; None if there is none."""
     right = SWITCHES[switch].causes
     return next((cause for cause in report.causes if cause.name in right), None)
+
+
+def _evidence(cause: Any, checkout: Checkout) -> str:
+    """Return what `diff` said, with files named from the root of their project."""
+    return cause.evidence.replace(f"{checkout.path}/", "").replace(OURS, "")
 
 
 def _finding(switch: str, report: Report, checkout: Checkout, part: Theirs) -> Finding:
@@ -135,7 +140,7 @@ def _finding(switch: str, report: Report, checkout: Checkout, part: Theirs) -> F
     return Finding(
         switch,
         "" if cause is None else cause.name,
-        "" if cause is None else cause.evidence,
+        "" if cause is None else _evidence(cause, checkout),
         "".join(lines["theirs"][:1]),
         "".join(lines["ours"][:1]),
         by_hand,
