@@ -62,7 +62,7 @@ LEFT_OUT = {
         "git worktree add ../before",
         "python -m benchmarks.time_to_return --backends linen --against",
         "python -m benchmarks.implementations --checkouts",
-        "cd .. && pip install",
+        "pip install -e '.[torch]' distrax",
     ),
 }
 # Exit codes other than 0, by the beginning of the command.
