@@ -95,6 +95,7 @@ def lift(
     )
     arrays = [Array(words(path), calls.owners(words(path)), array.shape) for path, array in params]
     leaves = describe_all(find(backend), arrays)
+    spellings = ["/".join(words_of(path)) for path, _ in params]
     buffers = {
         leaf.name
         for leaf, (_, array) in zip(leaves, params, strict=True)
@@ -106,7 +107,7 @@ def lift(
         init_network,
         apply_network,
         initial_carry,
-        codec=Codec.named(abstract.params, leaves),
+        codec=Codec.named(abstract.params, leaves, spellings),
         statistics=tuple(statistic(words_of(path)) for path, _ in state),
     )
     return hold(network, buffers) if buffers else network

@@ -57,6 +57,7 @@ def codec_of(
     params: Params,
     is_layer: Callable[[Any], bool],
     *,
+    spell: Callable[[Any], str],
     is_parameter: Callable[[Any], bool] | None = None,
 ) -> Codec:
     """Describe the parameters of a module by the layers on the way to each of them.
@@ -66,11 +67,13 @@ def codec_of(
       module: its arrays may be abstract.
       params: its trainable arrays, as in `Variables`.
       is_layer: whether an attribute of the module is a module, and not a container of them.
+      spell: writes the path of an array as the library does.
       is_parameter: whether a node of `params` is an array in the library's own wrapper.
     """
     library = find(backend)
+    leaves = jax.tree_util.tree_leaves_with_path(params, is_leaf=is_parameter)
+    paths = [path for path, _ in leaves]
     arrays = [
-        Array(words_of(path), walk(module, path, is_layer), leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params, is_leaf=is_parameter)
+        Array(words_of(path), walk(module, path, is_layer), leaf.shape) for path, leaf in leaves
     ]
-    return Codec.named(params, describe_all(library, arrays))
+    return Codec.named(params, describe_all(library, arrays), [spell(path) for path in paths])

@@ -111,7 +111,8 @@ def pair_parameters(
     )
     networks = _shown(source, target)
     if mapping is not None:
-        return follow_mapping(mapping, named, shapes, networks), False
+        names = codecs[0].display_names, codecs[1].display_names
+        return follow_mapping(mapping, named, shapes, networks, names), False
     if named.keys() == shapes.keys():
         return {name: Target(name) for name in named}, False
     _check_conventions(codecs, networks)

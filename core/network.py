@@ -83,6 +83,8 @@ class Leaf:
         array, unless both networks have this `layer`. Empty if the layout is known.
       whole: description of the whole array, if `names` are those of the layers that it stacks along
         its leading axes; None for one layer's array.
+      spelling: the array's name in the library's spelling, such as `layers.0.weight`, as its author
+        knows it; empty if it has none but the canonical names.
     """
 
     names: tuple[str, ...]
@@ -92,11 +94,27 @@ class Leaf:
     layer: str = ""
     unknown: str = ""
     whole: "Leaf | None" = None
+    spelling: str = ""
 
     @property
     def name(self) -> str:
         """The name of the whole array, its canonical names joined by `+`."""
         return "+".join(self.names)
+
+    def display_name(self, name: str) -> str:
+        """Return one of its canonical names as the author knows it.
+
+        A part of an array has an index: the layer of a stack, the gate of a cell.
+
+        >>> gates = Leaf(("rnn/i/bias", "rnn/f/bias"), spelling="rnn.bias_ih")
+        >>> gates.display_name("rnn/f/bias")
+        'rnn.bias_ih[f]'
+        """
+        if not self.spelling or len(self.names) == 1:
+            return self.spelling or name
+        columns = zip(name.split("/"), *(each.split("/") for each in self.names), strict=False)
+        part = [word for word, *others in columns if set(others) != {word}]
+        return f"{self.spelling}[{', '.join(part)}]"
 
     @classmethod
     def one(
@@ -111,7 +129,13 @@ class Leaf:
 
     def stored_canonically(self, name: str) -> "Leaf":
         """Describe one of its canonical arrays, stored as it is."""
-        return replace(self, names=(name,), encode=_as_tuple, decode=_identity)
+        spelling = self.display_name(name) if self.spelling else ""
+        return replace(self, names=(name,), encode=_as_tuple, decode=_identity, spelling=spelling)
+
+    def spelled(self, spelling: str) -> "Leaf":
+        """Describe it with the name that its author knows."""
+        whole = self.whole and replace(self.whole, spelling=spelling)
+        return replace(self, spelling=spelling, whole=whole)
 
 
 @dataclass(frozen=True)
@@ -151,13 +175,28 @@ class Codec:
         """The leaf of each canonical array."""
         return {name: leaf for leaf in self.leaves for name in leaf.names}
 
+    @property
+    def display_names(self) -> dict[str, str]:
+        """The name of each canonical array as the author of the network knows it."""
+        return {name: leaf.display_name(name) for leaf in self.leaves for name in leaf.names}
+
     @classmethod
-    def named(cls, params: Params, leaves: Sequence[Leaf]) -> "Codec":
+    def named(
+        cls, params: Params, leaves: Sequence[Leaf], spellings: Sequence[str] | None = None
+    ) -> "Codec":
         """Build the codec of parameters that flatten to `leaves`.
+
+        Args:
+          params: the library's own parameters.
+          leaves: their descriptions.
+          spellings: their names in the library's spelling; None to keep those of `leaves`.
 
         Raises:
           TriglotError: if two leaves have the same name.
         """
+        if spellings is not None:
+            pairs = zip(leaves, spellings, strict=True)
+            leaves = [leaf.spelled(spelling) for leaf, spelling in pairs]
         names = [name for leaf in leaves for name in leaf.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

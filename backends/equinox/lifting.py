@@ -133,7 +133,7 @@ def from_equinox(
         init,
         apply,
         initial_carry,
-        codec=codec_of("equinox", abstract, abstract_params, is_layer),
+        codec=codec_of("equinox", abstract, abstract_params, is_layer, spell=jax.tree_util.keystr),
         statistics=(*[None] * num_buffers, *_statistics(abstract, abstract_state)),
         random_start=not is_built,
         value_and_grad=lambda loss: eqx.filter_value_and_grad(loss, has_aux=True),

@@ -108,7 +108,7 @@ def lift(
         else stacked(leaf_of(path, array.shape[1:]), array.shape, stack)
         for path, array, stack in zip(words, arrays, stacks, strict=True)
     ]
-    codec = Codec.named(example.params, leaves)
+    codec = Codec.named(example.params, leaves, ["/".join(path) for path in words])
     network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
     buffers = {
         leaf.name

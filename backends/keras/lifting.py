@@ -128,7 +128,7 @@ def from_keras(
         init,
         apply,
         initial_carry,
-        codec=Codec.named(expected.params, leaves),
+        codec=Codec.named(expected.params, leaves, [path[-1].key for path, _ in paths]),
         statistics=tuple(_statistic(named) for named in sorted(kept, key=lambda named: named.name)),
         random_start=any(callable(starts[named.name]) for named in trained),
     )

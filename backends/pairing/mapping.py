@@ -1,16 +1,16 @@
 """Pairing of two networks' parameters by an explicit mapping."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from os.path import commonpath
+from typing import NamedTuple, TypeAlias
 
 import jax
 
 from ...core.errors import TriglotError
-from ..naming import normalize_separators
+from .author_names import Arrays, covers, listed, resolve
 
 Change: TypeAlias = Callable[[jax.Array], jax.Array]
 Mapped: TypeAlias = str | tuple[str, Change]
-Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by name
 
 
 class Target(NamedTuple):
@@ -32,6 +32,7 @@ def follow_mapping(
     source: Arrays,
     target: Arrays,
     networks: str,
+    names: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
     *,
     partial: bool = False,
 ) -> dict[str, Target]:
@@ -42,10 +43,11 @@ def follow_mapping(
 
     Args:
       mapping: names or prefixes of `source` to names or prefixes of `target`, or to
-        `(name, function)`.
+        `(name, function)`: canonical, as their authors know them, or the ends of either.
       source: canonical arrays of the first network by name.
       target: canonical arrays of the second network by name.
       networks: the two networks, for the messages.
+      names: names as the author of each network knows them, by canonical name.
       partial: whether parameters may be left unpaired, and two of `source` mapped to one.
 
     Returns:
@@ -54,22 +56,23 @@ def follow_mapping(
     Raises:
       TriglotError: if a name is unknown, or, unless `partial`, mapped twice or left unpaired.
     """
-    prefixes = _read(mapping, source, networks)
+    prefixes = _read(mapping, (source, target), networks, names)
     pairs: dict[str, Target] = {}
     for name in source:
-        prefix = max((p for p in prefixes if _covers(p, name)), key=len, default=None)
+        prefix = max((p for p in prefixes if covers(p, name)), key=len, default=None)
         if prefix is not None:
-            pairs[name] = _moved(name, prefix, prefixes[prefix], target, networks)
+            pairs[name] = _moved(name, prefix, prefixes[prefix], target, networks, names)
     reached = [pair.name for pair in pairs.values()]
     for name in reached:
         if reached.count(name) > 1 and not partial:
-            raise TriglotError(f"{networks}: two parameters are mapped to {name!r}.")
+            shown = names[1].get(name, name)
+            raise TriglotError(f"{networks}: two parameters are mapped to {shown!r}.")
     unnamed = [name for name in source if name not in pairs]
     pairs.update({n: Target(n) for n in unnamed if n in target and n not in reached})
     reached = [pair.name for pair in pairs.values()]
     left = [
-        listed({n: source[n] for n in source if n not in pairs}),
-        listed({n: target[n] for n in target if n not in reached}),
+        listed({n: source[n] for n in source if n not in pairs}, names[0]),
+        listed({n: target[n] for n in target if n not in reached}, names[1]),
     ]
     if any(left) and not partial:
         raise TriglotError(
@@ -79,43 +82,79 @@ def follow_mapping(
     return pairs
 
 
-def _read(mapping: Mapping[str, Mapped], source: Arrays, networks: str) -> dict[str, Target]:
+def _read(
+    mapping: Mapping[str, Mapped],
+    sides: tuple[Arrays, Arrays],
+    networks: str,
+    names: tuple[Mapping[str, str], Mapping[str, str]],
+) -> dict[str, Target]:
+    """Read the targets by canonical names or prefixes of the first network."""
     prefixes: dict[str, Target] = {}
     for key, to in mapping.items():
-        prefix, parts = normalize_separators(key), (to,) if isinstance(to, str) else to
-        if not any(_covers(prefix, name) for name in source):
-            raise TriglotError(
-                f"{networks}: no parameter is named {key!r}; the first has {listed(source)}."
-            )
-        if prefix in prefixes:
-            raise TriglotError(f"{networks}: {prefix!r} is mapped twice.")
-        match parts:
+        match (to,) if isinstance(to, str) else to:
             case (str(name),):
-                prefixes[prefix] = Target(normalize_separators(name))
+                target = Target(name)
             case (str(name), change) if callable(change):
-                prefixes[prefix] = Target(normalize_separators(name), change)
+                target = Target(name, change)
             case _:
                 raise TriglotError(
                     f"{networks}: {key!r} is mapped to {to!r}; expected a name, or "
                     "(name, function of the array)."
                 )
+        first, second = (
+            resolve(text, side, side_names, f"{networks}, in the {which}")
+            for text, side, side_names, which in zip(
+                (key, target.name), sides, names, ("first", "second"), strict=True
+            )
+        )
+        if len(first) != len(second):
+            raise TriglotError(
+                f"{networks}: {key!r} is mapped to {target.name!r}: one holds {len(first)} "
+                f"parameters, the other {len(second)}. Name one of them, such as "
+                f"{_part_of(first, second, names)!r}."
+            )
+        for prefix, other in _matched(first, second):
+            if prefix in prefixes:
+                raise TriglotError(f"{networks}: {key!r} is mapped twice.")
+            prefixes[prefix] = target._replace(name=other)
     return prefixes
 
 
-def _moved(name: str, prefix: str, to: Target, target: Arrays, networks: str) -> Target:
+def _part_of(
+    first: Sequence[str],
+    second: Sequence[str],
+    names: tuple[Mapping[str, str], Mapping[str, str]],
+) -> str:
+    """Return a parameter of the array that holds more of them."""
+    side = 0 if len(first) > len(second) else 1
+    name = (first, second)[side][0]
+    return names[side].get(name, name)
+
+
+def _matched(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair the parameters that two arrays hold: by the ends of their names, else in order."""
+    ends = [{name.removeprefix(commonpath(side)): name for name in side} for side in (one, other)]
+    if len(one) > 1 and ends[0].keys() == ends[1].keys():
+        return [(name, ends[1][end]) for end, name in ends[0].items()]
+    return list(zip(one, other, strict=True))
+
+
+def _moved(
+    name: str,
+    prefix: str,
+    to: Target,
+    target: Arrays,
+    networks: str,
+    names: tuple[Mapping[str, str], Mapping[str, str]],
+) -> Target:
     rest = name[len(prefix) :].strip("/")
     renamed = "/".join(part for part in (to.name, rest) if part)
     if renamed not in target:
         raise TriglotError(
-            f"{networks}: {name!r} is mapped to {renamed!r}, which does not exist; the second has "
-            f"{listed(target)}."
+            f"{networks}: {names[0].get(name, name)!r} is mapped to {renamed!r}, which does not "
+            f"exist; the second has {listed(target, names[1])}."
         )
     return to._replace(name=renamed, is_named=not rest)
-
-
-def _covers(prefix: str, name: str) -> bool:
-    """Check whether a name equals a prefix or lies below it; all names lie below the empty one."""
-    return prefix in ("", name) or name.startswith(f"{prefix}/")
 
 
 def is_split(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -135,8 +174,3 @@ def is_split(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
         if product != size:
             return False
     return all(size == 1 for size in axes)
-
-
-def listed(arrays: Arrays) -> str:
-    """List names with their shapes."""
-    return ", ".join(f"{name} {tuple(array.shape)}" for name, array in sorted(arrays.items()))

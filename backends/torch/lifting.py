@@ -134,7 +134,7 @@ def lift(
             place = words[:length]
             owners.append((place, skeleton.module.get_submodule(".".join(place))))
         leaves.append(describe(library, words, owners, array.shape))
-    codec = Codec.named(dict(skeleton.params), leaves)
+    codec = Codec.named(dict(skeleton.params), leaves, sorted(skeleton.params))
     network = calling.lifted(
         shown_name,
         "torch",

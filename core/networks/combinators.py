@@ -123,12 +123,23 @@ def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
         if codec is None:
             return None
         leaves += [
-            replace(leaf, names=tuple(f"{name}/{leaf_name}" for leaf_name in leaf.names))
+            replace(
+                leaf,
+                names=tuple(f"{name}/{leaf_name}" for leaf_name in leaf.names),
+                spelling=_spelled_in(name, leaf.spelling),
+            )
             for leaf in codec.leaves
         ]
         trees[name] = codec.treedef.unflatten(codec.leaves)
     structure = jax.tree.structure(trees, is_leaf=lambda node: isinstance(node, Leaf))
     return Codec(structure, tuple(leaves))
+
+
+def _spelled_in(name: str, spelling: str) -> str:
+    """Put the name of a network before a parameter's, such as `.layers[0].weight`."""
+    if not spelling:
+        return ""
+    return f"{name}{spelling}" if spelling[0] in ".[" else f"{name}/{spelling}"
 
 
 def transform_outputs(network: Network, transform: Callable[[PyTree], PyTree]) -> Network:

@@ -70,7 +70,7 @@ def dtype_causes(pairing: Pairing, subjects: Subjects, setup: Setup) -> tuple[Ca
     for pair in pairing.pairs:
         first, second = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         if first != second:
-            where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
+            where = pairing.place_of(pair, labels)
             evidence = f"the parameter is {first} in the first, {second} in the second"
             return (Cause("dtype", where, evidence),)
     outputs = [
@@ -124,7 +124,7 @@ def gradient_causes(
         causes.append(
             Cause(
                 "not_trainable",
-                f"{(pair.one, pair.other)[frozen]} ({labels[frozen]})",
+                f"{pairing.display_names(pair)[frozen]} ({labels[frozen]})",
                 f"its gradient is exactly 0 in {labels[frozen]}, and up to {max(sizes):.2g} in "
                 f"{labels[1 - frozen]}",
             )

@@ -32,7 +32,7 @@ from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .types import listed
+from .types import codec_of, listed
 
 FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
@@ -117,8 +117,8 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     """Reject weights that are not a number: all results are, and equal whatever is computed."""
     if not any(map(_is_broken, jax.tree.leaves(variables))):
         return
-    named = weights.canonical(network, variables)
-    broken = [name for name, array in named.items() if _is_broken(array)]
+    named, shown = weights.canonical(network, variables), codec_of(network).display_names
+    broken = [shown[name] for name, array in named.items() if _is_broken(array)]
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
                if _is_broken(leaf)]  # fmt: skip
     raise TriglotError(

@@ -30,7 +30,7 @@ from .measures.subject import Subjects
 from .networks import FrozenParameters, Networks
 from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import layout_cause, pair_parameters
-from .pairing.parameters import Pairing
+from .pairing.parameters import Pairing, display_names
 from .pairing.values import weight_causes
 from .programs import conditioning, first_bit_difference, precision_cause, record_both
 from .search import Operations
@@ -155,9 +155,11 @@ def compare_gradients(
             [name for name, outputs in use.reaches.items() if not outputs]
             for use in networks.uses()
         ]
-        for names, label in zip(unused, labels, strict=True):
+        sides = pairing.one, pairing.other
+        for names, label, side in zip(unused, labels, sides, strict=True):
             if names:
-                notes.append(f"unused parameters of {label}: {listed(names, most=4)}")
+                shown = listed(display_names(side, names), most=4)
+                notes.append(f"unused parameters of {label}: {shown}")
         causes = findings.gradient_causes(
             pairing, measured.gradients, labels, (unused[0], unused[1])
         )
@@ -328,5 +330,5 @@ def compare_initializers(networks: Networks, pairing: Pairing) -> Initializers:
         if trained
         else ()
     )
-    causes = distributions.initializer_causes(rows, networks.num_keys)
+    causes = distributions.initializer_causes(rows, networks.num_keys, networks.labels)
     return Initializers(tuple(rows), networks.num_keys, causes, notes)

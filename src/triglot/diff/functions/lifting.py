@@ -242,7 +242,7 @@ def _with_learned(network: Network, names: Sequence[str], arguments: Arguments) 
 
     shapes = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [describe(library, (name,), (), shapes[name].shape) for name in sorted(names)]
-    codec = Codec.named(shapes, leaves)
+    codec = Codec.named(shapes, leaves, sorted(names))
     return replace(network, init=init, codec=codec, random_start=True)
 
 

@@ -119,7 +119,8 @@ def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     label = subject.label
     where = f"{label}: {places.shown(rule.operation)}"
     if stopped:
-        names = listed(subject.names[name] for name in stopped)
+        shown = codec_of(subject.network).display_names
+        names = listed(shown[subject.names[name]] for name in stopped)
         evidence = (
             f"{names} of {label} get no gradient because of a stop_gradient; without it, "
             "both networks have equal gradients"

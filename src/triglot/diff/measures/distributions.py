@@ -101,13 +101,15 @@ class InitializerRow:
     """One parameter's initializers in both networks.
 
     Attributes:
-      name: the name of the parameter in the first network.
+      name: the name of the parameter in the first network, as its author knows it.
+      counterpart: that of the parameter in the second network.
       one, other: what each side draws.
       differs: whether a two-sample test tells them apart.
       p_value: the smallest of its tests.
     """
 
     name: str
+    counterpart: str
     one: Draws
     other: Draws
     differs: bool
@@ -176,7 +178,7 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
         p_value = min(two_samples(first[name].ravel(), second[name].ravel()) for name in first)
         rows.append(
             InitializerRow(
-                pair.one,
+                *pairing.display_names(pair),
                 _summary(first, pairing.one[pair.one]),
                 _summary(second, pairing.other[pair.other]),
                 p_value < level,
@@ -186,7 +188,9 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
     return rows
 
 
-def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[Cause, ...]:
+def initializer_causes(
+    rows: Sequence[InitializerRow], num_keys: int, labels: tuple[str, str]
+) -> tuple[Cause, ...]:
     """Name the parameters whose initializers differ, in one cause."""
     differing = [row for row in rows if row.differs]
     if not differing:
@@ -196,7 +200,11 @@ def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[C
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    return (Cause("initializer", listed(row.name for row in differing), evidence),)
+    places = [listed(row.name for row in differing), listed(row.counterpart for row in differing)]
+    where = places[0]
+    if places[0] != places[1]:
+        where = "; ".join(f"{place} ({label})" for place, label in zip(places, labels, strict=True))
+    return (Cause("initializer", where, evidence),)
 
 
 def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:

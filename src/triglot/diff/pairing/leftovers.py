@@ -14,7 +14,7 @@ from ...core.network import Variables
 from ...core.types import PyTree, by_path
 from ..measures.subject import Subject
 from ..types import Cause, Side, listed
-from .parameters import Pair, Pairing, Parameter, is_inner_bias
+from .parameters import Pair, Pairing, Parameter, display_names, is_inner_bias, place_of
 from .use_order import Reader, Uses, align_uses
 
 BIASES = ("bias", "b", "beta", "offset")
@@ -52,11 +52,11 @@ def find_shared(
         copies_of.append((shared, copy))
     if not any(len(sides[many][copy].shape) > 1 for _, copy in copies_of):
         return pairing, []
-    copies = ", ".join(copy for _, copy in copies_of)
+    copies = ", ".join(display_names(sides[many], (copy for _, copy in copies_of)))
+    shared_names = display_names(sides[few], dict.fromkeys(shared for shared, _ in copies_of))
     cause = Cause(
         "weight_sharing",
-        f"{', '.join(dict.fromkeys(shared for shared, _ in copies_of))} ({parties[few].label}); "
-        f"{copies} ({parties[many].label})",
+        f"{', '.join(shared_names)} ({parties[few].label}); {copies} ({parties[many].label})",
         f"{parties[few].label} uses one parameter {uses[few].count(copies_of[0][0])} times where "
         f"{parties[many].label} has copies, which start equal but are trained separately",
         _by_side(few, [shared for shared, _ in copies_of], [copy for _, copy in copies_of]),
@@ -109,7 +109,7 @@ def find_frozen(left: Sequence[Parameter], owner: Side, other: Subject) -> list[
             del arrays[index]
             cause = Cause(
                 "not_trainable",
-                f"{parameter.name} ({owner.label}); {place} ({other.label})",
+                f"{parameter.display_name} ({owner.label}); {place} ({other.label})",
                 f"{list(parameter.shape)} is a parameter in the first; the second has it outside "
                 "its parameters, so it gets no gradient",
             )
@@ -194,9 +194,10 @@ def leftover_causes(
             if vectors:
                 names = [each.name for each in vectors]
                 beside = _beside(names, pairing, index)
-                where = f"{', '.join(names)} ({owner.label})"
+                where = f"{', '.join(display_names(side, names))} ({owner.label})"
                 if beside:
-                    where += f"; beside {', '.join(beside)} ({lacking.label})"
+                    counterparts = display_names((pairing.other, pairing.one)[index], beside)
+                    where += f"; beside {', '.join(counterparts)} ({lacking.label})"
                 causes.append(
                     Cause(
                         name,
@@ -210,7 +211,7 @@ def leftover_causes(
             causes.append(
                 Cause(
                     "architecture",
-                    f"{', '.join(each.name for each in left[:3])} ({owner.label})",
+                    f"{', '.join(each.display_name for each in left[:3])} ({owner.label})",
                     f"{listed(left)} of {owner.label} {'has' if len(left) == 1 else 'have'} no "
                     f"counterpart in {lacking.label}",
                     _by_side(index, [each.name for each in left]),
@@ -271,11 +272,13 @@ def _layer_count(
 ) -> Cause:
     owner, lacking = parties
     count = len({_layer_at(name, place) for name in side} - {""})
+    shown = {_layer_at(each.name, place): each for each in reversed(gone)}
+    names = [shown[layer].display_place(f"{place}/{layer}") for layer in layers]
     return Cause(
         "layer_count",
-        f"{', '.join(f'{place}/{layer}' for layer in layers)} ({owner.label})",
-        f"{owner.label} has {count} equal layers in {place}; {lacking.label} has "
-        f"{count - len(layers)}",
+        f"{', '.join(names)} ({owner.label})",
+        f"{owner.label} has {count} equal layers in {gone[0].display_place(place)}; "
+        f"{lacking.label} has {count - len(layers)}",
         _by_side(index, [each.name for each in gone]),
     )
 
@@ -297,7 +300,7 @@ def _kind(parameter: Parameter) -> str:
 
 
 def _of_other_size(pairs: Sequence[tuple[Parameter, Parameter]], one: Side, other: Side) -> Cause:
-    shown = [", ".join(each.name for each in side) for side in zip(*pairs, strict=True)]
+    shown = [", ".join(each.display_name for each in side) for side in zip(*pairs, strict=True)]
     sizes = [listed(side) for side in zip(*pairs, strict=True)]
     return Cause(
         "architecture",
@@ -309,7 +312,7 @@ def _of_other_size(pairs: Sequence[tuple[Parameter, Parameter]], one: Side, othe
 def _second_bias(doubled: Sequence[Parameter], owner: Side, lacking: Side) -> Cause:
     return Cause(
         "second_bias",
-        f"{', '.join(each.name for each in doubled)} ({owner.label})",
+        f"{', '.join(each.display_name for each in doubled)} ({owner.label})",
         f"{owner.label} adds a second bias in each of these gates; {lacking.label} has one, which "
         "gets the sum when weights are translated. Trained alike, a sum of two changes twice as "
         "fast",
@@ -319,12 +322,16 @@ def _second_bias(doubled: Sequence[Parameter], owner: Side, lacking: Side) -> Ca
 def _variants(pairing: Pairing, one: Side, other: Side) -> list[Cause]:
     """Name pairs whose layers compute different functions with equal parameters."""
     for pair in pairing.pairs:
-        notes = pairing.one[pair.one].leaf.note, pairing.other[pair.other].leaf.note
+        sides = pairing.one[pair.one], pairing.other[pair.other]
+        notes = sides[0].leaf.note, sides[1].leaf.note
         if all(notes) and notes[0] != notes[1]:
             return [
                 Cause(
                     "norm_axis" if set(notes) <= {*NORMS.values()} else "gru_variant",
-                    f"{_module(pair.one)} ({one.label}); {_module(pair.other)} ({other.label})",
+                    "; ".join(
+                        f"{each.display_place(place_of(each)[0])} ({party.label})"
+                        for each, party in zip(sides, (one, other), strict=True)
+                    ),
                     f"{one.label} has {notes[0]}, {other.label} has {notes[1]}",
                 )
             ]

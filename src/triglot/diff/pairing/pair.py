@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...backends.naming import normalize_separators
 from ...backends.pairing.biases import without_extra_biases
 from ...backends.pairing.guessing import guess
 from ...backends.pairing.mapping import follow_mapping
@@ -34,7 +33,8 @@ def pair_parameters(
     Args:
       networks: both networks, in native arithmetic.
       uses: a function that reads the uses of parameters; called if names and shapes do not decide.
-      mapping: canonical names or prefixes of the first network to those of the second.
+      mapping: names of parameters or modules of the first network to those of the second:
+        canonical, as their authors know them, or the ends of either.
 
     Raises:
       TriglotError: if the mapping has an unknown name, or no parameter can be paired although both
@@ -43,11 +43,13 @@ def pair_parameters(
     one, other = (read_parameters(network) for network in networks)
     shown = f"{networks[0].name!r} and {networks[1].name!r}"
     if mapping:
-        followed = follow_mapping(mapping, one, other, shown, partial=True)
+        names = tuple({n: p.display_name for n, p in side.items()} for side in (one, other))
+        followed = follow_mapping(mapping, one, other, shown, (names[0], names[1]), partial=True)
         stated = [Pair(name, target.name) for name, target in followed.items()]
         pairs, source = _with_transposed(one, other, stated), "stated"
-        named = {*map(normalize_separators, mapping)} - {pair.one for pair in pairs}
-        if wrong := [pair for pair in stated if pair.one in named]:
+        kept = {pair.one for pair in pairs}
+        wrong = [p for p in stated if followed[p.one].is_named and p.one not in kept]
+        if wrong:
             raise TriglotError(
                 f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
                 "differ."
@@ -204,14 +206,20 @@ def find_reordered(
         return pairing, []
     names = tuple(pair.one for pair in moved), tuple(pair.other for pair in moved)
     applied = [
-        listed(dict.fromkeys(map(_layer, sorted(side, key=rank.__getitem__))), MAX_SHOWN)
-        for side, rank in zip(names, ranks, strict=True)
+        listed(
+            dict.fromkeys(
+                side[name].display_place(_layer(name))
+                for name in sorted(moved_names, key=rank.__getitem__)
+            ),
+            MAX_SHOWN,
+        )
+        for side, moved_names, rank in zip((pairing.one, pairing.other), names, ranks, strict=True)
     ]
     evidence = (
         f"{labels[0]} applies {applied[0]} in this order, {labels[1]} {applied[1]}; paired in the "
         "order of their use, the outputs agree"
     )
-    where = f"{names[0][0]} ({labels[0]}); {names[1][0]} ({labels[1]})"
+    where = pairing.place_of(Pair(names[0][0], names[1][0]), labels)
     return reordered, [Cause("layer_order", where, evidence, (names[0][:1], names[1][:1]))]
 
 
@@ -222,11 +230,14 @@ def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
     copies a stack of layers as it is stored gets another network.
     """
     groups: dict[tuple[str, str], dict[str, str]] = {}
+    shown: tuple[dict[str, str], dict[str, str]] = ({}, {})  # names that the authors know
     for pair in pairing.pairs:
         layers = _layer(pair.one), _layer(pair.other)
         if layers[0] != pair.one and layers[1] != pair.other:  # both have numbers
             kind = pair.one.replace(layers[0], "", 1), pair.other.replace(layers[1], "", 1)
             groups.setdefault(kind, {})[layers[0]] = layers[1]
+            shown[0][layers[0]] = pairing.one[pair.one].display_place(layers[0])
+            shown[1][layers[1]] = pairing.other[pair.other].display_place(layers[1])
     for layers in groups.values():
         one, other = (
             [INDEX.findall(name)[-1] for name in side] for side in (layers, layers.values())
@@ -236,8 +247,9 @@ def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
                 name for name, index in zip(layers, other, strict=True) if not name.endswith(index)
             )
             return (
-                f"the layers are numbered differently: {first} ({labels[0]}) is paired with "
-                f"{layers[first]} ({labels[1]}), in the order in which both apply them"
+                f"the layers are numbered differently: {shown[0][first]} ({labels[0]}) is paired "
+                f"with {shown[1][layers[first]]} ({labels[1]}), in the order in which both apply "
+                "them"
             )
     return None
 
@@ -257,7 +269,7 @@ def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause
         if square
         else f"one is {list(one.shape)}, the other {list(other.shape)}"
     )
-    where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
+    where = pairing.place_of(pair, labels)
     return Cause("kernel_layout", where, evidence, ((pair.one,), (pair.other,)))
 
 

@@ -1,13 +1,14 @@
 """The parameters of two networks, and the pairs between them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import jax
 
 from ...backends import cells
 from ...backends.layers.kinds import ATTENTION
+from ...backends.pairing.author_names import display_place
 from ...core.network import Leaf, Network
 from ...core.types import PyTree
 from ..types import codec_of
@@ -34,7 +35,16 @@ class Parameter:
     leaf: Leaf
 
     def __str__(self) -> str:
-        return f"{self.name} {list(self.shape)}"
+        return f"{self.display_name} {list(self.shape)}"
+
+    @property
+    def display_name(self) -> str:
+        """Its name as the author of the network knows it."""
+        return self.leaf.display_name(self.name)
+
+    def display_place(self, place: str) -> str:
+        """Return the place of a module that holds it as the author of the network knows it."""
+        return display_place(self.leaf, self.name, place)
 
 
 @dataclass(frozen=True)
@@ -83,10 +93,24 @@ class Pairing:
         """Whether each parameter of both networks has a counterpart."""
         return not (self.only_one or self.only_other)
 
+    def display_names(self, pair: Pair) -> tuple[str, str]:
+        """Return the names of a pair as the authors of both networks know them."""
+        return self.one[pair.one].display_name, self.other[pair.other].display_name
+
+    def place_of(self, pair: Pair, labels: tuple[str, str]) -> str:
+        """Write where a pair is in both networks."""
+        one, other = self.display_names(pair)
+        return f"{one} ({labels[0]}); {other} ({labels[1]})"
+
     def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
         return {p.one if ones.count(p.one) == 1 else p.other: p for p in self.pairs}
+
+
+def display_names(side: Mapping[str, Parameter], names: Iterable[str]) -> list[str]:
+    """Return some parameters' names as the author of the network knows them."""
+    return [side[name].display_name for name in names]
 
 
 def is_inner_bias(name: str) -> bool:

@@ -40,7 +40,9 @@ def weight_causes(
         counterpart = f"{layers.get(layer, layer)}/{last}".strip("/")
         if name not in pairing.one and counterpart in other:
             pairs[name] = counterpart
-    return list(differing(one, other, {name: pairs[name] for name in one if name in pairs}, labels))
+    shown = codec_of(networks[0]).display_names, codec_of(networks[1]).display_names
+    kept = {name: pairs[name] for name in one if name in pairs}
+    return list(differing(one, other, kept, labels, shown))
 
 
 def differing(
@@ -48,6 +50,7 @@ def differing(
     other: Mapping[str, np.ndarray],
     pairs: Mapping[str, str],
     labels: tuple[str, str],
+    shown: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> Iterator[Cause]:
     """Yield a cause for each pair of arrays that hold different numbers.
 
@@ -55,15 +58,21 @@ def differing(
       one, other: arrays by name.
       pairs: names of the first to those of the second.
       labels: the labels of both networks.
+      shown: names of the arrays as the authors know them.
     """
     for name, counterpart in pairs.items():
         if not equal(one[name], other[counterpart]):
-            cause, evidence = described(name, one[name], other[counterpart], one)
-            yield Cause(cause, f"{name} ({labels[0]}); {counterpart} ({labels[1]})", evidence)
+            cause, evidence = described(name, one[name], other[counterpart], one, shown[0])
+            names = shown[0].get(name, name), shown[1].get(counterpart, counterpart)
+            yield Cause(cause, f"{names[0]} ({labels[0]}); {names[1]} ({labels[1]})", evidence)
 
 
 def described(
-    name: str, wanted: np.ndarray, array: np.ndarray, others: Mapping[str, np.ndarray]
+    name: str,
+    wanted: np.ndarray,
+    array: np.ndarray,
+    others: Mapping[str, np.ndarray],
+    shown: Mapping[str, str],
 ) -> tuple[str, str]:
     """Name what is wrong with an array: the cause and its evidence."""
     if array.size == wanted.size and array.ndim != wanted.ndim:
@@ -73,7 +82,8 @@ def described(
             return "kernel_layout", "the second checkpoint holds it transposed"
     for other, another in others.items():
         if other != name and equal(another, array):
-            return "weights", f"the second checkpoint holds the numbers of {other} in its place"
+            holder = shown.get(other, other)
+            return "weights", f"the second checkpoint holds the numbers of {holder} in its place"
     for axis, count in itertools.product(range(array.ndim), range(2, MAX_BLOCKS + 1)):
         if array.shape[axis] % count:
             continue

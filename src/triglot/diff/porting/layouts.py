@@ -146,7 +146,7 @@ def network_of(
         backend=library,
         init=lambda key: variables,
         apply=cannot,
-        codec=Codec.named(own, [leaves[name] for name in sorted(own)]),
+        codec=Codec.named(own, [leaves[name] for name in sorted(own)], sorted(own)),
         statistics=tuple(statistics[name] for name in sorted(state)),
     )
     return FileNetwork(network, variables, tuple(notes))
