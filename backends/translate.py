@@ -41,8 +41,10 @@ def translate(
       variables: variables of `source`.
       source: a network of any library and arithmetic.
       target: a network of any library and arithmetic.
-      mapping: canonical names of `source` to those of `target`, of layers or single parameters
-        (`{"mlp/linear_0": "torso/0"}`). Parameters with equal names need no entry. Axes are joined
+      mapping: names of layers or single parameters of `source` to those of `target`
+        (`{"mlp/~/linear_0": ".layers[0]"}`): as the networks' libraries spell them, canonical
+        (`{"mlp/linear/0": "layers/0"}`), or the end of such a name, if only one ends so. Parameters
+        with equal canonical names need no entry. Axes are joined
         or split to fit the shapes (`[in, heads * size]` and `[in, heads, size]`). A value may be
         `(name, function)`; the function is applied to the canonical array.
 
@@ -77,7 +79,9 @@ def translate(
     source, target = align_stacks(source, target)
     pairs, is_guess = pair_parameters(variables, source, target, mapping)
     if is_guess:
-        guessed = as_mapping({name: pair.name for name, pair in pairs.items()})
+        codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
+        leaves = codecs[0].by_name, codecs[1].by_name
+        guessed = as_mapping({name: pair.name for name, pair in pairs.items()}, leaves=leaves)
         warnings.warn(
             f"{_shown(source, target)}, parameters are paired by shape and order; if that is "
             f"right, pass {guessed}.",
@@ -118,7 +122,8 @@ def pair_parameters(
     _check_conventions(codecs, networks)
     _check_guessable(codecs, networks)
     layers = _guessable(codecs[0]), _guessable(codecs[1])
-    guessed = guess(named, shapes, networks, layers)
+    leaves = codecs[0].by_name, codecs[1].by_name
+    guessed = guess(named, shapes, networks, layers, leaves)
     return {name: Target(other) for name, other in guessed.items()}, True
 
 
@@ -144,7 +149,7 @@ def move(
     named = sum_biases(named, codecs[0].by_name, pairs, networks)
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
     moved |= zero_biases(shapes, codecs[1].by_name, pairs)
-    _check_shapes(moved, shapes, networks, split=split)
+    _check_shapes(moved, shapes, networks, codecs[1].display_names, split=split)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
     state = translate_state(variables.state, source, expected.state, target, pairs)
     return Variables(params=codecs[1].decode(moved), state=state)
@@ -167,8 +172,9 @@ def _check_guessable(codecs: list[Codec], networks: str) -> None:
         for leaf in codec.leaves:
             match = other.by_name.get(leaf.name)
             if leaf.unknown and (match is None or match.layer != leaf.layer):
-                pair = (repr(leaf.name), "...") if is_source else ("...", repr(leaf.name))
-                raise _unknown_layout(networks, leaf.name, leaf, *pair)
+                shown = leaf.display_name(leaf.name)
+                pair = (repr(shown), "...") if is_source else ("...", repr(shown))
+                raise _unknown_layout(networks, shown, leaf, *pair)
 
 
 def _guessable(codec: Codec) -> dict[str, str]:
@@ -184,18 +190,19 @@ def _check_layers(codecs: list[Codec], pairs: Mapping[str, Target], networks: st
     first, second = (codec.by_name for codec in codecs)
     for name, pair in pairs.items():
         one, other = first[name], second[pair.name]
+        shown = one.display_name(name), other.display_name(pair.name)
         if one.note != other.note:
             notes = [leaf.note or leaf.layer or "another layer" for leaf in (one, other)]
-            raise _different_functions(f"{networks}, {name} and {pair.name}", *notes)
+            raise _different_functions(f"{networks}, {shown[0]} and {shown[1]}", *notes)
         if pair.is_named or one.layer == other.layer:
             continue
-        for leaf, shown in ((one, name), (other, pair.name)):
+        for leaf, shown_name in zip((one, other), shown, strict=True):
             if leaf.unknown:
-                raise _unknown_layout(networks, shown, leaf, repr(name), repr(pair.name))
+                raise _unknown_layout(networks, shown_name, leaf, *map(repr, shown))
         if one.layer and other.layer:
             raise TriglotError(
-                f"{networks}: {name!r} belongs to {one.layer}, {pair.name!r} to {other.layer}. "
-                f"If they are stored alike, state mapping={{{name!r}: {pair.name!r}}}."
+                f"{networks}: {shown[0]!r} belongs to {one.layer}, {shown[1]!r} to {other.layer}. "
+                f"If they are stored alike, state mapping={{{shown[0]!r}: {shown[1]!r}}}."
             )
 
 
@@ -215,7 +222,12 @@ def _different_functions(what: str, first: str, second: str) -> TriglotError:
 
 
 def _check_shapes(
-    moved: Mapping[str, Any], shapes: Mapping[str, Any], networks: str, *, split: bool
+    moved: Mapping[str, Any],
+    shapes: Mapping[str, Any],
+    networks: str,
+    names: Mapping[str, str],
+    *,
+    split: bool,
 ) -> None:
     fits = is_split if split else operator.eq
 
@@ -228,6 +240,6 @@ def _check_shapes(
         types = [f"{tuple(a.shape)} {a.dtype}" for a in (moved[name], shapes[name])]
         problem = "the mapping does not fit" if split else "the architectures differ"
         raise TriglotError(
-            f"{networks}: {problem}: {name} is {types[0]} in the first and {types[1]} in the "
+            f"{networks}: {problem}: {names[name]} is {types[0]} in the first and {types[1]} in the "
             f"second ({len(different)} parameters differ)."
         )

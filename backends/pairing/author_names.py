@@ -8,6 +8,7 @@ from ...core.errors import TriglotError
 from ...core.network import Leaf
 from ..naming import normalize_separators
 
+Leaves: TypeAlias = Mapping[str, Leaf]  # arrays of a network, by canonical name
 Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by name
 INDEX = re.compile(r"(?:/\d+)+$")
 LAST = re.compile(r"(?:^|[./])[^./\[\]]+$|\[[^\[\]]*\]$")  # word of a spelling
@@ -91,6 +92,24 @@ def listed(arrays: Arrays, names: Mapping[str, str]) -> str:
     """List arrays by the names that their author knows, with their shapes."""
     shown = {names.get(name, name): tuple(array.shape) for name, array in arrays.items()}
     return ", ".join(f"{name} {shape}" for name, shape in sorted(shown.items()))
+
+
+def display_pairs(pairs: Mapping[str, str], leaves: tuple[Leaves, Leaves]) -> dict[str, str]:
+    """Write pairs of parameters or modules by names that the authors know and a mapping may have.
+
+    Args:
+      pairs: canonical names of the first network to those of the second.
+      leaves: the arrays of both networks by canonical name.
+    """
+    return {_display(name, leaves[0]): _display(to, leaves[1]) for name, to in pairs.items()}
+
+
+def _display(name: str, leaves: Leaves) -> str:
+    if name in leaves:
+        return leaves[name].display_name(name)
+    inside = next((each for each in leaves if covers(name, each)), None)
+    shown = name if inside is None else display_place(leaves[inside], inside, name)
+    return shown if normalize(shown) == name else name
 
 
 def covers(prefix: str, name: str) -> bool:

@@ -7,14 +7,18 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...core.errors import TriglotError
-from .mapping import Arrays
+from .author_names import Arrays, Leaves, display_pairs
 
 Layers: TypeAlias = Mapping[str, str]  # the layer of each array, by name; arrays may lack one
 Types: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]  # layers and shapes, by name
 
 
 def guess(
-    source: Arrays, target: Arrays, networks: str, layers: tuple[Layers, Layers] = ({}, {})
+    source: Arrays,
+    target: Arrays,
+    networks: str,
+    layers: tuple[Layers, Layers] = ({}, {}),
+    leaves: tuple[Leaves, Leaves] = ({}, {}),
 ) -> dict[str, str]:
     """Pair parameters by shape and by the order of their numbers, if only one pairing exists.
 
@@ -29,6 +33,7 @@ def guess(
       target: canonical arrays of the second network by name.
       networks: the two networks, for the message.
       layers: what layer owns each array, of `source` and of `target`.
+      leaves: the libraries' arrays by canonical name, from which messages take their names.
 
     Returns:
       Names of `target` by names of `source`.
@@ -49,18 +54,23 @@ def guess(
         first, second = (_parameters(side, by_name) for side in _unpaired(pairs, one, other))
         pairs.update(_match(first, second))
     if any(_unpaired(pairs, one, other)) or _splits_a_layer(pairs):
-        raise _refusal(pairs, one, other, networks)
+        raise _refusal(pairs, one, other, networks, leaves)
     return pairs
 
 
-def as_mapping(pairs: Mapping[str, str], open_names: Iterable[str] = ()) -> str:
+def as_mapping(
+    pairs: Mapping[str, str],
+    open_names: Iterable[str] = (),
+    leaves: tuple[Leaves, Leaves] = ({}, {}),
+) -> str:
     """Write pairs as a `mapping=` argument: one entry per layer if possible, `...` for open names.
 
     >>> as_mapping({"a/kernel": "b/kernel", "a/bias": "b/bias", "c/w": "d/kernel"}, ["e/w"])
     "mapping={'a': 'b', 'c/w': 'd/kernel', 'e/w': ...}"
     """
-    entries = {name: repr(other) for name, other in mapping_of(pairs).items()}
-    entries |= dict.fromkeys(open_names, "...")
+    shown = display_pairs(mapping_of(pairs), leaves)
+    entries = {name: repr(other) for name, other in shown.items()}
+    entries |= dict.fromkeys(display_pairs(dict.fromkeys(open_names, ""), leaves), "...")
     written = ", ".join(f"{name!r}: {to}" for name, to in sorted(entries.items()))
     return f"mapping={{{written}}}"
 
@@ -159,11 +169,23 @@ def _splits_a_layer(pairs: Mapping[str, str]) -> bool:
     return len({layer for layer, _ in together}) < len(together)
 
 
-def _refusal(pairs: Mapping[str, str], source: Types, target: Types, networks: str) -> TriglotError:
+def _refusal(
+    pairs: Mapping[str, str],
+    source: Types,
+    target: Types,
+    networks: str,
+    leaves: tuple[Leaves, Leaves],
+) -> TriglotError:
     sides = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
     shapes = [Counter(shape for _, shape in side.values()) for side in sides]
     types = [Counter(layer for layer, _ in side.values()) for side in sides]
-    listed = [", ".join(f"{n} {shape}" for n, (_, shape) in sorted(side.items())) for side in sides]
+    listed = [
+        ", ".join(
+            f"{side_leaves[n].display_name(n) if n in side_leaves else n} {shape}"
+            for n, (_, shape) in sorted(side.items())
+        )
+        for side, side_leaves in zip(sides, leaves, strict=True)
+    ]
     problem = "the architectures differ"
     if shapes[0] == shapes[1] and types[0] != types[1]:
         layer_kinds = [
@@ -178,7 +200,7 @@ def _refusal(pairs: Mapping[str, str], source: Types, target: Types, networks: s
     return TriglotError(
         f"{networks}: {problem}. Unpaired parameters: {listed[0] or 'none'} of the first and "
         f"{listed[1] or 'none'} of the second. If both compute the same function, complete "
-        f"{as_mapping(paired, sides[0])}."
+        f"{as_mapping(paired, sides[0], leaves)}."
     )
 
 

@@ -10,8 +10,9 @@ from ...core.errors import TriglotError
 from ...core.network import Network, Statistic, Statistics
 from ...core.types import PyTree
 from ..naming import words_of
+from .author_names import Arrays
 from .guessing import guess
-from .mapping import Arrays, Target
+from .mapping import Target
 
 SETTLED = 2**20  # updates, after which an average with a decay of 0.9999 has forgotten its start
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..backends.pairing.author_names import display_place
 from .programs import places
 from .programs.tape import Step, Tape
 from .programs.values import View
@@ -23,7 +24,7 @@ class Section:
       name: path of the module; `file:line` of code that belongs to none.
       source: `file:line`.
       operations: names of its operations.
-      parameters: canonical names of those that it reads.
+      parameters: names of those that it reads, as the author of the network knows them.
       shape, dtype, low, high, mean, numbers: the module's value in float64, for up to 3 examples.
       state: `equal`: the other network has this value, too; `different`: it has not, although it
         has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
@@ -105,7 +106,10 @@ def _module(tape: Tape, step: Step) -> str:
     """Name the module of a step: its scope, else that of the parameter that it reads, its line."""
     if words := places.scopes(step, functions=False):
         return "/".join(words)
-    owner = places.parameter_of(tape, step).rpartition("/")[0]
+    parameter = places.parameter_of(tape, step)
+    owner = parameter.rpartition("/")[0]
+    if parameter in tape.arrays_of:
+        owner = display_place(tape.arrays_of[parameter], parameter, owner)
     return owner or places.operation(tape, step.results[0]).source
 
 
@@ -124,7 +128,9 @@ def _part(view: View, node: _Node, other: View) -> Section:
         source=places.operation(tape, value).source,
         operations=tuple(step.name for step in steps[:MAX_OPERATIONS]),
         parameters=tuple(
-            dict.fromkeys(filter(None, (places.parameter_of(tape, s) for s in steps)))
+            dict.fromkeys(
+                map(tape.display_name, filter(None, (places.parameter_of(tape, s) for s in steps)))
+            )
         ),
         shape=array.shape,
         dtype=str(array.dtype),

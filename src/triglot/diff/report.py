@@ -10,7 +10,7 @@ from typing import Any
 from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Distance, Measurement
 from .modules import Section
-from .pairing.parameters import Pairing
+from .pairing.parameters import Pair, Pairing
 from .types import Cause, Difference, Operation
 
 FORMAT = 1  # of the JSON; docs/reference/diff-json.md describes it
@@ -110,15 +110,13 @@ class Report:
             "max_abs_difference": self.max_abs_difference,
             "first_difference": self.first_difference and asdict(self.first_difference),
             "first_rounding": self.first_rounding and asdict(self.first_rounding),
-            "causes": [asdict(cause) for cause in self.causes],
+            "causes": [self._cause(cause) for cause in self.causes],
             "parameters": {
                 "counts": self.num_params,
                 "mapping": pairing.source,
-                "pairs": [
-                    {**asdict(pair), "shape": pairing.one[pair.one].shape} for pair in pairing.pairs
-                ],
-                "only_one": {each.name: each.shape for each in pairing.only_one},
-                "only_other": {each.name: each.shape for each in pairing.only_other},
+                "pairs": [self._pair(pair) for pair in pairing.pairs],
+                "only_one": {each.display_name: each.shape for each in pairing.only_one},
+                "only_other": {each.display_name: each.shape for each in pairing.only_other},
             },
             "measurements": [_measurement(each) for each in self.measurements],
             "initializers": [asdict(row) for row in self.initializers],
@@ -131,6 +129,18 @@ class Report:
             "notes": self.notes,
         }
         return _finite(content)
+
+    def _cause(self, cause: Cause) -> dict[str, Any]:
+        sides = self.pairing.one, self.pairing.other
+        names = [
+            [side[name].display_name if name in side else name for name in names_of_side]
+            for side, names_of_side in zip(sides, cause.parameters, strict=True)
+        ]
+        return {**asdict(cause), "parameters": names}
+
+    def _pair(self, pair: Pair) -> dict[str, Any]:
+        names = dict(zip(("one", "other"), self.pairing.display_names(pair), strict=True))
+        return {**asdict(pair), **names, "shape": self.pairing.one[pair.one].shape}
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -174,11 +184,12 @@ class Report:
     def _parameters(self) -> Iterator[str]:
         count = len(self.pairing.pairs)
         yield f"parameters: {count} pairs, {self.pairing.source}"
-        renamed = [pair for pair in self.pairing.pairs if pair.one != pair.other]
+        names = {pair: self.pairing.display_names(pair) for pair in self.pairing.pairs}
+        renamed = [pair for pair, (one, other) in names.items() if one != other]
         for pair in renamed[:MAX_ROWS]:
             turned = ", transposed" if pair.transposed else ""
             shape = list(self.pairing.one[pair.one].shape)
-            yield from _wrapped(f"  {pair.one} = {pair.other} {shape}{turned}", " " * 4)
+            yield from _wrapped(f"  {' = '.join(names[pair])} {shape}{turned}", " " * 4)
         if len(renamed) > MAX_ROWS:
             yield f"  and {len(renamed) - MAX_ROWS} more with different names"
         for name, left in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
@@ -216,7 +227,8 @@ class Report:
         if len(differing) < len(self.initializers):
             yield f"  {len(self.initializers) - len(differing)} of {len(self.initializers)} agree"
         for row in differing[:MAX_ROWS]:
-            yield from _wrapped(f"  {row.name}: {row.one}; other: {row.other}", " " * 4)
+            name = row.name if row.name == row.counterpart else f"{row.name} = {row.counterpart}"
+            yield from _wrapped(f"  {name}: {row.one}; other: {row.other}", " " * 4)
         if len(differing) > MAX_ROWS:
             yield f"  and {len(differing) - MAX_ROWS} more that differ"
 

@@ -131,7 +131,8 @@ class Cause:
       name: an entry of the catalogue, such as `norm_epsilon`; docs/reference/causes.md lists all.
       where: the place in both modules.
       evidence: the numbers that support it.
-      parameters: canonical names of those that it is about, of each network.
+      parameters: canonical names of those that it is about, of each network. Texts have the names
+        that the networks' authors know.
       effect: how much the outputs change without it, relative to the largest; None if that is not
         known.
     """

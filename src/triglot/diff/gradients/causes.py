@@ -15,7 +15,7 @@ from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
 from ..measures.subject import Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
 from ..programs.values import TOLERANCE
-from ..types import Cause, Difference, Operation, listed
+from ..types import Cause, Difference, Operation, codec_of, listed
 from .rules import CUSTOM, STOP, Program, Rule
 
 MOST_RULES = 3  # tried together, of those that change a gradient

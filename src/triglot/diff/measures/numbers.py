@@ -190,12 +190,13 @@ def measure(
     # Without double precision the arithmetic is that of the weights, at best float32.
     finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarse)
     eps = max(finest, float(np.finfo(np.float32).eps))
+    names = _names(one, other)
     measurements = [
         Measurement(
             quantity,
-            native[quantity],
-            canonical.get(quantity),
-            double.get(quantity),
+            _located(native[quantity], names),
+            _located(canonical.get(quantity), names),
+            _located(double.get(quantity), names),
             None if precise else eps * _factor(quantity),
         )
         for quantity in native
@@ -207,6 +208,20 @@ def measure(
     learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
     gradients = [side[learned] for side in values if learned in side]
     return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)
+
+
+def _names(one: Subject, other: Subject) -> dict[str, str]:
+    """Name the paired parameters as both authors know them, by their shared names."""
+    sides = one.display_names, other.display_names
+    return {
+        name: first if first == sides[1][name] else f"{first} = {sides[1][name]}"
+        for name, first in sides[0].items()
+    }
+
+
+def _located(distance: Distance | None, names: Mapping[str, str]) -> Distance | None:
+    """Say where a difference is by the names that the authors know."""
+    return distance and distance._replace(where=names.get(distance.where, distance.where))
 
 
 def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:

@@ -149,6 +149,12 @@ class Subject(Side):
             lambda *traced: function(*traced, arguments[-1]), *arguments[:-1], exact=False
         )
 
+    @property
+    def display_names(self) -> dict[str, str]:
+        """Names of the paired parameters as the author knows them, by their shared names."""
+        known = codec_of(self.network).display_names
+        return {name: known[canonical] for name, canonical in self.names.items()}
+
     def encode(self, params: PyTree) -> Arrays:
         """Return `named` parameters, without compiling."""
         return host.call(self.named, params)

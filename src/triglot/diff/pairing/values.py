@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 import jax
 import numpy as np
 
+from ...backends.libraries import storage_of
+from ...backends.naming import words_of
 from ...core.network import Network, Variables
 from ..types import Cause, codec_of
 from .parameters import Pairing
@@ -25,6 +27,17 @@ def named_values(network: Network, variables: Variables) -> dict[str, np.ndarray
     return values
 
 
+def display_names(network: Network, variables: Variables) -> dict[str, str]:
+    """Name parameters and running statistics as their author knows them, by canonical name."""
+    names = codec_of(network).display_names
+    file_name = storage_of(network.backend).file_name
+    state = jax.tree_util.tree_leaves_with_path(variables.state)
+    for kind, (path, _) in zip(network.statistics or (), state, strict=False):
+        if kind is not None:
+            names.setdefault(kind.name, file_name("state", words_of(path), kind))
+    return names
+
+
 def weight_causes(
     pairing: Pairing,
     networks: tuple[Network, Network],
@@ -40,9 +53,9 @@ def weight_causes(
         counterpart = f"{layers.get(layer, layer)}/{last}".strip("/")
         if name not in pairing.one and counterpart in other:
             pairs[name] = counterpart
-    shown = codec_of(networks[0]).display_names, codec_of(networks[1]).display_names
+    shown = tuple(display_names(*side) for side in zip(networks, held, strict=True))
     kept = {name: pairs[name] for name in one if name in pairs}
-    return list(differing(one, other, kept, labels, shown))
+    return list(differing(one, other, kept, labels, (shown[0], shown[1])))
 
 
 def differing(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends import libraries
 from ...backends.calling import Inputs
+from ...backends.pairing.author_names import display_pairs
 from ...backends.pairing.guessing import mapping_of
 from ...backends.pairing.mapping import Target
 from ...backends.pairing.stacks import align_stacks
@@ -51,8 +52,8 @@ def port(
       options: what was chosen.
       inputs: one observation of both networks; a tuple for several.
       action_spec: of the environment, if there is one.
-      mapping: canonical names of the file to those of the network; empty to pair by names, or by
-        shape and order.
+      mapping: names of the file to those of the network, as `translate` takes them; empty to pair
+        by names, or by shape and order.
 
     Returns:
       The exit code: 0 if the functions agree or could not be compared, 1 if they differ.
@@ -79,7 +80,7 @@ def port(
         example = _inputs_of(target, target.init(jax.random.key(0)), inputs, options.seed, 1)
         paired = pair(source, variables, target, mapping or None, example, order)
         moved = move(variables, source, target, paired.targets, split=bool(mapping))
-    _print_mapping(paired, moved)
+    _print_mapping(paired, moved, (source, target))
     code = SAME
     if options.source is None:
         print(
@@ -191,14 +192,17 @@ def _order(source: Network, arrays: Mapping[str, np.ndarray], path: Path) -> lis
     return [own for name in names if name in leaves for own in leaves[name].names]
 
 
-def _print_mapping(paired: Paired, moved: Variables) -> None:
-    stated = mapping_of({name: to.name for name, to in paired.targets.items()})
+def _print_mapping(paired: Paired, moved: Variables, networks: tuple[Network, Network]) -> None:
+    leaves = [network.require_codec("weights cannot be translated").by_name for network in networks]
+    pairs = mapping_of({name: to.name for name, to in paired.targets.items()})
+    stated = display_pairs(pairs, (leaves[0], leaves[1]))
     print(f"{num_params(moved.params):,} parameters, paired {paired.how}:")
     width = max(map(len, stated), default=0)
     for name, other in stated.items():
         print(f"  {name:<{width}}  ->  {other}")
     if paired.assumed:
-        print(f"Assumed to have the same layout (no listed layer): {', '.join(paired.assumed)}")
+        assumed = ", ".join(leaves[0][name].display_name(name) for name in paired.assumed)
+        print(f"Assumed to have the same layout (no listed layer): {assumed}")
     if paired.is_guess:
         words = " ".join(shlex.quote(f"{name}={other}") for name, other in stated.items())
         print(f"To keep these pairs: --mapping {words}")

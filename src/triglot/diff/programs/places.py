@@ -50,7 +50,7 @@ def operation(tape: Tape, value: int) -> Operation:
         return Operation(
             "input" if not tape.depends[value] & PARAMS else "parameter",
             "",
-            tape.leaves.get(value, "constant"),
+            tape.display_name(tape.leaves.get(value, "constant")),
         )
     step = tape.steps[tape.producers[value]]
     if tape.is_update:
@@ -164,7 +164,7 @@ def scope(tape: Tape, step: Step) -> str:
     words = scopes(step)
     if not words and (layer := _layer(step)):
         words.append(layer)
-    owner = parameter_of(tape, step)
+    owner = tape.display_name(parameter_of(tape, step))
     shown = "/".join(words)
     if owner and owner not in shown:
         return f"{shown} ({owner})" if shown else owner

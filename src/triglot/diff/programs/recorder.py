@@ -1,7 +1,7 @@
 """Record a traced program as a tape, its calls and loops unrolled."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
+from ...core.network import Leaf
 from ...core.tracing.jaxprs import aval_of, called_program, ends_of_scan, evaluate
 from ...core.types import PyTree
 from ..host import on_host
@@ -28,6 +29,7 @@ class Program:
     Attributes:
       function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
       params: parameters by canonical name.
+      arrays_of: the arrays that hold them, by canonical name, from which reports take their names.
       state, inputs, key: its other arguments.
       of_batches: whether its examples are batches, as of a loss.
       is_update: whether it is an agent's update, not a network. Its random draws are kept, since
@@ -38,6 +40,7 @@ class Program:
 
     function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
     params: Mapping[str, Any]
+    arrays_of: Mapping[str, Leaf] = field(default_factory=dict)
     state: PyTree = ()
     inputs: PyTree = ()
     key: jax.Array
@@ -67,6 +70,7 @@ def record(
         wide,
         is_update=program.is_update,
         of_batches=program.of_batches,
+        arrays_of=program.arrays_of,
         keeps_draws=program.is_update or program.keeps_draws,
     )
     recorder = _Recorder(tape)

@@ -80,6 +80,7 @@ def forward_program(
     return Program(
         function=function,
         params=params,
+        arrays_of=codec.by_name,
         state=state,
         inputs=inputs,
         key=key,

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from ...core.network import Leaf
 from ...core.tracing.jaxprs import context_of
 from .wide import bind_native, bind_wide
 
@@ -67,7 +68,8 @@ class Tape:
       depends: bit mask of each value's dependencies.
       roots: for each value, the one that it rearranges; itself if it is computed.
       producers: the step that computes a value; leaves and constants have none.
-      leaves: the names of parameters, state and inputs in reports, by value.
+      leaves: the names of parameters, state and inputs, by value.
+      arrays_of: the arrays that hold the parameters, by canonical name; empty if they are not known.
       origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
@@ -88,9 +90,15 @@ class Tape:
     roots: list[int] = field(default_factory=list)
     producers: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, str] = field(default_factory=dict)
+    arrays_of: Mapping[str, Leaf] = field(default_factory=dict)
     origins: dict[int, int] = field(default_factory=dict)
     outputs: list[int] = field(default_factory=list)
     new_state: list[int] = field(default_factory=list)
+
+    def display_name(self, name: str) -> str:
+        """Return the name of a parameter, state or input as the author of the network knows it."""
+        leaf = self.arrays_of.get(name)
+        return name if leaf is None else leaf.display_name(name)
 
     def is_constant(self, value: int) -> bool:
         """Return whether a value depends neither on parameters nor on state nor on inputs."""

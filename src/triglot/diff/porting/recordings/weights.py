@@ -205,4 +205,7 @@ def _other_weights(
     wanted, held = (values.named_values(network, each) for each in (recorded, own))
     pairs = {recorded_names.get(name, name): name for name in wanted}
     arrays = {name: wanted[port] for name, port in pairs.items()}
-    return values.differing(arrays, held, pairs, ("recording", "the port's checkpoint"))
+    shown = values.display_names(network, own)
+    return values.differing(
+        arrays, held, pairs, ("recording", "the port's checkpoint"), (shown, shown)
+    )

@@ -41,7 +41,7 @@ def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Findi
         for value in part.values:
             if value in part.region.leaves and part.tape.depends[value] == PARAMS:
                 name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
-                shown = part.tape.leaves[value]
+                shown = part.tape.display_name(part.tape.leaves[value])
                 evidence = f"{shown} of {label} has no equal parameter in the other network"
                 return Finding(name, evidence, divergence)
     return None

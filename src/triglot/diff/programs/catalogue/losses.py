@@ -45,10 +45,10 @@ def described(tape: Tape, value: int) -> str:
     """Write a value: the input or parameter, or what computes it with its line."""
     root = tape.roots[value]
     if root in tape.leaves:
-        return f"`{tape.leaves[root].removeprefix('inputs/')}`"
+        return f"`{tape.display_name(tape.leaves[root]).removeprefix('inputs/')}`"
     if root not in tape.producers:
         return "a constant"
-    names = sorted(leaves_of(tape, root))
+    names = sorted(map(tape.display_name, leaves_of(tape, root)))
     read = f" of {', '.join(names[:4])}{' and more' if names[4:] else ''}" if names else ""
     source = places.operation(tape, root).source
     return f"{tape.steps[tape.producers[root]].name}{read}" + (f" ({source})" if source else "")
@@ -375,7 +375,9 @@ def _cut(
 
 
 def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
-    names = " and ".join(f"`{name}`" for name in sorted(leaves_of(tape, value)))
+    names = " and ".join(
+        f"`{name}`" for name in sorted(map(tape.display_name, leaves_of(tape, value)))
+    )
     return f"a flag ({names}) cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 

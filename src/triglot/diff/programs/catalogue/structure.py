@@ -374,5 +374,5 @@ def _produced(tape: Tape, value: int) -> str:
     """Write what computes a value."""
     root = tape.roots[value]
     if root not in tape.producers:
-        return f"the {tape.leaves.get(root, 'constant')}"
+        return f"the {tape.display_name(tape.leaves.get(root, 'constant'))}"
     return f"the result of {places.shown(places.operation(tape, root))}"
