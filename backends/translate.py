@@ -240,6 +240,6 @@ def _check_shapes(
         types = [f"{tuple(a.shape)} {a.dtype}" for a in (moved[name], shapes[name])]
         problem = "the mapping does not fit" if split else "the architectures differ"
         raise TriglotError(
-            f"{networks}: {problem}: {names[name]} is {types[0]} in the first and {types[1]} in the "
-            f"second ({len(different)} parameters differ)."
+            f"{networks}: {problem}: {names[name]} is {types[0]} in the first and {types[1]} in "
+            f"the second ({len(different)} parameters differ)."
         )

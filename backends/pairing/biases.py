@@ -95,8 +95,9 @@ def sum_biases(
             summed[first] = summed[first] + summed[name]
     for name in inner_biases(leaves):
         if name not in pairs and (isinstance(named[name], jax.core.Tracer) or named[name].any()):
+            shown = leaves[name].display_name(name)
             raise TriglotError(
-                f"{networks}: {leaves[name].display_name(name)!r}, inside the product with the reset gate, is not known to be "
+                f"{networks}: {shown!r}, inside the product with the reset gate, is not known to be "
                 "0, and the second's GRU has no such bias: no weights make them equal. Give the "
                 "second a cell that has it."
             )
