@@ -97,8 +97,8 @@ def sum_biases(
         if name not in pairs and (isinstance(named[name], jax.core.Tracer) or named[name].any()):
             shown = leaves[name].display_name(name)
             raise TriglotError(
-                f"{networks}: {shown!r}, inside the product with the reset gate, is not known to be "
-                "0, and the second's GRU has no such bias: no weights make them equal. Give the "
+                f"{networks}: {shown!r}, inside the product with the reset gate, is not known to "
+                "be 0, and the second's GRU has no such bias: no weights make them equal. Give the "
                 "second a cell that has it."
             )
     return summed

@@ -84,7 +84,7 @@ def test_a_layers_bias_goes_where_its_kernel_goes() -> None:
     source, target = from_haiku(forwards, OBS), from_equinox(Backwards)
     start = source.init(jax.random.key(0))
     variables = Variables(params=numbered(start.params), state=start.state)
-    with pytest.warns(Guessed, match=r"mapping={'linear': 'fc2', 'linear/1': 'fc1'}"):
+    with pytest.warns(Guessed, match=r"mapping={'linear': '.fc2', 'linear_1': '.fc1'}"):
         moved = translate(variables, source, target)
     assert_same_function(source, target, variables, moved)
     stated = translate(variables, source, target, {"linear": "fc2", "linear_1": "fc1"})
@@ -263,14 +263,14 @@ REFUSED = {
         branches("left", "right"),
         branches("up", "down"),
         None,
-        r"can be paired in several ways.*left/kernel \(4, 2\).*up/kernel \(4, 2\).*"
-        r"complete mapping={'left/bias': \.\.\., ",
+        r"can be paired in several ways.*left/w \(4, 2\).*up/w \(4, 2\).*"
+        r"complete mapping={'left/b': \.\.\., ",
     ),
     "other shapes": (
         HAIKU,
         branches("left", "right"),
         None,
-        r"the architectures differ.*mlp/linear/0/kernel \(4, 8\).* of the first and left/bias",
+        r"the architectures differ.*mlp/~/linear_0/w \(4, 8\).* of the first and left/b",
     ),
     "an unknown name": (HAIKU, EQUINOX, {"mlp/dense_0": "layers/0"}, "no parameter is named"),
     "no name": (HAIKU, EQUINOX, {"mlp": ("layers", "half")}, "expected a name, or .name, function"),
@@ -278,25 +278,25 @@ REFUSED = {
         HAIKU,
         EQUINOX,
         {"mlp/linear/0": "layer/0"},
-        "'mlp/linear/0/bias' is mapped to 'layer/0/bias', which does not exist",
+        r"no parameter is named 'layer/0'; there are \.layers\[0\]\.bias",
     ),
     "leftovers": (
         HAIKU,
         EQUINOX,
         {f"mlp/linear/{index}": f"layers/{index}" for index in range(3)},
-        r"does not cover mlp/linear/3/bias \(2,\), mlp/linear/3/kernel \(8, 2\) of the first and ",
+        r"does not cover mlp/~/linear_3/b \(2,\), mlp/~/linear_3/w \(8, 2\) of the first and ",
     ),
     "twice": (
         HAIKU,
         EQUINOX,
         {"mlp/linear/0": "layers/0", "mlp/linear_0": "layers/1"},
-        "'mlp/linear/0' is mapped twice",
+        "'mlp/linear_0' is mapped twice",
     ),
     "to one twice": (
         HAIKU,
         EQUINOX,
         {"mlp/linear/1": "layers/1", "mlp/linear/2": "layers/1"},
-        "two parameters are mapped to 'layers/1/bias'",
+        r"two parameters are mapped to '\.layers\[1\]\.bias'",
     ),
     "a stated pair that does not fit": (
         branches("left", "right"),
@@ -307,7 +307,7 @@ REFUSED = {
             "right/bias": "down/bias",
             "right/kernel": ("down/kernel", jnp.transpose),
         },
-        r"the mapping does not fit: down/kernel is \(2, 4\) float32 in the first and \(4, 2\) f",
+        r"the mapping does not fit: down/w is \(2, 4\) float32 in the first and \(4, 2\) f",
     ),
     "state": (freeze(HAIKU, "*bias"), EQUINOX, None, "freeze after translating"),
 }

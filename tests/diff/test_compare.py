@@ -156,7 +156,7 @@ def test_the_report_fits_80_columns_and_json() -> None:
     assert stored["max_abs_difference"] > 0
     (cause,) = stored["causes"]
     assert cause.keys() == {"name", "where", "evidence", "parameters", "effect"}
-    assert stored["parameters"]["only_one"] == {"mlp/linear/0/bias": [8]}
+    assert stored["parameters"]["only_one"] == {"mlp/~/linear_0/b": [8]}
 
 
 IN_THE_CHECKOUT = """

@@ -95,14 +95,14 @@ def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
     (cause,) = report.causes
     assert cause.name == "layer_order"
     assert "layers/0, layers/2 in this order" in cause.evidence
-    assert "layers/2, layers/0" in cause.evidence
+    assert "layers[2], layers[0]" in cause.evidence
 
 
 def test_a_stack_with_other_names_and_numbers_is_noted() -> None:
     other = stacked.plain_stacked("flipped")
     report = triglot.diff_networks(SEPARATE["linen"], other, SPEC, level="quick")
     assert report.verdict != DIFFERENT
-    assert any("layers/0" in note and "layers/2" in note for note in report.notes), report
+    assert any("layers_0" in note and "layers[2]" in note for note in report.notes), report
     report = triglot.diff_networks(SEPARATE["linen"], STACKED["jax"], SPEC, level="quick")
     assert not any("numbers" in note for note in report.notes), report
 

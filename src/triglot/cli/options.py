@@ -65,8 +65,8 @@ class DiffOptions(MachineOptions):
         obs=float32:32,4 action:32:0..3 old_value=value:32 done=flag:32 gamma=0.99, or a file .npz.
         Kinds: action, advantage, discount, distribution, flag, gradient, log_prob, logits, param
         (learned), probability, return, reward, square, step, value, weight.
-      mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
-        network and of the second.
+      mapping: pairs of parameters or modules, each NAME=NAME: of the first network and of the
+        second, as their libraries or the report spell them, or the ends of such names.
       checkpoint: trained weights. One file has the weights of the first network, which both get;
         two files have the weights of each network, which are compared too. With a recording, the
         file has the weights of the port.

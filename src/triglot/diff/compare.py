@@ -50,8 +50,10 @@ def diff_networks(
         loss, a dictionary of whole arrays by the names of its parameters: specs, texts as for
         `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None beside
         the loss of an algorithm.
-      mapping: canonical names or prefixes of the first network to those of the second; None pairs
-        parameters by name, or guesses by shape and by order of use.
+      mapping: names of parameters or modules of the first network to those of the second, in the
+        spelling of their libraries (`{"encoder.0": "Dense_0"}`), canonical, or the end of such a
+        name, if only one ends so; None pairs parameters by name, or guesses by shape and by order
+        of use.
       seed: random seed of weights, inputs and targets.
       action_spec: spec that is passed to a function of obs_spec and action_spec.
       names: names of the networks in the report.

@@ -66,7 +66,7 @@ def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
 
 def dtype_causes(pairing: Pairing, subjects: Subjects, setup: Setup) -> tuple[Cause, ...]:
     """Name the first parameter or output whose dtypes differ."""
-    labels = [side.label for side in subjects]
+    labels = subjects[0].label, subjects[1].label
     for pair in pairing.pairs:
         first, second = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         if first != second:

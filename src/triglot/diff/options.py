@@ -15,7 +15,8 @@ class ComparisonOptions:
     """How two networks are compared; `diff_networks` describes each option for its users.
 
     Attributes:
-      mapping: canonical names or prefixes of the first network to those of the second; None to pair
+      mapping: names of parameters or modules of the first network to those of the second, in the
+        spelling of their libraries, canonical, or the ends of either; None to pair
         parameters by name, or to guess by shape and by order of use.
       seed: random seed of weights, inputs and targets.
       action_spec: spec of the actions, for a function that takes `action_spec`.

@@ -81,7 +81,8 @@ class TrainOptions(SharedOptions, MachineOptions, LogOptions):
       keep_every: keep a checkpoint every N environment steps per seed, for `triglot rate`.
       metrics_every: write metrics every K updates, one line each in metrics.jsonl.
       init_from: a run whose weights the training starts from, of any library.
-      init_names: take only the parameters with these canonical names, with * for any text.
+      init_names: take only the parameters with these names, with * for any text: canonical ones, or
+        those of the network's library.
       init_seed_index: which of that run's seeds starts all seeds, counted from 0.
       population: number of members of population-based training. Each member is a seed; every
         --exploit-every updates, the worst members copy the best ones and perturb their

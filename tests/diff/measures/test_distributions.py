@@ -37,10 +37,10 @@ NORMAL = INITS.RandomNormal(0.25)
     [
         (layer(NORMAL), layer(NORMAL), set()),
         (layer(INITS.Orthogonal()), layer(INITS.Orthogonal()), set()),
-        (layer(NORMAL), layer(INITS.RandomNormal(0.26)), {"linear/kernel"}),
-        (layer(NORMAL), layer(INITS.Orthogonal()), {"linear/kernel"}),
-        (layer(NORMAL), layer(INITS.RandomUniform(-0.433, 0.433)), {"linear/kernel"}),
-        (layer(NORMAL), layer(NORMAL, jnp.ones), {"linear/bias"}),
+        (layer(NORMAL), layer(INITS.RandomNormal(0.26)), {"linear/w"}),
+        (layer(NORMAL), layer(INITS.Orthogonal()), {"linear/w"}),
+        (layer(NORMAL), layer(INITS.RandomUniform(-0.433, 0.433)), {"linear/w"}),
+        (layer(NORMAL), layer(NORMAL, jnp.ones), {"linear/b"}),
     ],
     ids=["same", "orthogonal", "std", "normal, orthogonal", "normal, uniform", "bias"],
 )

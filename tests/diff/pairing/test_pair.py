@@ -73,9 +73,10 @@ def test_a_stated_mapping_may_leave_parameters_unpaired() -> None:
     "mapping, says",
     [
         ({"nowhere": "Dense_0"}, "no parameter is named 'nowhere'"),
-        ({"mlp/linear_0": "nowhere"}, "which does not exist"),
-        ({"mlp/linear_0/w": "Dense_1/bias"}, "no parameter is named"),
+        ({"mlp/linear_0": "nowhere"}, "no parameter is named 'nowhere'; there are Dense_0/bias"),
+        ({"mlp/linear_0/w": "Dense_1/bias"}, "their shapes differ"),
         ({"mlp/linear_0/kernel": "Dense_1/bias"}, "their shapes differ"),
+        ({"w": "Dense_1/kernel"}, "'w' may be any of mlp/~/linear_0/w, mlp/~/linear_1/w"),
     ],
 )
 def test_a_wrong_mapping_is_refused(mapping: dict[str, str], says: str) -> None:

@@ -160,7 +160,8 @@ def measure(
     host.trim()  # of the values of both programs
     begin("measuring native arithmetic")
     values = [_values(side, setup) for side in (one, other)]
-    native = _distances(*values)
+    names = _names(one, other)
+    native = _distances(*values, names)
     canonical: dict[Quantity, Distance] = {}
     double: dict[Quantity, Distance] = {}
     identical = all(each.identical for each in native.values())
@@ -168,7 +169,7 @@ def measure(
         with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
             begin("measuring canonical arithmetic")
             pair = one.canonical(), other.canonical()
-            canonical = _distances(*(_values(side, setup) for side in pair))
+            canonical = _distances(*(_values(side, setup) for side in pair), names)
     coarse = [_coarsest(side, setup) for side in (one, other)]
     if identical:
         notes.append("other arithmetic was not measured: all bits are equal in the native one")
@@ -180,7 +181,8 @@ def measure(
         with noted(notes, "double precision was not measured"), double_precision():
             begin("measuring float64")
             compiled = setup.effort.everything
-            double = _distances(*(_double_values(side, setup, compiled) for side in (one, other)))
+            widened = [_double_values(side, setup, compiled) for side in (one, other)]
+            double = _distances(*widened, names)
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
         coarse_dtypes = sorted({dtype for dtype in coarse if dtype != "float64"})
@@ -190,13 +192,12 @@ def measure(
     # Without double precision the arithmetic is that of the weights, at best float32.
     finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarse)
     eps = max(finest, float(np.finfo(np.float32).eps))
-    names = _names(one, other)
     measurements = [
         Measurement(
             quantity,
-            _located(native[quantity], names),
-            _located(canonical.get(quantity), names),
-            _located(double.get(quantity), names),
+            native[quantity],
+            canonical.get(quantity),
+            double.get(quantity),
             None if precise else eps * _factor(quantity),
         )
         for quantity in native
@@ -217,11 +218,6 @@ def _names(one: Subject, other: Subject) -> dict[str, str]:
         name: first if first == sides[1][name] else f"{first} = {sides[1][name]}"
         for name, first in sides[0].items()
     }
-
-
-def _located(distance: Distance | None, names: Mapping[str, str]) -> Distance | None:
-    """Say where a difference is by the names that the authors know."""
-    return distance and distance._replace(where=names.get(distance.where, distance.where))
 
 
 def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:
@@ -274,10 +270,15 @@ def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
     }
 
 
-def _distances(one: Values, other: Values) -> dict[Quantity, Distance]:
-    return {
+def _distances(one: Values, other: Values, names: Mapping[str, str]) -> dict[Quantity, Distance]:
+    """Compare the quantities of both networks, and say where they differ by `names`."""
+    distances = {
         quantity: distance(arrays, other[quantity], together=quantity.name == GRADIENTS)
         for quantity, arrays in one.items()
+    }
+    return {
+        quantity: each._replace(where=names.get(each.where, each.where))
+        for quantity, each in distances.items()
     }
 
 

@@ -69,7 +69,7 @@ class Tape:
       roots: for each value, the one that it rearranges; itself if it is computed.
       producers: the step that computes a value; leaves and constants have none.
       leaves: the names of parameters, state and inputs, by value.
-      arrays_of: the arrays that hold the parameters, by canonical name; empty if they are not known.
+      arrays_of: the arrays that hold the parameters, by canonical name; empty if not known.
       origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.

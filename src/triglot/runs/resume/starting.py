@@ -1,6 +1,7 @@
 """`--init-from`: start a training from the weights of another run."""
 
 import fnmatch
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Start:
             there = None if array is None else array.shape[1:]
             if here != there:
                 shown = ["absent" if shape is None else str(list(shape)) for shape in (there, here)]
-                wrong.append(f"{name} is {shown[0]} there and {shown[1]} here")
+                wrong.append(f"{self._shown(name, leaves)} is {shown[0]} there and {shown[1]} here")
         if wrong:
             more = f" and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
             raise TriglotError(
@@ -71,8 +72,9 @@ class Start:
             old, new = self.leaves[name], leaves[name]
             if old.note != new.note or (old.layer != new.layer and (old.unknown or new.unknown)):
                 raise TriglotError(
-                    f"--init-from {self.folder}: {name} belongs to {old.note or old.layer} there "
-                    f"and to {new.note or new.layer} here, which compute different functions."
+                    f"--init-from {self.folder}: {self._shown(name, leaves)} belongs to "
+                    f"{old.note or old.layer} there and to {new.note or new.layer} here, which "
+                    "compute different functions."
                 )
         stats = stats_of(jax.eval_shape(lambda: agent.init(jax.random.key(0), agent.num_envs)))
         if self.whole and (stats is None) != (self.stats is None):
@@ -82,6 +84,11 @@ class Start:
                 f"{here}normalized here, so the weights would read others: set --normalize-obs "
                 "alike."
             )
+
+    def _shown(self, name: str, leaves: Mapping[str, Leaf]) -> str:
+        """Write a parameter as both networks' authors know it, its name there first."""
+        sides = [side[name].display_name(name) for side in (self.leaves, leaves) if name in side]
+        return " = ".join(dict.fromkeys(sides))
 
     def initial(self, experiment: Experiment) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
@@ -122,7 +129,7 @@ def read_start(options: TrainOptions) -> Start | None:
     indices = _seed_indices(options, run)
     codec = codec_of(run.agent.network)
     named = [named_weights(run, index) for index in indices]
-    chosen = _chosen(options.init_names, list(named[0]), folder)
+    chosen = _chosen(options.init_names, list(named[0]), codec.display_names, folder)
     stats = stats_of(run.agent_states)
     return Start(
         folder=folder,
@@ -156,18 +163,24 @@ def _seed_indices(options: TrainOptions, run: Run) -> list[int]:
     return list(range(here))
 
 
-def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[str]:
+def _chosen(
+    patterns: tuple[str, ...], names: list[str], shown: Mapping[str, str], folder: Path
+) -> list[str]:
+    """Choose parameters by their canonical names, or by those that the author knows."""
+
+    def fits(name: str, pattern: str) -> bool:
+        known = (name, shown[name])  # `.layers[0]` is no pattern
+        return pattern in known or any(fnmatch.fnmatchcase(each, pattern) for each in known)
+
     for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
+        if not any(fits(name, pattern) for name in names):
             raise TriglotError(
                 f"no parameter of {folder} matches --init-names {pattern!r}; its parameters are "
-                f"{', '.join(names)}."
+                f"{', '.join(shown[name] for name in names)}."
             )
     if not patterns:
         return names
-    return [
-        name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    ]
+    return [name for name in names if any(fits(name, pattern) for pattern in patterns)]
 
 
 def _with_stats(agent_state: AnyAgentState, stats: RunningStats) -> AnyAgentState:
