@@ -64,7 +64,7 @@ def canonical_names(report: Report) -> set[str]:
     unknown = {name for side in sides for name in side} - known
     shown = " ".join([str(report), *texts(report.to_json())])
     words = set(re.findall(r"[\w~./\[\]]+", shown))
-    return unknown & {word.strip(".") for word in words}
+    return unknown & {word.rstrip(".") for word in words}
 
 
 @pytest.mark.covering(7)
