@@ -39,10 +39,12 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Statistic:
-    """One array of a library's own batch normalization, in a network's state.
+    """One array of a library's own batch or spectral normalization, in a network's state.
 
     Attributes:
-      name: `norm/0/mean` or `norm/0/var`; `norm/0/count` for what counts the updates.
+      name: `norm/0/mean` or `norm/0/var`; `norm/0/count` for what counts the updates. Of a layer
+        with spectral normalization `layer/u` and `layer/v`, the singular vectors of its outputs
+        and of its inputs, and `layer/sigma`, the singular value.
       decay: for an average that starts at 0: it is divided by `1 - decay**count` where it is read.
     """
 

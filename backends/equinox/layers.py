@@ -18,7 +18,6 @@ from ..layers.rules import (
     gates,
     heads,
     norm,
-    refuse,
     stored,
     swapped,
     window,
@@ -68,7 +67,7 @@ def _layers() -> dict[str, Layer]:
         **define(cells.LSTM, "LSTMCell", lstm),
         **define(cells.RESET_AFTER, "GRUCell", gru),
         "WeightNorm": Layer(wraps=weight_norm),
-        **refuse("SpectralNorm", kinds.REPARAMETRIZED),
+        "SpectralNorm": Layer(wraps=spectral_norm),
     }
 
 
@@ -79,6 +78,13 @@ def weight_norm(place: Words, module: Any) -> Normalized:
     return Normalized(module.layer, "weight", module.axis, place, (*place, "g"))
 
 
+def spectral_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `eqx.nn.SpectralNorm`, whose place is that of the wrapper."""
+    if module.weight_name != "weight":
+        raise UnknownLayout(f"it normalizes {module.weight_name!r}, not `weight`")
+    return Normalized(module.layer, "weight", None, place, spectral=True)
+
+
 def _file_name(
     part: Literal["params", "state"], words: Sequence[str], statistic: Statistic | None
 ) -> str:
@@ -86,7 +92,7 @@ def _file_name(
     del part
     if statistic is not None:
         *place, last = statistic.name.split("/")
-        words = (*place, NAMES[last])
+        words = (*place, NAMES.get(last, last))
     return ".".join(words)
 
 

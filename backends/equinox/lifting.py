@@ -141,19 +141,23 @@ def from_equinox(
 
 
 def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
-    """Describe the arrays of an `eqx.nn.State`; those of `BatchNorm` are running statistics."""
+    """Describe the arrays of an `eqx.nn.State`: running statistics, or singular vectors."""
     eqx = require("equinox", "equinox")
     leaves, structure = jax.tree.flatten(state)
     places = jax.tree.unflatten(structure, range(len(leaves)))
     statistics: list[Statistic | None] = [None] * len(leaves)
 
     def is_norm(node: Any) -> bool:
-        return isinstance(node, eqx.nn.BatchNorm)
+        return isinstance(node, eqx.nn.BatchNorm | eqx.nn.SpectralNorm)
 
     for path, norm in jax.tree_util.tree_leaves_with_path(module, is_leaf=is_norm):
         if not is_norm(norm):
             continue
         place = normalize_separators("/".join(words_of(path)))
+        if isinstance(norm, eqx.nn.SpectralNorm):
+            for index, last in zip(places.get(norm.uv_index), "uv", strict=True):
+                statistics[index] = Statistic(f"{place}/{last}")
+            continue
         is_ema = norm.mode == "ema"
         mean, var = places.get(norm.ema_state_index if is_ema else norm.batch_state_index)
         count = places.get(norm.ema_first_time_index if is_ema else norm.batch_counter)

@@ -96,6 +96,8 @@ def _statistic(path: Words) -> Statistic | None:
 
     `average`, which evaluation reads, is `hidden` without its bias to the start.
     """
+    if path[-1] in ("u0", "sigma"):  # of `hk.SpectralNorm`, which knows its input only
+        return Statistic(normalize_separators(f"{path[0]}/{path[-1].removesuffix('0')}"))
     place, _, average = path[0].rpartition("/~/")
     if average not in ("mean_ema", "var_ema"):
         return None

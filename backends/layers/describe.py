@@ -9,7 +9,7 @@ from ...core.network import Leaf
 from ..libraries import Library
 from ..naming import canonical_name, normalize_separators, words_of
 from .rules import Layer, Normalized, TooManyAxes, UnknownLayout, Words, several_axes
-from .weight_norm import kernel_rule, scale_rule, with_norm
+from .weight_norm import SPECTRAL, kernel_rule, scale_rule, spectral_rule, with_norm
 
 Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
 
@@ -180,6 +180,9 @@ def _leaf(
     if wrapped is None or type(module) is not type(wrapped.layer) or inside != wrapped.kernel:
         leaf = rule(module, shape)
         return replace(leaf, layer=leaf.layer or layer.kind)
+    if wrapped.spectral:
+        leaf = spectral_rule(rule)(module, shape)
+        return replace(leaf, layer=with_norm(leaf.layer or layer.kind, SPECTRAL))
     leaf = kernel_rule(rule, lambda _: wrapped.axis)(module, shape)
     return replace(leaf, layer=with_norm(leaf.layer or layer.kind))
 

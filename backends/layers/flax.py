@@ -66,7 +66,6 @@ def flax_layers(
         **define(kinds.ATTENTION, attention_names, attention),
         **define(kinds.PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **refuse("Einsum", kinds.EINSUM),
-        **refuse("SpectralNorm", kinds.REPARAMETRIZED),
         **further,
     }
 

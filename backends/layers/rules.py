@@ -38,14 +38,16 @@ class Normalized(NamedTuple):
       kernel: the library's name of its kernel.
       axis: of the kernel in the library's layout, whose slices have a norm each; None for one norm.
       place: of the layer in canonical names.
-      scale: the path from the network to the scale of the norms.
+      scale: the path from the network to the scale of the norms; empty if there is none.
+      spectral: whether the kernel is divided by its largest singular value instead.
     """
 
     layer: Any
     kernel: str
     axis: int | None
     place: Words
-    scale: Words
+    scale: Words = ()
+    spectral: bool = False
 
 
 def _no_variants(shapes: Shapes) -> Iterable[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from ...core.network import Leaf
 from .rules import Rule, UnknownLayout
 
+SPECTRAL = "spectral normalization"
 MAX_RANK = 5  # of a kernel, that of a convolution in space
 NORMS = {
     -1: "weight normalization of each output",
@@ -62,9 +63,18 @@ def scale_rule(rule: Rule, axis_of: Callable[[Any], int | None]) -> Rule:
     return normalized
 
 
-def with_norm(kind: str) -> str:
+def with_norm(kind: str, norm: str = "weight normalization") -> str:
     """Name the kind of a layer whose kernel is normalized."""
-    return f"{kind} with weight normalization"
+    return f"{kind} with {norm}"
+
+
+def spectral_rule(rule: Rule) -> Rule:
+    """Store the kernel of a layer with spectral normalization, as it is stored without it.
+
+    Args:
+      rule: of the kernel without it.
+    """
+    return lambda layer, shape: replace(rule(layer, shape), note=SPECTRAL)
 
 
 def _note(rule: Rule, layer: Any, axis: int | None) -> str:

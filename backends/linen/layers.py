@@ -52,6 +52,7 @@ def _layers() -> dict[str, Layer]:
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
             **define(kinds.CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
             "WeightNorm": Layer(wraps=weight_norm),
+            "SpectralNorm": Layer(wraps=spectral_norm),
             **refuse("ConvLocal MGUCell", kinds.ONLY_HERE),
         },
     )
@@ -63,10 +64,23 @@ def weight_norm(place: Words, module: Any) -> Normalized:
         raise UnknownLayout(f"it normalizes {module.variable_filter or 'all arrays'}, not `kernel`")
     inner = tuple(module.layer_instance.path)
     scale = (*place, f"{inner[-1]}/kernel/scale")
-    # Without a name of its own it is called by the attribute of the wrapper.
-    named = place if inner == (*place, "layer_instance") else inner
     axis = norm_axis(module.feature_axes)
-    return Normalized(module.layer_instance, "kernel", axis, named, scale)
+    return Normalized(module.layer_instance, "kernel", axis, _inner_place(place, module), scale)
+
+
+def spectral_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `nn.SpectralNorm`, which has a place of its own."""
+    named = _inner_place(place, module)
+    return Normalized(module.layer_instance, "kernel", None, named, spectral=True)
+
+
+def _inner_place(place: Words, module: Any) -> Words:
+    """Return the place of a wrapped layer.
+
+    Without a name of its own it is called by the attribute of the wrapper.
+    """
+    inner = tuple(module.layer_instance.path)
+    return place if inner == (*place, "layer_instance") else inner
 
 
 def _file_name(

@@ -99,6 +99,10 @@ def from_linen(
 
 def _statistic(path: Words) -> Statistic | None:
     """Describe a running statistic by its path in the collections."""
+    layer, _, vector = path[-1].rpartition("/kernel/")
+    if path[0] == "batch_stats" and layer and vector in ("u", "sigma"):  # of `nn.SpectralNorm`
+        place = path[1:-1] if layer == "layer_instance" else (*path[1:-2], layer)
+        return Statistic(normalize_separators("/".join((*place, vector))))
     is_known = path[0] == "batch_stats" and path[-1] in ("mean", "var")
     return Statistic(normalize_separators("/".join(path[1:]))) if is_known else None
 

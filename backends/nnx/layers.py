@@ -58,6 +58,7 @@ def _layers() -> dict[str, Layer]:
             **define(cells.RESET_AFTER, "GRUCell", gru),
             **define(cells.SIMPLE_CELL, "SimpleCell", simple),
             "WeightNorm": Layer(wraps=weight_norm),
+            "SpectralNorm": Layer(wraps=spectral_norm),
             **refuse("LoRA LoRALinear", kinds.ONLY_HERE),
         },
     )
@@ -74,6 +75,11 @@ def weight_norm(place: Words, module: Any) -> Normalized:
         raise UnknownLayout("it normalizes other arrays than `kernel`")
     axis = norm_axis(module.feature_axes)
     return Normalized(module.layer_instance, "kernel", axis, place, (*place, "scales", "kernel"))
+
+
+def spectral_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `nnx.SpectralNorm`, whose place is that of the wrapper."""
+    return Normalized(module.layer_instance, "kernel", None, place, spectral=True)
 
 
 def _file_name(

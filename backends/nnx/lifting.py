@@ -146,6 +146,10 @@ def from_nnx(
 
 def _statistic(path: Any, variable: Any) -> Statistic | None:
     """Describe a running statistic by its path and its type in the state."""
+    keys = [getattr(key, "key", None) for key in path]
+    if keys[-1] in (("kernel", "u"), ("kernel", "sigma")):  # of `nnx.SpectralNorm`
+        place = words_of(path[:-2])
+        return Statistic(normalize_separators("/".join((*place, keys[-1][1]))))
     words = words_of(path)
     is_known = type(variable).__name__ == "BatchStat" and words[-1] in ("mean", "var")
     return Statistic(normalize_separators("/".join(words))) if is_known else None

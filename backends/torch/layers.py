@@ -33,7 +33,7 @@ from ..layers.rules import (
     window,
 )
 from ..layers.storage import Storage
-from ..layers.weight_norm import kernel_rule, scale_rule, with_norm
+from ..layers.weight_norm import SPECTRAL, kernel_rule, scale_rule, spectral_rule, with_norm
 from . import formulas
 
 NO_CELL = "it is what PyTorch's own cells derive from"
@@ -45,6 +45,9 @@ WEIGHT_NORMS = (
     ("parametrizations/weight/original0", "parametrizations/weight/original1"),
     ("weight_g", "weight_v"),
 )
+
+# The kernel of spectral normalization, as a parametrization and as a hook.
+SPECTRAL_NORMS = ("parametrizations/weight/original", "weight_orig")
 
 
 def _layers() -> dict[str, Layer]:
@@ -154,11 +157,20 @@ def slope(layer: Any, shape: tuple[int, ...]) -> Leaf:
 def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
     """List the names of a layer's kernel, which weight normalization stores as two arrays.
 
+    Spectral normalization stores it under another name.
+
     Args:
       kind: of the layer.
       rule: of the kernel without weight normalization.
     """
     rules = {"weight": rule}
+    for name in SPECTRAL_NORMS:
+
+        def checked(layer: Any, shape: tuple[int, ...], name: str = name) -> Leaf:
+            _check_spectral(layer, name)
+            return spectral_rule(rule)(layer, shape)
+
+        rules[name] = _of_kind(with_norm(kind, SPECTRAL), checked)
     for scale, direction in WEIGHT_NORMS:
 
         def axis_of(layer: Any, scale: str = scale) -> int | None:
@@ -167,6 +179,26 @@ def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
         rules[scale] = _of_kind(with_norm(kind), scale_rule(rule, axis_of))
         rules[direction] = _of_kind(with_norm(kind), kernel_rule(rule, axis_of))
     return rules
+
+
+def _check_spectral(layer: Any, name: str) -> None:
+    """Check that a kernel is stored for spectral normalization.
+
+    Raises:
+      UnknownLayout: if something else computes the weight of it, such as pruning.
+    """
+    if name == SPECTRAL_NORMS[0] and hasattr(layer, "parametrizations"):
+        steps = [type(step).__name__ for step in layer.parametrizations["weight"]]
+        if steps != ["_SpectralNorm"]:
+            raise UnknownLayout(f"its weight is computed by {', '.join(steps)}")
+    elif not has_spectral_hook(layer):
+        raise UnknownLayout("what computes its weight is not known")
+
+
+def has_spectral_hook(layer: Any) -> bool:
+    """Return whether `torch.nn.utils.spectral_norm` was applied to a layer's weight."""
+    hooks = getattr(layer, "_forward_pre_hooks", {}).values()
+    return any(type(hook).__name__ == "SpectralNorm" and hook.name == "weight" for hook in hooks)
 
 
 def _of_kind(kind: str, rule: Rule) -> Rule:

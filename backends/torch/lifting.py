@@ -14,7 +14,7 @@ from ..layers.describe import describe
 from ..libraries import find
 from ..naming import normalize_separators
 from .importing import load_torchax
-from .layers import STORAGE
+from .layers import STORAGE, has_spectral_hook
 
 
 def from_torch(
@@ -149,10 +149,15 @@ def lift(
 
 
 def _statistic(name: str, module: Any) -> Statistic | None:
-    """Describe a buffer of a batch normalization by its name in `state_dict`."""
+    """Describe a buffer of a normalization by its name in `state_dict`."""
     import torch
 
     place, _, last = name.rpartition(".")
+    layer, _, inside = place.rpartition("parametrizations.weight.0")
+    if last in ("_u", "_v") and not inside and place:
+        return Statistic(normalize_separators(f"{layer}/{last}"))
+    if last in ("weight_u", "weight_v") and has_spectral_hook(module.get_submodule(place)):
+        return Statistic(normalize_separators(f"{place}/{last.removeprefix('weight')}"))
     is_norm = isinstance(module.get_submodule(place), torch.nn.modules.batchnorm._NormBase)
     kind = STORAGE.statistics.get(last)
     if kind is None or not is_norm:

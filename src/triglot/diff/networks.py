@@ -26,6 +26,7 @@ from .measures import effort, weights
 from .measures.compiling import quick_jit
 from .measures.distributions import Drawing
 from .measures.effort import Effort
+from .measures.singular import share_vectors
 from .measures.subject import Subject, Subjects
 from .options import ComparisonOptions
 from .outputs import match_outputs
@@ -316,7 +317,7 @@ class Networks:
             subjects.append(
                 replace(start, network=network, variables=variables, names=names[index])
             )
-        return subjects[0], subjects[1]
+        return share_vectors((subjects[0], subjects[1]), pairing, self.options.seed)
 
     def _statistics(self, pairing: Pairing, *, from_other: bool) -> PyTree:
         """Return the running statistics of trained weights for the other side; None to keep its."""

@@ -27,6 +27,7 @@ from . import (
     resampling,
     resizing,
     rotary,
+    spectral,
     structure,
     training,
     updates,
@@ -53,6 +54,7 @@ Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
     order.output_layout,
+    spectral.spectral_norm,
     unpaired_parameter,
     positions.padding_positions,
     resampling.resampling,
