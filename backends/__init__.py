@@ -68,7 +68,7 @@ def _build(
                 f"{type(network).__name__}."
             )
         network = with_lecun_normal(network) if plain.lecun_normal else network
-        network = with_arithmetic(network, arithmetic)
+        network = with_arithmetic(_with_documented_names(network), arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)
         if plain.obs_spec != spec.obs_spec:
@@ -78,6 +78,16 @@ def _build(
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
     return combine({name: build_one(name, spec) for name, spec in specs})
+
+
+def _with_documented_names(network: "Network") -> "Network":
+    """Call the parameters of a built-in network by their canonical names, as the documents do."""
+    from ..core.network import Codec
+
+    if network.codec is None:
+        return network
+    leaves = tuple(leaf.spelled("") for leaf in network.codec.leaves)
+    return replace(network, codec=Codec(network.codec.treedef, leaves))
 
 
 # Networks that are built with 64-bit numbers are others, so `x64` is a part of the key.

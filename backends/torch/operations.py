@@ -1,9 +1,12 @@
-"""Operations that torchax computes otherwise than PyTorch, computed as PyTorch does.
+"""Operations that torchax computes otherwise than PyTorch, or lacks, computed as PyTorch does.
 
-torchax's batch normalization does not move the running statistics.
+torchax's batch normalization does not move the running statistics. It has no adaptive pooling by
+maxima.
 """
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -38,4 +41,29 @@ def batch_norm(
     return output if bias is None else output + bias.view(shape)
 
 
-REPLACED: dict[Any, Callable[..., Any]] = {torch.nn.functional.batch_norm: batch_norm}
+def adaptive_max_pool(input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
+    """Compute the maxima of adaptive windows over the last axes, and their flat indices."""
+    rank = len(output_size)
+    sizes = tuple(input.shape[-rank:])
+    bounds = [
+        [(i * length // size, -(-(i + 1) * length // size)) for i in range(size)]
+        for length, size in zip(sizes, output_size, strict=True)
+    ]
+    maxima = input
+    for axis, windows in zip(range(-rank, 0), bounds, strict=True):
+        slices = [maxima.narrow(axis, start, end - start) for start, end in windows]
+        maxima = torch.stack([each.amax(axis) for each in slices], axis)
+    places = torch.arange(math.prod(sizes)).view(sizes)
+    indices = []
+    for window in itertools.product(*bounds):
+        inside = tuple(slice(start, end) for start, end in window)
+        largest = input[(..., *inside)].flatten(-rank).argmax(-1)
+        indices.append(places[inside].flatten()[largest])
+    return maxima, torch.stack(indices, -1).view(maxima.shape)
+
+
+REPLACED: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.batch_norm: batch_norm,
+    torch.ops.aten.adaptive_max_pool2d: adaptive_max_pool,
+    torch.ops.aten.adaptive_max_pool3d: adaptive_max_pool,
+}

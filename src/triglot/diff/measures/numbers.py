@@ -271,10 +271,11 @@ def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
 
 
 def _distances(one: Values, other: Values, names: Mapping[str, str]) -> dict[Quantity, Distance]:
-    """Compare the quantities of both networks, and say where they differ by `names`."""
+    """Compare the quantities that both networks have, and say where they differ by `names`."""
     distances = {
         quantity: distance(arrays, other[quantity], together=quantity.name == GRADIENTS)
         for quantity, arrays in one.items()
+        if quantity in other  # only one of them may have a state
     }
     return {
         quantity: each._replace(where=names.get(each.where, each.where))
