@@ -27,8 +27,10 @@ REORDERED = (
 STATISTICS = (
     "norm_momentum",
     "norm_statistics",
+    "power_iterations",
+    "spectral_norm",
     "unbiased_variance",
-)  # causes that are about running statistics
+)  # causes that are about running statistics and singular vectors
 
 
 def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
