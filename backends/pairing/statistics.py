@@ -25,8 +25,13 @@ def check_state(state: PyTree, source: Network, expected: PyTree, target: Networ
     """
     kinds = [_kinds_of(*side) for side in ((state, source), (expected, target))]
     averages = [
-        {statistic.name for statistic in side if statistic and not statistic.counts}
-        for side in kinds
+        {
+            name
+            for statistic in side
+            if statistic and not statistic.counts
+            for name in _slices(statistic.name, network)
+        }
+        for side, network in zip(kinds, (source, target), strict=True)
     ]
     if None in (*kinds[0], *kinds[1]) or len(averages[0]) != len(averages[1]):
         raise _other_state(source, target)
@@ -37,18 +42,26 @@ def translate_state(
 ) -> PyTree:
     """Convert running statistics, which follow their layer's parameters.
 
-    Counters say that many updates were seen, so that no average is corrected for its start.
+    Those of stacked layers are split, or joined, along the leading axis. Counters say that many
+    updates were seen, so that no average is corrected for its start.
 
     Raises:
       TriglotError: if there is more than the same running statistics in both.
     """
     arrays, leaves = jax.tree.leaves(state), jax.tree.leaves(expected)
     kinds, wanted = _kinds_of(state, source), _kinds_of(expected, target)
-    averages = _averages(list(zip(kinds, arrays, strict=True)))
+    averages = {
+        name: part
+        for whole, array in _averages(list(zip(kinds, arrays, strict=True))).items()
+        for names in (_slices(whole, source),)
+        for name, part in zip(names, jnp.split(array, len(names)), strict=True)
+    }
     needed = {
-        statistic.name: jax.ShapeDtypeStruct((leaf.size,), leaf.dtype)
+        name: jax.ShapeDtypeStruct((leaf.size // len(names),), leaf.dtype)
         for statistic, leaf in zip(wanted, leaves, strict=True)
         if statistic is not None and not statistic.counts
+        for names in (_slices(statistic.name, target),)
+        for name in names
     }
     to = _paired_statistics(averages, needed, pairs)
     moved = {to[name]: array for name, array in averages.items() if name in to}
@@ -58,7 +71,8 @@ def translate_state(
 
     def value(kind: Statistic | None, leaf: Any) -> jax.Array:
         if kind is not None and not kind.counts:
-            return moved[kind.name].reshape(leaf.shape).astype(leaf.dtype)
+            parts = [moved[name] for name in _slices(kind.name, target)]
+            return jnp.concatenate(parts).reshape(leaf.shape).astype(leaf.dtype)
         many = SETTLED if leaf.dtype != jnp.bool_ else 0  # Equinox asks whether it is the first
         return jnp.full(leaf.shape, many, leaf.dtype)
 
@@ -71,6 +85,15 @@ def _other_state(source: Network, target: Network) -> TriglotError:
         "or that has no canonical form (statistics of a custom layer, frozen or integer arrays): "
         "freeze after translating, and copy statistics by hand."
     )
+
+
+def _slices(name: str, network: Network) -> list[str]:
+    """Name the running statistics that an array holds: of each layer, if it stacks layers."""
+    place, _, last = name.rpartition("/")
+    for leaf in network.codec.leaves if network.codec is not None else ():
+        if leaf.whole is not None and leaf.whole.name.rpartition("/")[0] == place:
+            return [f"{layer.rpartition('/')[0]}/{last}" for layer in leaf.names]
+    return [name]
 
 
 def _kinds_of(state: PyTree, network: Network) -> tuple[Statistic | None, ...]:

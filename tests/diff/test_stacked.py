@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -14,7 +15,11 @@ import triglot
 from tests.diff import stacked
 from tests.diff.stacked import DEPTH, SEPARATE, SPEC, STACKED
 from triglot.backends.translate import translate
+from triglot.cli import main as cli
+from triglot.core.network import Variables
 from triglot.diff.loading import load_network
+from triglot.diff.porting.files import write_weights
+from triglot.diff.porting.names import load_weights, named_arrays
 from triglot.diff.report import DIFFERENT
 
 pytestmark = pytest.mark.filterwarnings("ignore::triglot.core.errors.Guessed")
@@ -136,3 +141,74 @@ def test_an_ensemble_is_compared_with_arrays_that_hold_all_members() -> None:
     report = triglot.diff_networks(Members(), (init, apply), SPEC, level="quick")
     assert report.verdict in ("identical", "equivalent") and not report.causes, report
     assert report.pairing.is_complete
+
+
+class Normed(nn.Module):
+    """Batch normalization in a stack, or in separate layers."""
+
+    scanned: bool = False
+
+    @nn.compact
+    def __call__(self, x: Any, train: bool = False) -> Any:
+        if self.scanned:
+            layers = nn.scan(
+                NormedBody,
+                variable_axes={"params": 0, "batch_stats": 0},
+                split_rngs={"params": True},
+                length=DEPTH,
+            )
+            return layers(train, name="layers")(x, None)[0]
+        for index in range(DEPTH):
+            x, _ = NormedBody(train, name=f"layers_{index}")(x, None)
+        return x
+
+
+class NormedBody(nn.Module):
+    train: bool
+
+    @nn.compact
+    def __call__(self, x: Any, _: None) -> tuple[Any, None]:
+        h = nn.BatchNorm(use_running_average=not self.train)(nn.Dense(stacked.SIZE)(x))
+        return x + nn.relu(h), None
+
+
+@pytest.mark.parametrize("direction", ["to stacked", "to separate"])
+def test_running_statistics_of_a_stack_are_split_and_joined(direction: str) -> None:
+    pair = Normed(), Normed(scanned=True)
+    source, target = (
+        load_network(each, SPEC) for each in (pair if direction == "to stacked" else pair[::-1])
+    )
+    variables = source.init(jax.random.key(0))
+    for step in range(3):
+        x = 3 * jax.random.normal(jax.random.key(step), (16, stacked.SIZE)) + step
+        _, state = source.apply(variables, x, train=True)
+        variables = Variables(params=variables.params, state=state)
+    moved = translate(variables, source, target)
+    x = jax.random.normal(jax.random.key(9), (5, stacked.SIZE))
+    np.testing.assert_allclose(
+        target.apply(moved, x)[0], source.apply(variables, x)[0], rtol=1e-5, atol=1e-5
+    )
+    back = translate(moved, target, source)
+    jax.tree.map(np.testing.assert_array_equal, back.state, variables.state)
+
+
+@pytest.mark.parametrize("with_source", [True, False])
+def test_a_file_of_separate_layers_is_translated_to_a_stack(
+    with_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
+    source = load_network(SEPARATE["linen"], SPEC)
+    variables = source.init(jax.random.key(0))
+    write_weights(tmp_path / "weights.safetensors", named_arrays(variables, source))
+    known = ["--source", "tests.diff.stacked:LinenSeparate"] if with_source else ["--from", "linen"]
+    command = [
+        "translate", str(tmp_path / "weights.safetensors"), *known,
+        "--obs-shape", str(stacked.SIZE), "--network", "tests.diff.stacked:LinenScanned", "--out", str(tmp_path / "out.npz"),
+    ]  # fmt: skip
+    assert cli.main(command) == 0
+    target = load_network(STACKED["linen"], SPEC)
+    moved = load_weights(tmp_path / "out.npz", target)
+    x = jax.random.normal(jax.random.key(1), (5, stacked.SIZE))
+    np.testing.assert_allclose(
+        target.apply(moved, x)[0], source.apply(variables, x)[0], rtol=1e-5, atol=1e-5
+    )
