@@ -20,13 +20,12 @@ def axis_values(item: pytest.Item) -> set[Hashable]:
     callspec = getattr(item, "callspec", None)
     values: set[Hashable] = set()
     for name, value in callspec.params.items() if callspec is not None else ():
-        if hasattr(value, "_asdict"):
-            values |= set(value._asdict().items())
-            continue
-        try:
-            values.add((name, value))
-        except TypeError:
-            values.add((name, id(value)))
+        fields = value._asdict() if hasattr(value, "_asdict") else {name: value}
+        for field in fields.items():
+            try:
+                values.add(field)
+            except TypeError:
+                values.add((field[0], id(field[1])))
     return values
 
 
