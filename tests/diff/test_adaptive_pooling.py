@@ -98,7 +98,7 @@ def test_adaptive_pooling(case: str) -> None:
     one, other, size, target, names = CASES[case]
     for library, _ in (one, other):
         skip_missing(library)
-    networks = [BUILD[library](kind, size, target) for library, kind in (one, other)]
-    report = diff_networks(*networks, Box((3, size, size)), level="quick")
+    first, second = (BUILD[library](kind, size, target) for library, kind in (one, other))
+    report = diff_networks(first, second, Box((3, size, size)), level="quick")
     assert {cause.name for cause in report.causes} - {"precision"} == names, report
     assert (report.verdict == "different") == bool(names), report

@@ -203,7 +203,8 @@ def test_a_file_of_separate_layers_is_translated_to_a_stack(
     known = ["--source", "tests.diff.stacked:LinenSeparate"] if with_source else ["--from", "linen"]
     command = [
         "translate", str(tmp_path / "weights.safetensors"), *known,
-        "--obs-shape", str(stacked.SIZE), "--network", "tests.diff.stacked:LinenScanned", "--out", str(tmp_path / "out.npz"),
+        "--network", "tests.diff.stacked:LinenScanned",
+        "--obs-shape", str(stacked.SIZE), "--out", str(tmp_path / "out.npz"),
     ]  # fmt: skip
     assert cli.main(command) == 0
     target = load_network(STACKED["linen"], SPEC)

@@ -16,7 +16,7 @@ rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 
 import gc
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -161,7 +161,7 @@ def measure(
     begin("measuring native arithmetic")
     values = [_values(side, setup) for side in (one, other)]
     names = _names(one, other)
-    native = _distances(*values, names)
+    native = _distances(values, names)
     canonical: dict[Quantity, Distance] = {}
     double: dict[Quantity, Distance] = {}
     identical = all(each.identical for each in native.values())
@@ -169,7 +169,7 @@ def measure(
         with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
             begin("measuring canonical arithmetic")
             pair = one.canonical(), other.canonical()
-            canonical = _distances(*(_values(side, setup) for side in pair), names)
+            canonical = _distances([_values(side, setup) for side in pair], names)
     coarse = [_coarsest(side, setup) for side in (one, other)]
     if identical:
         notes.append("other arithmetic was not measured: all bits are equal in the native one")
@@ -182,7 +182,7 @@ def measure(
             begin("measuring float64")
             compiled = setup.effort.everything
             widened = [_double_values(side, setup, compiled) for side in (one, other)]
-            double = _distances(*widened, names)
+            double = _distances(widened, names)
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
         coarse_dtypes = sorted({dtype for dtype in coarse if dtype != "float64"})
@@ -270,8 +270,9 @@ def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
     }
 
 
-def _distances(one: Values, other: Values, names: Mapping[str, str]) -> dict[Quantity, Distance]:
+def _distances(values: Sequence[Values], names: Mapping[str, str]) -> dict[Quantity, Distance]:
     """Compare the quantities that both networks have, and say where they differ by `names`."""
+    one, other = values
     distances = {
         quantity: distance(arrays, other[quantity], together=quantity.name == GRADIENTS)
         for quantity, arrays in one.items()
