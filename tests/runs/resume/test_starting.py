@@ -154,3 +154,61 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(
     assert run(command, tmp_path / "run", *more.replace("SOURCE", str(source)).split()) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+STACKED = """
+import flax.linen as nn
+import triglot
+
+
+class Body(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        return nn.tanh(nn.Dense(5)(x)), None
+
+
+class Layers(nn.Module):
+    scanned: bool
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(5, name="embed")(x)
+        if self.scanned:
+            scan = nn.scan(
+                Body, variable_axes={"params": 0}, split_rngs={"params": True}, length=2
+            )
+            x, _ = scan(name="layers")(x, None)
+        else:
+            for index in range(2):
+                x, _ = Body(name=f"layers_{index}")(x, None)
+        value = nn.Dense(1, name="value")(x)[..., 0]
+        return {"logits": nn.Dense(2, name="logits")(x), "value": value}
+
+
+def separate(obs_spec, action_spec):
+    return triglot.from_linen(Layers(False), obs_spec)
+
+
+def stacked(obs_spec, action_spec):
+    return triglot.from_linen(Layers(True), obs_spec)
+"""
+
+
+@pytest.mark.usefixtures("first_state")
+def test_separate_layers_start_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_stacked_network.py").write_text(STACKED)
+    monkeypatch.syspath_prepend(tmp_path)
+    words, networks = PPO.replace(" --hidden-sizes 5", ""), "own_stacked_network"
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert run(words, one, "--network", f"{networks}:separate") == 0
+    start = ["--init-from", one, "--network", f"{networks}:stacked"]
+    assert run(words, other, *start) == 0
+    found, wanted = weights(other, 0), weights(one, 0)
+    assert found.keys() == wanted.keys() and "layers/1/Dense/0/kernel" in found
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+    names = ["--init-names", "layers_1/*", "embed/kernel"]
+    assert run(words, tmp_path / "some", *start, *names) == 0
+    assert "3 of 10 parameters" in unwrapped(capsys)
