@@ -67,7 +67,11 @@ def totals(rows: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     clean = [row["rows"][CLEAN] for row in rows.values() if CLEAN in row["rows"]]
     bugs = [found for _, _, found in _bugs(rows)]
     return [
-        ("clean pairs, found equal, without a false positive", sum(map(is_clean, clean)), len(clean)),
+        (
+            "clean pairs, found equal, without a false positive",
+            sum(map(is_clean, clean)),
+            len(clean),
+        ),
         ("bugs, found to be different", sum(bool(b.get("found")) for b in bugs), len(bugs)),
         ("bugs, right cause", sum(bool(b.get("named")) for b in bugs), len(bugs)),
         ("bugs, right place", sum(bool(b.get("located")) for b in bugs), len(bugs)),
