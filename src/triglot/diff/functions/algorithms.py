@@ -1,4 +1,4 @@
-"""The loss of a shipped algorithm as a function of the outputs of its networks.
+"""The loss of a built-in algorithm as a function of the outputs of its networks.
 
 The algorithm's own code runs, with networks that return what they are given: `algorithm:ppo` is
 compared with a loss of any framework, whatever networks that has.
@@ -65,7 +65,7 @@ class Reference:
 
 
 def load_reference(text: str) -> Reference:
-    """Build the loss of a shipped algorithm.
+    """Build the loss of a built-in algorithm.
 
     Args:
       text: `algorithm:NAME`, `algorithm:NAME.PART` where there are several losses, with values of
@@ -78,7 +78,7 @@ def load_reference(text: str) -> Reference:
     whole, *options = text.removeprefix(PREFIX).split(",")
     name, _, part = whole.partition(".")
     if name not in ALGORITHMS:
-        raise unknown("shipped algorithm", name, sorted(ALGORITHMS))
+        raise unknown("built-in algorithm", name, sorted(ALGORITHMS))
     algorithm: Any = find_algorithm(name)
     config, hyper = _options(algorithm, options)
     builders: Mapping[str, Callable[[], tuple[Callable[..., Any], list[str]]]]
