@@ -51,8 +51,8 @@ after each update, and all metrics ([canonical arithmetic](guide/concepts.md#ari
 
 {table}
 
-A tick means that the training is bitwise identical to the other ticks of its row. Otherwise the cell
-has the first update after which a parameter or a metric differs.
+A tick means that the training is bitwise identical to the other ticks of its row. Otherwise the
+cell has the first update after which a parameter or a metric differs.
 
 {differences}
 

@@ -68,8 +68,8 @@ class Task:
 
 
 CLEANRL = (
-    "CleanRL, `ppo_continuous_action.py` on version 4 of the task, mean and standard deviation in its "
-    "[documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
+    "CleanRL, `ppo_continuous_action.py` on version 4 of the task, mean and standard deviation in "
+    "its [documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
 )
 CLEANRL_ACROBOT = (
     "CleanRL, `{0}.py` on Gym's Acrobot-v1, mean and standard deviation in its "
@@ -81,22 +81,22 @@ CLEANRL_PPO = {
     "Walker2d": "2,287.95 ± 571.78",
 }
 MUJOCO = (
-    "The setting is the same. Version 5 of the task fixes rewards and observations. triglot squashes "
-    "actions by a tanh, and bootstraps from the last observation at the time limit; CleanRL clips "
-    "actions and does not bootstrap."
+    "The setting is the same. Version 5 of the task fixes rewards and observations. triglot "
+    "squashes actions by a tanh, and bootstraps from the last observation at the time limit; CleanRL "
+    "clips actions and does not bootstrap."
 )
 NAVIX = (
     "Navix's own PPO at 32 or 64 steps more, mean and standard deviation of 5 seeds, in [its "
-    "repository](https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md). It "
-    "has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; triglot's has "
-    "32, 5e-4, more gradient steps, and reads a plane for each kind."
+    "repository](https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md). "
+    "It has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
+    "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
 )
 NAVIX_TASKS = {
     "ppo-distshift": ("DistShift2", ""),
     "ppo-lavagap": (
         "LavaGapS6",
-        "On LavaGapS6 the preset's entropy bonus is 0.03. With Navix's 0.01, 3 of 5 seeds failed in a "
-        "quarter of the rooms after 524,288 steps.",
+        "On LavaGapS6 the preset's entropy bonus is 0.03. With Navix's 0.01, 3 of 5 seeds failed in "
+        "a quarter of the rooms after 524,288 steps.",
     ),
     "ppo-empty-random": (
         "Empty-Random-8x8",
@@ -231,7 +231,8 @@ TASKS: Mapping[str, Task] = {
         env=NO_VELOCITY,
         published="500.0; 401.6",
         counts="greedy",
-        source="The figures of PPO, as above: no figure of R2D2 on a task of this size is known to us.",
+        source="The figures of PPO, as above: no figure of R2D2 on a task of this size is known to "
+        "us.",
     ),
     "ppo-pendulum-no-velocity": Task(
         algorithm="ppo",

@@ -60,7 +60,7 @@ WRAPPERS = {
         ".observations:flatten_if", "True", "flatten the observation to one float32 vector"
     ),
     "observed_entries": WrapperOption(
-        ".observations:only_entries", "I+J", "observe only these entries of a vector, counted from 0"
+        ".observations:only_entries", "I+J", "observe only these entries of a vector, from 0"
     ),
     "absorbing_states": WrapperOption(
         ".ends:absorbing_until",

@@ -39,9 +39,9 @@ compile times in them are not meaningful.
 
 LADDERS = """## Ladders
 
-From each column to the next, one more difference between the libraries is removed. Each cell has the
-number of pairs of libraries that are bitwise identical, and the largest difference of the area under
-the learning curve, in the unit of the return, with its 95 % interval over seeds.
+From each column to the next, one more difference between the libraries is removed. Each cell has
+the number of pairs of libraries that are bitwise identical, and the largest difference of the area
+under the learning curve, in the unit of the return, with its 95 % interval over seeds.
 """
 
 

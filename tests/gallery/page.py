@@ -22,8 +22,8 @@ networks are in `tests/gallery/families`, small by default.
 A cause is right if its name is one of those planted. A place is right if the first difference, or
 the cause, names a line at most {near} lines from a planted one or from its counterpart in the other
 network. A false positive is a cause that was not planted and does not follow from one;
-`initializer`, `precision` and `unknown` do not count. A tick below means all three: the right cause,
-the right place, no false positive. Seconds are CPU seconds of the comparison
+`initializer`, `precision` and `unknown` do not count. A tick below means all three: the right
+cause, the right place, no false positive. Seconds are CPU seconds of the comparison
 alone, without imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds} s with a bug.
 
 ## Pairs

@@ -204,8 +204,8 @@ def _sentence(pair: Pair, result: JSON, level: str) -> str:
     causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
         f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "
-        f"{result['max_abs_param_difference']:.2g}, outputs by up to "
-        f"{result['max_abs_output_difference']:.2g}; {_return_clause(pair, result)}."
+        f"{numbers.size(result['max_abs_param_difference'])}, outputs by up to "
+        f"{numbers.size(result['max_abs_output_difference'])}; {_return_clause(pair, result)}."
     )
 
 
