@@ -82,8 +82,8 @@ CLEANRL_PPO = {
 }
 MUJOCO = (
     "The setting is the same. Version 5 of the task fixes rewards and observations. triglot "
-    "squashes actions by a tanh, and bootstraps from the last observation at the time limit; CleanRL "
-    "clips actions and does not bootstrap."
+    "squashes actions by a tanh, and bootstraps from the last observation at the time limit; "
+    "CleanRL clips actions and does not bootstrap."
 )
 NAVIX = (
     "Navix's own PPO at 32 or 64 steps more, mean and standard deviation of 5 seeds, in [its "
@@ -95,8 +95,8 @@ NAVIX_TASKS = {
     "ppo-distshift": ("DistShift2", ""),
     "ppo-lavagap": (
         "LavaGapS6",
-        "On LavaGapS6 the preset's entropy bonus is 0.03. With Navix's 0.01, 3 of 5 seeds failed in "
-        "a quarter of the rooms after 524,288 steps.",
+        "On LavaGapS6 the preset's entropy bonus is 0.03. With Navix's 0.01, 3 of 5 seeds failed "
+        "in a quarter of the rooms after 524,288 steps.",
     ),
     "ppo-empty-random": (
         "Empty-Random-8x8",

@@ -94,7 +94,7 @@ def diff_networks(
 def _with_references(
     one: Any, other: Any, inputs: Any, options: ComparisonOptions
 ) -> tuple[tuple[Any, Any], Inputs | Arguments, ComparisonOptions]:
-    """Load losses of built-in algorithms, whose signatures define inputs; read a function's.
+    """Load the losses of built-in algorithms, whose signatures define the inputs.
 
     Raises:
       TriglotError: if inputs are missing, or given beside those of an algorithm.
