@@ -175,7 +175,7 @@ def trainer_of(agent: Any) -> Trainer:
 
 @slow
 def test_a_training_is_checked_in_its_own_environments() -> None:
-    assert "compared: inputs" in check_training(trainer_of(build(DQN, REPLAYED)), KEY)
+    assert "compared inputs" in check_training(trainer_of(build(DQN, REPLAYED)), KEY)
     with pytest.raises(TriglotError, match="update 1, step"):
         check_training(trainer_of(build(HeadWithoutMask, POLICY)), KEY)
 
