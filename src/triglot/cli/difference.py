@@ -118,7 +118,7 @@ def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], in
     }.items():  # fmt: skip
         if value:
             raise TriglotError(
-                f"{name} does not apply to {PREFIX}NAME, which says what a loss gets: leave it out."
+                f"{name} does not apply to {PREFIX}NAME, which defines the inputs: leave it out."
             )
     from ..diff.functions.algorithms import load_reference
     from ..diff.options import ComparisonOptions

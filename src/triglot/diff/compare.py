@@ -105,7 +105,7 @@ def _with_references(
         if isinstance(model, str):
             reference = load_reference(model)
             if given is not None and inputs is not None:
-                raise TriglotError(f"{model} says what a loss gets: leave out the inputs.")
+                raise TriglotError(f"{model} defines the inputs: leave them out.")
             models[index], names[index] = reference.function, names[index] or model
             given = given or reference.arguments
     if given is None:

@@ -240,7 +240,7 @@ class Comparison:
                 self.outcome.compared["carry while acting"] += len(carry)
                 for env in np.flatnonzero(wrong)[:1]:
                     event = (
-                        "starts anew within" if not step.first[env] else "goes on at the start of"
+                        "is reset within" if not step.first[env] else "is not reset at the start of"
                     )
                     self._find((number, time, int(env)), "carry", f"{event} an episode, in `act`.")
 
