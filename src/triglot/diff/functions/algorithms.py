@@ -165,8 +165,8 @@ def _policy_gradient(
     names = [each.name for each in fields(kind) if each.name not in shared] if kind else []
     if kind is None or not set(names) <= set(KINDS):
         raise TriglotError(
-            f"the loss of {algorithm.__name__} does not depend on its network's outputs alone; those "
-            f"of {SUPPORTED} do, such as algorithm:ppo."
+            f"the loss of {algorithm.__name__} does not depend on its network's outputs alone; "
+            f"those of {SUPPORTED} do, such as algorithm:ppo."
         )
     own = {name: f"old_{name}" if name in ("value", "log_prob") else name for name in names}
     texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
