@@ -1,4 +1,4 @@
-"""AlphaZero; choose it for an exact model: the environment in which it plans, or a game.
+"""AlphaZero: tree search in an exact model, which is the environment itself or a game.
 
 Source: Silver et al. 2018, https://doi.org/10.1126/science.aar6404, equation 1 (and Silver et al.
 2017, https://doi.org/10.1038/nature24270, equation 1 and section "Methods"), with the search as

@@ -1,4 +1,4 @@
-"""Deep deterministic policy gradient, the plainest actor-critic for continuous actions: to study.
+"""Deep deterministic policy gradient, the simplest actor-critic for continuous actions: to study.
 
 Source: Lillicrap et al. 2016, https://arxiv.org/abs/1509.02971, algorithm 1 and equations 4 to 6.
 Differences: independent Gaussian noise instead of an Ornstein-Uhlenbeck process; random actions

@@ -1,4 +1,4 @@
-"""Dyna-Q: tabular Q-learning that also learns a model, and from steps remembered in it.
+"""Dyna-Q: tabular Q-learning that also learns from steps of a learned model.
 
 Source: Sutton and Barto 2018, http://incompleteideas.net/book/the-book-2nd.html, section 8.2,
 "Tabular Dyna-Q"; option `plus` is Dyna-Q+ of section 8.3 with the footnote on actions that were

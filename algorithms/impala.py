@@ -1,4 +1,4 @@
-"""IMPALA, an actor-critic with V-trace: where each rollout is to serve several gradient steps.
+"""IMPALA, an actor-critic with V-trace: where each rollout is used for several gradient steps.
 
 Source: Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equation 1 and section 4.2.
 Differences: synchronous. A rollout is not late, as it is from the paper's distributed actors, but

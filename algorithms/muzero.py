@@ -1,4 +1,4 @@
-"""Gumbel MuZero; choose it for planning where no model is given: it learns one.
+"""Gumbel MuZero: tree search in a learned model, where the environment cannot be searched.
 
 Source: Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265, equation 1, "Methods" and
 appendices B and G, with the search and the policy's target of Danihelka et al. 2022,

@@ -1,4 +1,4 @@
-"""Randomized ensembled double Q-learning: SAC that learns much from each step; slow, but few steps.
+"""Randomized ensembled double Q-learning: SAC with more gradient steps per step; slow, few steps.
 
 Source: Chen et al. 2021, "Randomized Ensembled Double Q-Learning: Learning Fast Without a Model",
 https://arxiv.org/abs/2101.05982, algorithm 1.

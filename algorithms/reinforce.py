@@ -1,4 +1,4 @@
-"""REINFORCE with a learned baseline, on Monte-Carlo returns: to teach, and to compare with.
+"""REINFORCE with a learned baseline, on Monte-Carlo returns: for teaching and as a baseline.
 
 Source: Williams 1992, https://doi.org/10.1007/BF00992696, theorem 1 with a reinforcement baseline;
 Sutton and Barto 2018, http://incompleteideas.net/book/the-book-2nd.html, section 13.4, "REINFORCE

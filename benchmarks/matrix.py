@@ -1,4 +1,4 @@
-"""Every algorithm on every library: bitwise identity, seconds to compile, steps/s.
+"""Every algorithm on every library: bitwise identity on the page, and times in the JSON file.
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
@@ -51,20 +51,12 @@ after each update, and all metrics ([canonical arithmetic](guide/concepts.md#ari
 
 {table}
 
-✓: equal. Otherwise: the first update after which a parameter or a metric differs from those of the
-libraries that are equal.
+A tick means that the training is bitwise identical to the other ticks of its row. Otherwise the
+cell has the first update after which a parameter or a metric differs.
 
 {differences}
 
-## Seconds to compile, and steps/s
-
-CPU seconds, which other programs on the machine disturb least: to compile, and environment steps of
-a warm training in one of them, in rounds of {chunk} updates, on {cpu}. Medians over rounds,
-{rounds}; columns with other numbers of rounds are of another run of the command. The networks have
-8 units, so these numbers compare libraries with each other. Trainings of a realistic size:
-[measurements](measurements/speed.md).
-
-{times}
+[What a library costs](findings.md#what-a-library-costs) has the speed of each library.
 """
 
 
@@ -187,19 +179,12 @@ def where(first: Mapping[str, Any]) -> str:
     return f"`{first[kind]}` at update {first['update']}"
 
 
-def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
+def page(rows: Mapping[str, Any]) -> str:
     """Write the matrix as a page of the docs."""
-    cells, times = [], []
-    for name, row in rows.items():
-        marks, seconds, speeds = [], [], []
-        for library in COLUMNS:
-            one = row["libraries"].get(library, {})
-            marks.append(mark(one))
-            timed = "error" not in one and bool(one)
-            seconds.append(f"{one['compile_cpu_seconds']:.1f}" if timed else "")
-            speeds.append(harness.rounded(one["steps_per_cpu_second"]) if timed else "")
-        cells.append([f"`{name}`", *marks])
-        times.append([f"`{name}`", *seconds, *speeds])
+    cells = [
+        [f"`{name}`", *(mark(row["libraries"].get(library, {})) for library in COLUMNS)]
+        for name, row in rows.items()
+    ]
     titles = [harness.TITLES[library] for library in COLUMNS]
     equal, trained = counts(rows)
     differences = [
@@ -211,29 +196,12 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         if not one.get("equal")
     ]
     table = harness.table(["algorithm", *titles], cells)
-    units = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
     return PAGE.format(
         equal=equal,
         trained=trained,
         table=table,
-        differences="\n".join(differences) or "- None differs.",
-        cpu=machine.get("cpu", "one machine"),
-        chunk=CHUNK,
-        rounds=rounds_of(rows),
-        times=harness.table(["algorithm", *units], times),
+        differences="\n".join(differences) or "No training differs.",
     )
-
-
-def rounds_of(rows: Mapping[str, Any]) -> str:
-    """Say how many rounds the times of which libraries are from."""
-    found: dict[int, list[str]] = {}
-    for library in COLUMNS:
-        ones = (row["libraries"].get(library, {}) for row in rows.values())
-        for number in {one.get("rounds", ROUNDS) for one in ones if one}:
-            found.setdefault(number, []).append(harness.TITLES[library])
-    if len(found) < 2:
-        return f"{next(iter(found), ROUNDS)} of them"
-    return " and ".join(f"{number} for {', '.join(names)}" for number, names in found.items())
 
 
 def mark(one: Mapping[str, Any]) -> str:
@@ -369,9 +337,8 @@ def main(
             f"what {out} lacks: {lacking}. To measure this too: python -m benchmarks.matrix "
             "--resume"
         )
-    machine = json.loads(out.read_text())["environment"] if out.exists() else {}
     page_path.parent.mkdir(parents=True, exist_ok=True)
-    page_path.write_text(page(rows, machine))
+    page_path.write_text(page(rows))
     draw(rows, picture)
     equal, trained = counts(rows)
     print(f"{equal} of {trained} trainings are bitwise identical: {page_path}, {picture}")

@@ -68,8 +68,8 @@ class Task:
 
 
 CLEANRL = (
-    "CleanRL, `ppo_continuous_action.py` on {}-v4, mean and standard deviation in its "
-    "[documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
+    "CleanRL, `ppo_continuous_action.py` on version 4 of the task, mean and standard deviation in "
+    "its [documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
 )
 CLEANRL_ACROBOT = (
     "CleanRL, `{0}.py` on Gym's Acrobot-v1, mean and standard deviation in its "
@@ -81,26 +81,26 @@ CLEANRL_PPO = {
     "Walker2d": "2,287.95 ± 571.78",
 }
 MUJOCO = (
-    "The same setting. Version 5 of the task repairs rewards and observations; triglot squashes "
-    "actions by a tanh, CleanRL clips them; triglot bootstraps from the last observation at the "
-    "time limit, CleanRL does not."
+    "The setting is the same. Version 5 of the task fixes rewards and observations. triglot "
+    "squashes actions by a tanh, and bootstraps from the last observation at the time limit; "
+    "CleanRL clips actions and does not bootstrap."
 )
 NAVIX = (
-    "Navix's own PPO at {} steps, mean and standard deviation of 5 seeds, in [its repository]"
-    "(https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md)."
+    "Navix's own PPO at 32 or 64 steps more, mean and standard deviation of 5 seeds, in [its "
+    "repository](https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md). "
+    "It has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
+    "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
 )
 NAVIX_TASKS = {
-    "ppo-distshift": ("DistShift2", "524,320", ""),
+    "ppo-distshift": ("DistShift2", ""),
     "ppo-lavagap": (
         "LavaGapS6",
-        "1,048,640",
-        "Its entropy bonus is 0.01, with which 3 of triglot's 5 seeds failed in a quarter of the "
-        "rooms after 524,288 steps; the preset has 0.03.",
+        "On LavaGapS6 the preset's entropy bonus is 0.03. With Navix's 0.01, 3 of 5 seeds failed "
+        "in a quarter of the rooms after 524,288 steps.",
     ),
     "ppo-empty-random": (
         "Empty-Random-8x8",
-        "524,320",
-        "The greedy policy turns forever in some rooms.",
+        "On Empty-Random-8x8 the greedy policy turns forever in some rooms.",
     ),
 }
 CONTROL = {
@@ -108,12 +108,9 @@ CONTROL = {
     "cheetah-run": ("CheetahRun", "432.56 ± 82.54"),
     "walker-walk": ("WalkerWalk", "392.51 ± 56.25"),
 }
-GAME_2048 = "No figure is known to us. A game that reaches 2048 is worth about 20,000."
+UNPUBLISHED = "No figure for this number of steps is known to us."
+GAME_2048 = "A game that reaches 2048 is worth about 20,000."
 NO_VELOCITY = "gymnax:CartPole-v1,observed_entries=0+2"
-PLANES = (
-    "Navix's has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
-    "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
-)
 TASKS: Mapping[str, Task] = {
     **{
         f"ppo-{name.lower()}": Task(
@@ -121,7 +118,7 @@ TASKS: Mapping[str, Task] = {
             env=f"gymnasium:{name}-v5",
             published=figure,
             counts="training",
-            source=CLEANRL.format(name),
+            source=CLEANRL,
             differences=MUJOCO,
         )
         for name, figure in CLEANRL_PPO.items()
@@ -151,7 +148,7 @@ TASKS: Mapping[str, Task] = {
         published="-91.54 ± 7.20",
         counts="training",
         source=CLEANRL_ACROBOT.format("dqn"),
-        differences="As in the row above.",
+        differences="The differences are those of C51.",
     ),
     "pqn-breakout": Task(
         algorithm="pqn",
@@ -178,10 +175,10 @@ TASKS: Mapping[str, Task] = {
             env=f"navix:Navix-{task}-v0",
             published="1.000 ± 0.000",
             counts="training",
-            source=NAVIX.format(steps),
-            differences=f"{PLANES} {remark}",
+            source=NAVIX,
+            differences=remark,
         )
-        for name, (task, steps, remark) in NAVIX_TASKS.items()
+        for name, (task, remark) in NAVIX_TASKS.items()
     },
     "ppo-craftax": Task(
         algorithm="ppo",
@@ -199,7 +196,7 @@ TASKS: Mapping[str, Task] = {
         words=("--cell", "gru", "--cell-size", "256"),
         published="4.2 ± 1.2",
         counts="training",
-        source="As in the row above: PPO on Crafter has no memory.",
+        source="The figure of PPO on Crafter without memory, as above.",
         differences="The preset's setting with a GRU after the hidden layers. Matthews et al. "
         "(2024) show PPO with a GRU in curves of a billion steps.",
     ),
@@ -209,11 +206,11 @@ TASKS: Mapping[str, Task] = {
             env=f"playground:{env}",
             published=f"{figure}, 8 M",
             counts="training",
-            source="CleanRL, `ppo_continuous_action.py` on dm_control's task after **8,000,000** "
+            source="CleanRL, `ppo_continuous_action.py` on dm_control's tasks after **8,000,000** "
             "steps, mean and standard deviation of 10 seeds in its [documentation]"
             "(https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4).",
-            differences="Playground's task is dm_control's again, in JAX. Its report (Zakka et al. "
-            "2025, https://arxiv.org/abs/2502.08844) shows curves of 60,000,000 steps without "
+            differences="Playground's tasks are those of dm_control, in JAX. Its report (Zakka et "
+            "al. 2025, https://arxiv.org/abs/2502.08844) shows curves of 60,000,000 steps without "
             "numbers. The maximum is 1,000.",
         )
         for name, (env, figure) in CONTROL.items()
@@ -234,7 +231,7 @@ TASKS: Mapping[str, Task] = {
         env=NO_VELOCITY,
         published="500.0; 401.6",
         counts="greedy",
-        source="As in the row above, of PPO: no figure of R2D2 on a task of this size is known to "
+        source="The figures of PPO, as above: no figure of R2D2 on a task of this size is known to "
         "us.",
     ),
     "ppo-pendulum-no-velocity": Task(
@@ -253,9 +250,9 @@ TASKS: Mapping[str, Task] = {
         published="200.0",
         counts="greedy",
         source="LightZero's Gumbel MuZero on CartPole-v0, one run, in [its repository of models]"
-        "(https://huggingface.co/OpenDILabCommunity/CartPole-v0-GumbelMuZero). 200 is the most.",
+        "(https://huggingface.co/OpenDILabCommunity/CartPole-v0-GumbelMuZero). 200 is the maximum.",
         differences="LightZero's has 25 simulations per step and a larger network; its number of "
-        "steps is not said.",
+        "steps is not stated.",
     ),
     "alphazero-connect-four": Task(
         algorithm="alphazero",
@@ -264,7 +261,7 @@ TASKS: Mapping[str, Task] = {
         counts="greedy",
         source="pgx's own AlphaZero script, run here with `python -m "
         "benchmarks.peers.pgx_alphazero`, at the same number of moves, of steps of each search, "
-        "and of seeds: 512 games of each seed against a random player. 1 is the most.",
+        "and of seeds: 512 games of each seed against a random player. 1 is the maximum.",
         differences="The preset has two convolutions, pgx's script a small residual network. On "
         "that network, by the same command, triglot's has 0.947 [0.921, 0.973], and wins 57 % "
         "[49 %, 65 %] of the games against pgx's of the same seed, a draw being half a win.",
@@ -275,7 +272,7 @@ TASKS: Mapping[str, Task] = {
         published="1,000.0 (1,000 to 1,000)",
         counts="greedy",
         source="brax's own evolution strategy, run here with `python -m benchmarks.peers.brax_es`, "
-        "5 seeds of 1,050,000 steps. 1,000 is the most.",
+        "5 seeds of 1,050,000 steps. 1,000 is the maximum.",
         differences="The same population, network, noise and optimizer. brax counts the steps of a "
         "member's first episode, and steps its environments on to the generation's end; triglot "
         "counts all, and judges a member by all its episodes.",
@@ -285,43 +282,46 @@ TASKS: Mapping[str, Task] = {
         env="brax:halfcheetah",
         published="",
         counts="greedy",
-        source="No figure for this number of steps is known to us.",
+        source=UNPUBLISHED,
     ),
     "ppo-doorkey": Task(
         algorithm="ppo",
         env="xminigrid:MiniGrid-DoorKey-5x5",
         published="",
         counts="greedy",
-        source="No figure for this number of steps is known to us; the shortest solutions reach "
-        "about 0.97.",
+        source=UNPUBLISHED,
+        differences="The shortest solutions of DoorKey reach about 0.97.",
     ),
     "ppo-snake": Task(
         algorithm="ppo",
         env="jumanji:Snake-v1",
         published="",
         counts="training",
-        source="No figure is known to us; a full board is 143. The greedy policy walks in circles.",
+        source=UNPUBLISHED,
+        differences="A full board of Snake is 143; the greedy policy walks in circles.",
     ),
     "ppo-game2048": Task(
         algorithm="ppo",
         env="jumanji:Game2048-v1",
         published="",
         counts="greedy",
-        source=GAME_2048,
+        source=UNPUBLISHED,
+        differences=GAME_2048,
     ),
     "ppo-minatar-breakout": Task(
         algorithm="ppo",
         env="pgx:minatar-breakout",
         published="",
         counts="greedy",
-        source="No figure of pgx for this number of steps is known to us.",
+        source=UNPUBLISHED,
     ),
     "ppo-2048": Task(
         algorithm="ppo",
         env="pgx:2048",
         published="",
         counts="greedy",
-        source=GAME_2048,
+        source=UNPUBLISHED,
+        differences=GAME_2048,
     ),
 }
 
@@ -372,7 +372,8 @@ def shown(values: list[float]) -> str:
 
 def page(measured: Mapping[str, Any]) -> str:
     """Write the page of the docs."""
-    rows, notes = [], []
+    rows: list[list[str]] = []
+    notes: dict[str, tuple[list[str], dict[str, None]]] = {}  # by source: tasks, differences
     for name, task in TASKS.items():
         if name not in measured:
             continue
@@ -385,13 +386,16 @@ def page(measured: Mapping[str, Any]) -> str:
         given = " ".join(("triglot train", task.algorithm, task.env, *task.words))
         command = f"`{given} --num-seeds {NUM_SEEDS}`"
         rows.append([command, f"{one['num_steps']:,}", published, *marked.values()])
-        called = f"{task.algorithm}, {' '.join((task.env, *task.words))}"
-        note = f"- **{called}.** {task.source} {task.differences}"
-        notes.append(note.rstrip())
+        tasks, differences = notes.setdefault(task.source, ([], {}))
+        tasks.append(f"{task.algorithm} on `{' '.join((task.env, *task.words))}`")
+        differences[task.differences] = None
     header = ["command", "env steps", "published", "triglot, training", "triglot, greedy"]
     return PAGE.format(
         table=harness.table(header, rows),
-        notes="\n".join(notes),
+        notes="\n".join(
+            " ".join(["-", f"{', '.join(tasks)}:", source, *filter(None, differences)])
+            for source, (tasks, differences) in notes.items()
+        ),
         num_seeds=NUM_SEEDS,
         share=SHARE,
     )

@@ -49,6 +49,7 @@ class _Finder(MetaPathFinder, Loader):
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
+        self.loaders: dict[str, Any] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -56,7 +57,7 @@ class _Finder(MetaPathFinder, Loader):
         spec = PathFinder.find_spec(fullname, path, target) if fullname in self.names else None
         if spec is not None:
             self.names.remove(fullname)
-            spec.loader = self
+            self.loaders[fullname], spec.loader = spec.loader, self
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -64,6 +65,10 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         _stand_for_annotations(module)
+
+    def get_resource_reader(self, fullname: str) -> Any:
+        """Let `importlib.resources` read a package's files without importing the package."""
+        return self.loaders[fullname].get_resource_reader(fullname)
 
 
 class _Deferred(ModuleType):

@@ -85,9 +85,11 @@ class Signature:
             if roles[name] == INPUTS and names[name].kind in _POSITIONAL:
                 roles[name] = first
         if first not in roles.values():
-            description = f"takes ({', '.join(names)})" if callable(function) else "is no function"
+            description = (
+                f"takes ({', '.join(names)})" if callable(function) else "is not a function"
+            )
             raise TriglotError(
-                f"{shown} {description}; expected {expected}: name its parameters so, in any order."
+                f"{shown} {description}; expected {expected}: use these names, in any order."
             )
         return cls(function, shown, roles, names)
 

@@ -29,15 +29,14 @@ left in these functions.
 
 {differences}
 
-*Hyperparameters*: `equal` are triglot's in both; `defaults` are each side's own. *Effect* is the
-relative change of the result on a batch that a half-trained triglot agent recorded (CartPole;
-Pendulum for SAC), if only this detail is switched: the loss; the root mean square of advantages
-or of the optimizer's step. *Of gradient* is that of the loss's gradient by what is learned, such
-as the logits; in PPO's batch the value loss is far larger than the other terms, so that their
-details hardly change the sum. DQN's batch has no time limit, and both its networks prefer the
-same actions in it; a tenth of SAC's steps are time limits. A line with † was found by its text,
-since `diff` names a line of the adapter, such as the one that joins two flags, or of a library,
-or none. A cause in bold type was not named.
+*Hyperparameters*: with `equal`, both sides have triglot's; with `defaults`, each side has its own.
+*Effect* is the relative change if only this detail is switched, on a batch that a half-trained
+triglot agent recorded (CartPole; Pendulum for SAC): of the loss, or of the root mean square of
+advantages or of the optimizer's step. *Of gradient* is the relative change of the loss's gradient.
+In PPO's batch the value loss is far larger than the other terms, so their details hardly change
+the sum. DQN's batch has no time limit, and both its networks prefer the same actions in it. A line
+with † was found by its text, since `diff` names a line of the adapter or of a library there, or
+none. A cause in bold type was not named.
 
 These parts are equal up to rounding, without any switch: {equal}.
 
@@ -54,11 +53,8 @@ These parts are equal up to rounding, without any switch: {equal}.
 [Huang et al. 2022](https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/) list
 37 details that a PPO needs to reproduce OpenAI's. Eight of them belong to a loss, to advantages
 or to an update. In these, the five implementations differ from triglot in {differing} places, and
-`diff` named {named} of them without being told. Before this page was made, it did not: a time
-limit that counts as a termination was `operation_differs` in advantages and `clipping` in a loss,
-and the factor of the value loss of Stable-Baselines3, which adds its terms in another order, was
-taken for terms that are missing. Huber's loss and double Q-learning had wrong names, too. `diff`
-was repaired.
+`diff` named the cause of {named}. Its catalogue was extended for some of them, so this is no
+measure of how many new differences it would name.
 
 {yardstick}
 
@@ -79,12 +75,10 @@ pip install -e '.[torch]' distrax gymnasium
 python -m benchmarks.implementations --checkouts checkouts --returns
 ```
 
-Check out the commits above for the same lines. Nothing of a clone is installed: functions and
-statements are taken out of its files by Python's `ast` module, and only the imports that they
-read are executed, of JAX, optax, distrax, rlax or PyTorch. What they read besides, such as a
-network that returns given outputs, is in `benchmarks/implementations`, one module for each
-implementation. A comparison took {median:.0f} s in the median, all {count} of them {minutes}
-minutes, on two cores that other programs used too; one more follows for each round of switches.
+Check out the commits above for the same lines. Nothing of a clone is installed: Python's `ast`
+module extracts functions and statements from its files. What they need besides, such as a network
+that returns given outputs, is in `benchmarks/implementations`, one module for each implementation.
+All {count} comparisons took {minutes} minutes on two cores.
 """
 
 
@@ -93,7 +87,7 @@ def write(known: Mapping[str, Any]) -> None:
     projects = known["projects"]
     rows = [row for project in projects.values() for row in project["rows"]]
     differing, named = details.count(projects)
-    seconds = sorted(row["seconds"] for row in rows)
+    seconds = [row["seconds"] for row in rows]
     PAGE.write_text(
         TEXT.format(
             commits="\n".join(_commit(name, each) for name, each in projects.items()),
@@ -107,7 +101,6 @@ def write(known: Mapping[str, Any]) -> None:
             yardstick=_yardstick(projects),
             outside="\n".join(f"- {k}: {v}." for k, v in details.OUTSIDE.items()),
             minutes=round(sum(seconds) / 60),
-            median=seconds[len(seconds) // 2],
             count=len(seconds),
         )
     )

@@ -39,8 +39,8 @@ def check_self_play(agent: Agent, env: Environment) -> None:
     kind = agent.name
     if agent.two_players and not takes_turns(env):
         raise TriglotError(
-            f"this {kind} was made for two players who move in turn, and {env.name} is no such "
-            "game with opponent=self: make the agent for this environment."
+            f"this {kind} was built for two players who move in turn, which {env.name} is not with "
+            "opponent=self: build the agent for this environment."
         )
     if game is None or game.copy_period is None:
         return

@@ -633,8 +633,13 @@ def describe_image_torso(spec: NetworkSpec, config: AnyConfig) -> str | None:
     sizes = " and ".join(
         sorted({"x".join(map(str, image.shape)) for image in image_specs.values()})
     )
-    layers = [f"{width} {size}x{size}/{stride}" for width, size, stride, *_ in torso.convolutions]
-    filters = f"convolutions of {', '.join(layers)}, then " if layers else "no convolutions, and "
+    layers = [
+        f"{width} of {size}x{size} at stride {stride}"
+        for width, size, stride, *_ in torso.convolutions
+    ]
+    filters = (
+        f"convolution filters ({', '.join(layers)}), then " if layers else "no convolutions, and "
+    )
     units = f"dense layers of {listed(torso.hidden_sizes)} units"
     if name == "nature":
         why = f"a side of {NATURE_SIDE} pixels or more"

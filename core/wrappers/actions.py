@@ -1,4 +1,4 @@
-"""Wrappers of actions: repeated by chance, and repeated on purpose."""
+"""Wrappers that repeat actions: at random, or a fixed number of times."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ class StickyState:
 
 @dataclass(frozen=True)
 class StickyActions(Wrapper):
-    """Take the action of the step before again, by chance, in place of the agent's.
+    """Repeat the previous action with a fixed probability, in place of the agent's.
 
     What is taken again is the action taken, not the agent's choice. An episode's first action is
     never replaced, and none by an action that the mask forbids.

@@ -40,11 +40,11 @@ WRAPPERS = {
     "levels": WrapperOption(
         ".levels:Levels",
         "N",
-        "start in one of N levels, each a reset of its own; evaluations play others too",
+        "start each episode in one of N fixed levels; evaluations play new levels too",
         {"first_level": "first_level", "level_sampling": "sampling"},
     ),
     "sticky_actions": WrapperOption(
-        ".actions:StickyActions", "PROBABILITY", "take the previous action again, by chance"
+        ".actions:StickyActions", "PROBABILITY", "repeat the previous action with this probability"
     ),
     "action_repeat": WrapperOption(
         ".actions:ActionRepeat", "N", "take each action N times and sum the rewards"
@@ -57,10 +57,10 @@ WRAPPERS = {
         ".rewards:clip_within", "LIMIT", "clip rewards to within -LIMIT and LIMIT"
     ),
     "flatten_observation": WrapperOption(
-        ".observations:flatten_if", "True", "observe one float32 vector, of any observation"
+        ".observations:flatten_if", "True", "flatten the observation to one float32 vector"
     ),
     "observed_entries": WrapperOption(
-        ".observations:only_entries", "I+J", "observe only these entries of a vector, from 0 on"
+        ".observations:only_entries", "I+J", "observe only these entries of a vector, from 0"
     ),
     "absorbing_states": WrapperOption(
         ".ends:absorbing_until",

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: equations are MathML, so that pages need no script; tables are not searched."""
+"""A hook of MkDocs: equations are MathML, so that pages need no script."""
 
 import html
 from typing import Any
@@ -18,9 +18,3 @@ def equation(source: str, *_: Any, **__: Any) -> str:
     """Convert LaTeX to a MathML block; the source is its description for screen readers."""
     mathml = convert(source, display="block")
     return f'<div class="equation" role="math" aria-label="{html.escape(source)}">{mathml}</div>'
-
-
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
-    """Leave the tables of reports out of the search: each repeats the words of all others."""
-    if page.file.src_uri.endswith("/tables.md"):
-        page.meta["search"] = {"exclude": True}

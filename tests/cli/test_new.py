@@ -64,7 +64,7 @@ def test_it_writes_four_files_and_prints_the_next_steps(
         ("algorithm own --backend linen", "--backend applies to networks only"),
         ("network own --like ppo", "--like applies to algorithms only: a network has --backend"),
         ("environment own --like ppo", "an environment is written from a template"),
-        ("algorithm own --like dqnn", "unknown shipped algorithm 'dqnn'; did you mean 'dqn'"),
+        ("algorithm own --like dqnn", "unknown built-in algorithm 'dqnn'; did you mean 'dqn'"),
         ("algorithm own --like", "--like: expected one argument"),
         ("algorithm replay --like dqn", "already uses the name 'replay'"),
         ("environment Own", "is not a valid module name"),

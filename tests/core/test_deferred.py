@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def test_a_module_is_loaded_by_its_first_use(tmp_path: Path) -> None:
     assert importlib.import_module("slow_to_load").answer == 42
     assert log.read_text() == "loaded "
     assert "answer" in dir(module)
+
+
+def test_the_files_of_a_package_are_read_without_loading_it(tmp_path: Path) -> None:
+    (tmp_path / "with_files").mkdir()
+    (tmp_path / "with_files" / "__init__.py").write_text("raise ImportError('loaded')\n")
+    (tmp_path / "with_files" / "page.html").write_text("the page")
+    with deferred("with_files"):
+        importlib.import_module("with_files")
+    assert (resources.files("with_files") / "page.html").read_text() == "the page"
 
 
 def test_what_is_imported_later_is_loaded_at_once(tmp_path: Path) -> None:

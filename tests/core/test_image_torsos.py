@@ -111,8 +111,12 @@ def test_the_shapes_of_a_residual_section() -> None:
 @pytest.mark.parametrize(
     ("obs", "given", "words"),
     [
-        (ATARI, {}, ("84x84x4", "32 8x8/4, 64 4x4/2, 64 3x3/1", "512", "Mnih et al. 2015")),
-        (MINATAR, {}, ("10x10x4", "16 3x3/1", "128", "Young and Tian 2019")),
+        (
+            ATARI,
+            {},
+            ("84x84x4", "32 of 8x8 at stride 4, 64 of 4x4 at stride 2", "512", "Mnih et al. 2015"),
+        ),
+        (MINATAR, {}, ("10x10x4", "16 of 3x3 at stride 1", "128", "Young and Tian 2019")),
         (Box((2, 2, 1)), {}, ("2x2x1", "no convolutions", "128")),
         (MINATAR, {"channels": (3,)}, None),
         (MINATAR, {"torso": "impala"}, None),

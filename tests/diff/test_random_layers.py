@@ -269,6 +269,6 @@ def test_stochastic_depth_is_named(other: Any, evidence: str) -> None:
     assert "test_random_layers.py:" in report.causes[0].where
 
 
-def test_equal_stochastic_depth_is_not_accused() -> None:
+def test_equal_stochastic_depth_has_no_false_positive() -> None:
     report = compared(drop_path("per sample"), drop_path("per sample"))
     assert report.verdict in (IDENTICAL, EQUIVALENT) and not report.causes, report

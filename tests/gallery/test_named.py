@@ -37,7 +37,7 @@ def cases() -> list[Any]:
 
 @pytest.mark.covering(6)
 @pytest.mark.parametrize(("name", "bug"), cases())
-def test_a_bug_is_named_and_located_and_nothing_else_accused(name: str, bug: str) -> None:
+def test_a_bug_is_named_and_located_without_false_positives(name: str, bug: str) -> None:
     row = compare(name, bug, STANDARD)
     assert row["found"] and row["named"] and row["located"], row["causes"]
     assert row["false"] == []
@@ -45,7 +45,7 @@ def test_a_bug_is_named_and_located_and_nothing_else_accused(name: str, bug: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
-def test_clean_pairs_are_equal_and_nothing_is_accused(name: str) -> None:
+def test_clean_pairs_are_equal_without_false_positives(name: str) -> None:
     row = compare(name, level=QUICK)
     assert row["verdict"] in ("identical", "equivalent") and row["false"] == [], row["causes"]
 

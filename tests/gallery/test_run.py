@@ -164,13 +164,13 @@ def test_a_right_cause_gives_the_place_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert worker.compare(NAME, "selu")["located"]
 
 
-def test_what_a_clean_pair_is_accused_of_is_shown() -> None:
+def test_the_false_positives_of_a_clean_pair_are_shown() -> None:
     row = run.describe(PAIRS[NAME])
     found = {"verdict": "different", "num_params": [3, 3], "false": ["padding"], "unknown": False}
     row["rows"] = {"clean": {**found, "seconds": 2.0}}
     text = page.page({NAME: row}, "a processor", 2)
     assert "different (padding)" in text
-    assert "found equal and without a cause | 0 of 1 |" in text
+    assert "found equal, without a false positive | 0 of 1 |" in text
 
 
 @pytest.mark.slow

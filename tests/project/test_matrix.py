@@ -33,11 +33,7 @@ def test_libraries_are_compared_with_the_largest_group_that_is_equal() -> None:
 
 
 def row(**libraries: dict[str, Any]) -> dict[str, Any]:
-    times = {"compile_cpu_seconds": 1.5, "steps_per_cpu_second": 1234}
-    return {
-        "settings": {},
-        "libraries": {name: {**times, **one} for name, one in libraries.items()},
-    }
+    return {"settings": {}, "libraries": libraries}
 
 
 SAME = {"equal": True, "first": None}
@@ -46,11 +42,10 @@ ROWS = {"dqn": row(haiku=SAME, linen=SAME), "r2d2": row(haiku=OTHER, linen=SAME,
 
 
 def test_the_page_says_what_differs() -> None:
-    text = matrix.page(ROWS, {"cpu": "a processor"})
+    text = matrix.page(ROWS)
     assert "4 of 5 small\ntrainings are bitwise identical" in text
     assert "| `r2d2`    | update 3 |     ✓ |   ✓ |" in text
     assert "- `r2d2`, Haiku: differs first in `loss` at update 3." in text
-    assert "1,234" in text
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

@@ -132,6 +132,8 @@ QUESTIONS = {
     "save and continue a training": "guide/checkpoints.html",
     "own environment": "guide/environments.html",
     "own network library": "guide/libraries.html",
+    "own optimizer": "guide/python.html",
+    "export a policy": "guide/export.html",
     "record a video": "guide/watch.html",
     "why do two libraries differ": "guide/differences.html",
 }

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SAME, DIFFERENT = 0, 1
 ZOO = "zoo"
-PREFIX = "algorithm:"  # before the name of a shipped algorithm, whose loss is meant
+PREFIX = "algorithm:"  # before the name of a built-in algorithm, whose loss is meant
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text names the loss of a shipped algorithm."""
+    """Return whether a text names the loss of a built-in algorithm."""
     return text.startswith(PREFIX)
 
 
@@ -107,7 +107,7 @@ def _of_networks(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], 
 
 
 def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], int]:
-    """Return the comparison of a loss with that of a shipped algorithm.
+    """Return the comparison of a loss with that of a built-in algorithm.
 
     Raises:
       TriglotError: if an option does not apply, or the loss of the algorithm cannot be built.
@@ -118,7 +118,7 @@ def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], in
     }.items():  # fmt: skip
         if value:
             raise TriglotError(
-                f"{name} does not apply to {PREFIX}NAME, which says what a loss gets: leave it out."
+                f"{name} does not apply to {PREFIX}NAME, which defines the inputs: leave it out."
             )
     from ..diff.functions.algorithms import load_reference
     from ..diff.options import ComparisonOptions

@@ -1,4 +1,4 @@
-"""`triglot new`: create a custom component from a template, or from a shipped algorithm."""
+"""`triglot new`: create a custom component from a template, or from a built-in algorithm."""
 
 import ast
 import importlib.util
@@ -168,7 +168,7 @@ def _check_options(options: NewOptions) -> None:
             "--like applies to algorithms only: a network has --backend, and an environment is "
             "written from a template."
         )
-    check_known("shipped algorithm", options.like, ALGORITHMS)
+    check_known("built-in algorithm", options.like, ALGORITHMS)
 
 
 def _classes_of(source: str, prefix: str) -> set[str]:

@@ -140,7 +140,7 @@ class NewOptions:
         my_agent.
       backend: the library of a network: haiku, linen, nnx, equinox, keras, torch or jax; of a loss:
         jax or torch.
-      like: the shipped algorithm whose source is copied, in place of a template; for a loss, the
+      like: the built-in algorithm whose source is copied, in place of a template; for a loss, the
         algorithm whose loss it is compared with.
       out: the parent of the new folder.
     """

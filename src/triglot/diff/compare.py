@@ -45,7 +45,7 @@ def diff_networks(
       one, other: networks in any form that `triglot.diff.loading.load_network` accepts: a Haiku
         function, a Linen module, an NNX or Equinox module, class or constructor, or a `Network`.
         Losses, targets and update steps: functions of arrays in JAX or PyTorch, pairs
-        `(init, function)`, or `"algorithm:ppo"` for the loss of a shipped algorithm.
+        `(init, function)`, or `"algorithm:ppo"` for the loss of a built-in algorithm.
       inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs. For a
         loss, a dictionary of whole arrays by the names of its parameters: specs, texts as for
         `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None beside
@@ -96,7 +96,7 @@ def diff_networks(
 def _with_references(
     one: Any, other: Any, inputs: Any, options: ComparisonOptions
 ) -> tuple[tuple[Any, Any], Inputs | Arguments, ComparisonOptions]:
-    """Load losses of shipped algorithms, which say what a loss gets, and read a function's inputs.
+    """Load the losses of built-in algorithms, whose signatures define the inputs.
 
     Raises:
       TriglotError: if inputs are missing, or given beside those of an algorithm.
@@ -107,7 +107,7 @@ def _with_references(
         if isinstance(model, str):
             reference = load_reference(model)
             if given is not None and inputs is not None:
-                raise TriglotError(f"{model} says what a loss gets: leave out the inputs.")
+                raise TriglotError(f"{model} defines the inputs: leave them out.")
             models[index], names[index] = reference.function, names[index] or model
             given = given or reference.arguments
     if given is None:

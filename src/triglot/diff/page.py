@@ -11,6 +11,7 @@ from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
+from ..shared.pages.numbers import capitalized
 from ..shared.pages.page import ASSETS, environment
 
 AROUND = 3  # lines of code before and after the one that is named
@@ -56,6 +57,7 @@ def _rendered(template: str, content: Json, **more: Any) -> str:
             excerpts=_excerpts(content["first_difference"]),
             max_pairs=MAX_PAIRS,
             number=_number,
+            capitalized=capitalized,
             **more,
         )
     )

@@ -242,7 +242,7 @@ def _wrapped(text: str, indent: str) -> Sequence[str]:
 def _cell(side: Distance | None) -> str:
     if side is None:
         return "-"
-    return "bits" if side.identical else f"{side.max_rel:.1e}"
+    return "identical" if side.identical else f"{side.max_rel:.1e}"
 
 
 def _operation(operation: Operation | None) -> str:

@@ -74,7 +74,7 @@ def player_of_run(folder: str, env: str) -> RunPlayer:
     player = RunPlayer(path.resolve(), recorded_progress(path))
     game = game_in(make_env(env))
     if game is None:
-        raise TriglotError(f"{env} is no game of several players: leave {what} out.")
+        raise TriglotError(f"{env} is not a game of several players: leave {what} out.")
     token = _loading.set((*_loading.get(), player.folder))
     try:
         check_plays(_run(player.folder, player.num_updates).agent, game, what)

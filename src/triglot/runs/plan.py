@@ -162,7 +162,7 @@ def prepare(
         check_known("debug mode", mode, DEBUG)
     if options.profile and {"no-jit", "nans"} & {*options.debug}:
         raise TriglotError(
-            "--profile traces the training as it is, which --debug no-jit and nans slow down: "
+            "--profile measures the compiled training, which --debug no-jit and nans slow down: "
             "leave one out."
         )
     logs.check(options.log, options.wandb)
@@ -257,7 +257,7 @@ def build(
     devices = options.devices if divide and options.devices not in (None, 1) else None
     if devices is not None and "no-jit" in options.debug:
         raise TriglotError(
-            "--debug no-jit runs each operation by itself, on one device: leave --devices "
+            "--debug no-jit runs one operation at a time, on one device: leave --devices "
             f"{devices} out."
         )
     spreads = divide and options.devices is None and not options.debug

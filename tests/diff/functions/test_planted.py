@@ -242,7 +242,7 @@ CLEAN = {
 
 @pytest.mark.covering(4)
 @pytest.mark.parametrize("name", CLEAN)
-def test_the_same_function_is_not_accused(name: str) -> None:
+def test_the_same_function_has_no_false_positive(name: str) -> None:
     one, other, inputs = CLEAN[name]
     report = diff_networks(one, other, inputs)
     assert report.verdict != DIFFERENT, report

@@ -103,7 +103,7 @@ def test_the_speed_says_when_it_cannot_tell() -> None:
         assert name in result["backends"]
     result["cost"]["noise"]["noisy"] = True
     meaning = found("Slowest against fastest", result).meaning
-    assert "Their intervals overlap." in meaning and "The machine was noisy." in meaning
+    assert "Their intervals overlap." in meaning and "The machine was busy." in meaning
 
 
 def test_without_measured_costs_no_library_is_called_slow() -> None:

@@ -74,9 +74,9 @@ class Outcome:
 
     def __str__(self) -> str:
         rows = ", ".join(f"{name} ({count:,})" for name, count in self.compared.items())
-        text = f"compared: {rows or 'nothing'}; {self.num_steps:,} steps"
-        reasons = (f"{name}: {reason}" for name, reason in self.left_out.items())
-        return "; ".join([text, *(f"not compared: {reason}" for reason in reasons)])
+        text = f"compared {rows or 'nothing'} in {self.num_steps:,} steps"
+        reasons = [f"{name} ({reason})" for name, reason in self.left_out.items()]
+        return "; not compared: ".join([text, *([", ".join(reasons)] if reasons else [])])
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Comparison:
                 self.outcome.compared["carry while acting"] += len(carry)
                 for env in np.flatnonzero(wrong)[:1]:
                     event = (
-                        "starts anew within" if not step.first[env] else "goes on at the start of"
+                        "is reset within" if not step.first[env] else "is not reset at the start of"
                     )
                     self._find((number, time, int(env)), "carry", f"{event} an episode, in `act`.")
 
@@ -349,7 +349,7 @@ class Comparison:
         if not reason and self.replays:
             reason = "the agent replays steps: other parameters, noise or statistics acted then"
         if not reason and not self.play.stores:
-            reason = "act stores nothing of them"
+            reason = "act stores none"
         if reason:
             self.outcome.left_out["outputs"] = reason
             return

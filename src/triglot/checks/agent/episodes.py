@@ -88,8 +88,8 @@ def _last_steps(case: LearningCase) -> str:
         missing = expected - _distances(episodes, moved, kind, later=False)
         if missing:
             raise Failed(
-                f"another reward at the last step changed nothing of the steps {_listed(missing)} "
-                f"before a {kind} end (0: the last step), and does where the episode goes on."
+                f"another reward at the last step changes nothing at the steps {_listed(missing)} "
+                f"before a {kind} end (0: the last step), unlike a reward within an episode."
             )
     if episodes.agent.bootstraps:
         # Where a reward moves later steps too, as by the mean of all, it does not tell the reach.
@@ -100,7 +100,7 @@ def _last_steps(case: LearningCase) -> str:
         missing = expected - _distances(episodes, moved, "truncated", later=False)
         if missing:
             raise Failed(
-                f"another next_obs of a truncated step changed nothing of the steps "
+                f"another next_obs of a truncated step changes nothing at the steps "
                 f"{_listed(missing)} before the end (0: the last step)."
             )
     return episodes.compared("compared with another last reward and successor")

@@ -344,7 +344,7 @@ class EpisodeCase:
         ):
             raise NotApplicable(
                 f"not checked: in {self.shape[0]} steps of {self.shape[1]} environments it learned "
-                "nothing of single observations."
+                "nothing about single observations."
             )
 
     def compared(self, what: str) -> str:

@@ -206,8 +206,8 @@ def _flags(case: HostCase) -> None:
         both += bool(result[2] and result[3])
     if both:
         case.notes.append(
-            f"Both flags are True at {both} episode ends; they count as terminations, without a "
-            "bootstrap."
+            f"Both flags are True at {both:,} of the episodes' ends. Such an end is a termination, "
+            "without a bootstrap."
         )
 
 

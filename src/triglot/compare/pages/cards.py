@@ -133,7 +133,7 @@ def _speed(result: JSON) -> Card | None:
     if _overlap(speeds[slow], speeds[fast]):
         meaning += " Their intervals overlap."
     if (result["cost"].get("noise") or {}).get("noisy"):
-        meaning += " The machine was noisy."
+        meaning += " The machine was busy."
     detail = f"{libraries.title(slow)} against {libraries.title(fast)}"
     return Card(title, f"{ratio:.2f} ×", meaning, detail=detail)
 

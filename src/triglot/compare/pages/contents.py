@@ -293,7 +293,7 @@ def cost_table(result: Result) -> Table:
             }
             for stage in result["cost"]["stages"]
         ],
-        note="Medians with 95 % bootstrap intervals; each library ran in a process of its own.",
+        note="Medians with 95 % bootstrap intervals; each library ran in separate processes.",
     )
 
 

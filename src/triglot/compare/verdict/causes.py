@@ -162,7 +162,8 @@ def _computed(
     part: str, differences: Mapping[str, tuple[float, float]], other: str, rounding: str
 ) -> Cause:
     large = max(relative for _, relative in differences.values()) > ROUNDING
-    evidence = f"from equal inputs, {part} {_sizes(differences)}"
+    values = "optimizer steps" if part == "optimizer" else part
+    evidence = f"from equal inputs, {values} {_sizes(differences)}"
     evidence += "" if large else ": rounding"
     return {**_cause(other if large else rounding, _names(differences), evidence), "part": part}
 

@@ -165,13 +165,18 @@ def _smallest_p_value(pairs: Sequence[JSON]) -> float | None:
 
 
 def _sizes(largest: JSON) -> str:
+    titles = {"return": "final returns", "area": "areas under the curve"}
+    known = {title: largest[name] for name, title in titles.items() if largest[name] is not None}
+    equal = [title for title, size in known.items() if not any(size.values())]
     parts = [
-        f"{title} differ by up to "
-        + (numbers.with_interval(difference, value="mean") if difference["mean"] else "0")
-        for name, title in (("return", "Final returns"), ("area", "areas under the curve"))
-        if (difference := largest[name]) is not None
+        f"{title} differ by up to {numbers.with_interval(size, value='mean')}"
+        for title, size in known.items()
+        if title not in equal
     ]
-    return f"{', '.join(parts)}." if parts else ""
+    if equal:  # without an interval, seeds may differ and their mean not
+        tested = all(known[title]["low"] is not None for title in equal)
+        parts.append(f"{' and '.join(equal)} are equal{'' if tested else ' on average'}")
+    return f"{numbers.capitalized(', '.join(parts))}." if parts else ""
 
 
 def _share(rung: Rung, now: JSON | None, last: JSON | None) -> tuple[float | None, str]:
@@ -197,8 +202,8 @@ def _rest(pairs: Sequence[JSON]) -> str:
     first = max(left, key=lambda pair: pair["max_abs_param_difference"])
     one, other = map(libraries.title, first["backends"])
     causes = ", ".join(f"{cause['name']} ({cause['where']})" for cause in first["causes"])
+    largest = numbers.size(first["max_abs_param_difference"])
     return (
         f"Remaining: {len(left)} of {len(pairs)} pairs of libraries differ; the largest difference "
-        f"of a parameter, {first['max_abs_param_difference']:.2g}, is between {one} and {other}: "
-        f"{causes}."
+        f"of a parameter, {largest}, is between {one} and {other}: {causes}."
     )

@@ -204,8 +204,8 @@ def _sentence(pair: Pair, result: JSON, level: str) -> str:
     causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
         f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "
-        f"{result['max_abs_param_difference']:.2g}, outputs by up to "
-        f"{result['max_abs_output_difference']:.2g}; {_return_clause(pair, result)}."
+        f"{numbers.size(result['max_abs_param_difference'])}, outputs by up to "
+        f"{numbers.size(result['max_abs_output_difference'])}; {_return_clause(pair, result)}."
     )
 
 
@@ -264,7 +264,7 @@ def _return_clause(pair: Pair, result: JSON) -> str:
 def _where(result: JSON) -> str:
     params = result["first_difference"]
     place = params or result["first_metric_difference"]
-    kind, things = ("leaf", "arrays") if params else ("metric", "metrics")
+    kind, thing = ("leaf", "array") if params else ("metric", "metric")
     more = place["num_differing"] - 1
-    rest = f" and {more:,} more {things}" if more else ""
+    rest = f" and {more:,} more {thing}{'s' if more > 1 else ''}" if more else ""
     return f"update {place['update']:,} in {place[kind]}{rest}"

@@ -1,4 +1,4 @@
-"""The loss of a shipped algorithm as a function of the outputs of its networks.
+"""The loss of a built-in algorithm as a function of the outputs of its networks.
 
 The algorithm's own code runs, with networks that return what they are given: `algorithm:ppo` is
 compared with a loss of any framework, whatever networks that has.
@@ -65,7 +65,7 @@ class Reference:
 
 
 def load_reference(text: str) -> Reference:
-    """Build the loss of a shipped algorithm.
+    """Build the loss of a built-in algorithm.
 
     Args:
       text: `algorithm:NAME`, `algorithm:NAME.PART` where there are several losses, with values of
@@ -78,7 +78,7 @@ def load_reference(text: str) -> Reference:
     whole, *options = text.removeprefix(PREFIX).split(",")
     name, _, part = whole.partition(".")
     if name not in ALGORITHMS:
-        raise unknown("shipped algorithm", name, sorted(ALGORITHMS))
+        raise unknown("built-in algorithm", name, sorted(ALGORITHMS))
     algorithm: Any = find_algorithm(name)
     config, hyper = _options(algorithm, options)
     builders: Mapping[str, Callable[[], tuple[Callable[..., Any], list[str]]]]
@@ -93,14 +93,15 @@ def load_reference(text: str) -> Reference:
         }
     else:
         raise TriglotError(
-            f"the loss of {name!r} is no function of its networks' outputs; those of "
-            f"{SUPPORTED} are, such as algorithm:ppo."
+            f"the loss of {name!r} does not depend on its networks' outputs alone; those of "
+            f"{SUPPORTED} do, such as algorithm:ppo."
         )
     part = part or next(iter(builders))
     if part not in builders:
         raise unknown(f"loss of {name}", part, [each for each in builders if each] or ["none"])
     with user_error_context(
-        f"the loss of {name!r} is no function of its networks' outputs; those of {SUPPORTED} are"
+        f"the loss of {name!r} does not depend on its networks' outputs alone; those of "
+        f"{SUPPORTED} do"
     ):
         function, texts = builders[part]()
         every = parse_arguments(tuple(texts))
@@ -164,8 +165,8 @@ def _policy_gradient(
     names = [each.name for each in fields(kind) if each.name not in shared] if kind else []
     if kind is None or not set(names) <= set(KINDS):
         raise TriglotError(
-            f"the loss of {algorithm.__name__} is no function of its network's outputs; those of "
-            f"{SUPPORTED} are, such as algorithm:ppo."
+            f"the loss of {algorithm.__name__} does not depend on its network's outputs alone; "
+            f"those of {SUPPORTED} do, such as algorithm:ppo."
         )
     own = {name: f"old_{name}" if name in ("value", "log_prob") else name for name in names}
     texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]

@@ -95,10 +95,10 @@ def variables_from(
     if missing:
         listed = ", ".join(f"{p.name} {list(p.array.shape)}" for p in missing[:4])
         left = [f"{name} {list(array.shape)}" for name, array in _left(arrays, found).items()]
-        rest = f"does not use {', '.join(left[:4])}" if left else "uses all of its own"
+        rest = f" The network does not use {', '.join(left[:4])} of the file." if left else ""
         raise TriglotError(
             f"{path} lacks {len(missing)} of the {len(places)} arrays of {network.name!r} "
-            f"({listed}), which {rest}. Is it the network that was saved?"
+            f"({listed}).{rest} Is it the network that was saved?"
         )
     leaves = []
     for place, own in zip(places, start, strict=True):

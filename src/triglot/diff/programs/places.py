@@ -57,7 +57,7 @@ def operation(tape: Tape, value: int) -> Operation:
         # A library's layer has no line of an algorithm where an adapter of triglot calls it.
         return Operation(step.name, source(_in_loops(step), ALGORITHMS), section(step))
     line = _of_network(step)
-    if not line and tape.of_batches:  # the loss of a shipped algorithm
+    if not line and tape.of_batches:  # the loss of a built-in algorithm
         line = source(_in_loops(step), ALGORITHMS)
     return Operation(step.name, line, scope(tape, step))
 

@@ -103,7 +103,7 @@ def why_not(
         if name is not None and not is_read(OPTIMIZERS[name], hyper, field.name):
             return f"the optimizer {name} does not use it"
     if reader == "continuous" and not isinstance(env.action_spec, Box):
-        return f"the actions of {env.name} are no Box of floats"
+        return f"the actions of {env.name} are not a Box of floats"
     if reader not in (None, "networks", "optimizer", "continuous") and not getattr(config, reader):
         return f"it needs {named(reader)}"
     return None

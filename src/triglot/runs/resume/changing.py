@@ -177,7 +177,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
             case "learning_rate":
                 text = f"the learning rate is now {now}, before it was {was}"
             case _:
-                rest = "" if change.learning_rate else "; schedules go on as they were set"
+                rest = "" if change.learning_rate else "; schedules continue unchanged"
                 text = f"extended from {was:,} to {now:,} steps{rest}"
         lines.append(text)
     return lines

@@ -1,6 +1,7 @@
 """Build a page: one HTML file that holds everything it shows, from a template of `assets`."""
 
 import functools
+import re
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ...core.errors import TriglotError
 from ...core.records import JSON
@@ -20,6 +21,7 @@ from .tables import Table, as_csv
 PAGE = "report.html"
 SAFE = " ,;:/()[]{}"  # characters that mean nothing in a data URI
 ASSETS = Path(__file__).parent / "assets"
+HYPHENATED = re.compile(r"--[a-z][\w-]*|\d[\d.]*e-\d+")  # an option, a small number
 
 
 def page(
@@ -125,4 +127,10 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["variable"] = lambda colour: f"var({theme.variable(colour)})"
+    environment.filters["unbroken"] = _unbroken
     return environment
+
+
+def _unbroken(text: str) -> Markup:
+    """Keep options and numbers in one line, where a browser would break them at a hyphen."""
+    return Markup(HYPHENATED.sub(r'<span class="unbroken">\g<0></span>', escape(text)))

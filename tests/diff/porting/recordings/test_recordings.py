@@ -232,7 +232,7 @@ def random(path: Path) -> None:
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut off": (truncated, "is cut off: it has"),
     "empty": (emptied, "cut off, or no safetensors file"),
-    "another format": (text, "is no safetensors file, or damaged"),
+    "another format": (text, "is not a safetensors file, or is damaged"),
     "a checkpoint": (checkpoint, "holds arrays such as weight, and is no recording"),
     "clouseau's": (clouseau, "was written by clouseau, which keeps outputs of modules"),
     "of a newer version": (newer, "has version 7 of the recording format"),

@@ -235,7 +235,7 @@ def test_a_folder_from_before_presets_is_continued() -> None:
 def test_a_run_says_which_preset_it_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", *GRID, "--out", "run"]) == 0
     used = "q_learning on gridworld:8x8 without total_steps"
-    assert unwrapped(capsys).startswith(f"preset: {used}; --no-preset leaves it out q_learning on")
+    assert unwrapped(capsys).startswith(f"preset: {used}; --no-preset ignores it q_learning on")
     config = json.loads(Path("run/config.json").read_text())
     assert (config["preset"], config["backend"]) == (used, "table")
     assert "no_preset" not in config
@@ -250,7 +250,7 @@ def test_a_run_says_which_preset_it_used(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_whole_preset_is_announced_with_its_return() -> None:
     one = triglot.preset("ppo", "jumanji:Maze-v0")
     (line,) = announcement(options("ppo jumanji:Maze-v0 --num-seeds 5"))
-    assert line == f"preset: {MAZE}, with which the {returns(one)}; --no-preset leaves it out"
+    assert line == f"preset: {MAZE}, with which the {returns(one)}; --no-preset ignores it"
 
 
 @pytest.mark.slow

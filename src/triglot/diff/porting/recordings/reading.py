@@ -177,7 +177,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
                 for name, raw in arrays.items()
             }
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise TriglotError(f"{path} is no safetensors file, or damaged: {HOW}.") from None
+        raise TriglotError(f"{path} is not a safetensors file, or is damaged: {HOW}.") from None
     if 8 + size + end > len(data):
         raise TriglotError(
             f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
@@ -203,9 +203,13 @@ def _problem(found: Recording) -> str:
         if call.parent is not None and not (
             type(call.parent) is int and 0 <= call.parent < call.index
         ):
-            return f"call {call.index} is inside of {shown(call.parent)}, which is no earlier call"
+            return (
+                f"call {call.index} is inside of {shown(call.parent)}, which is not an earlier call"
+            )
         if type(call.finished) is not int or not call.index < call.finished <= len(found.calls):
-            return f"call {call.index} ends before {shown(call.finished)}, which is no later call"
+            return (
+                f"call {call.index} ends before {shown(call.finished)}, which is not a later call"
+            )
     texts = [
         one for call in found.calls for one in (call.name, call.kind, call.library, call.source)
     ]

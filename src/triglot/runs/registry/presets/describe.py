@@ -5,7 +5,7 @@ from ....shared.statistics import format_return
 from ..options import SharedOptions
 from .find import Preset, Sample, find, presets
 
-LEFT_OUT = "--no-preset leaves it out"
+LEFT_OUT = "--no-preset ignores it"
 
 
 def announcement(options: SharedOptions) -> list[str]:
