@@ -4,9 +4,10 @@ Both programs resample one array along some axes. Each form below is a matrix `[
 windows of which the mean or the maximum is taken; a form is confirmed by its result.
 """
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -145,14 +146,16 @@ Resample = Callable[[np.ndarray], np.ndarray]
 
 def _common_forms(sizes: list[tuple[int, int]]) -> Iterator[tuple[Form, list[Resample]]]:
     """Yield the forms that all changed axes have, and a function of each along its first axis."""
-    known = [dict(_forms(*size)) for size in sizes]
+    known = [_forms(*size) for size in sizes]
     for form in known[0]:
         if all(form in each for each in known):
             yield form, [each[form] for each in known]
 
 
-def _forms(length: int, size: int) -> Iterator[tuple[Form, Resample]]:
-    """Yield the forms that give an axis of a length another size."""
+@functools.lru_cache(maxsize=256)  # a search asks for the same sizes thousands of times
+def _forms(length: int, size: int) -> Mapping[Form, Resample]:
+    """Return the forms that give an axis of a length another size, each with its function."""
+    forms: dict[Form, Resample] = {}
     if size < length:
         starts = [math.floor(i * length / size) for i in range(size)]
         ends = [math.ceil((i + 1) * length / size) for i in range(size)]
@@ -175,21 +178,26 @@ def _forms(length: int, size: int) -> Iterator[tuple[Form, Resample]]:
                     break
         for kind, bounds in windows.items():
             for pools, reduce in (("mean", np.mean), ("max", np.max)):
-                yield Form(kind, pools=pools), _pooled(bounds, reduce)
+                forms[Form(kind, pools=pools)] = _pooled(bounds, reduce)
     for kind, coefficient in (("nearest", 0.0), ("linear", 0.0), *(("cubic", a) for a in CUBIC)):
         for antialias, corners in ((False, False), (True, False), (False, True)):
             if (antialias and size >= length) or (kind == "nearest" and (antialias or corners)):
                 continue
             for clamps in (True, False):  # PyTorch repeats the edges, JAX leaves them out
                 form = Form(kind, coefficient, antialias, corners, clamps)
-                matrix = _matrix(length, size, form)
-                yield (form, lambda x, m=matrix: np.tensordot(m, x, 1))
+                forms[form] = _weighted(length, size, form)
+    return forms
 
 
 def _pooled(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
     return lambda x: np.stack([reduce(x[start:end], axis=0) for start, end in bounds])
 
 
+def _weighted(length: int, size: int, form: Form) -> Resample:
+    return lambda x: np.tensordot(_matrix(length, size, form), x, 1)
+
+
+@functools.lru_cache(maxsize=256)
 def _matrix(length: int, size: int, form: Form) -> np.ndarray:
     """Return the weights `[size, length]` of a kernel.
 
