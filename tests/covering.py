@@ -1,22 +1,31 @@
-"""Which cases of a table of tests stay in the quick tests: `@pytest.mark.covering`."""
+"""Which cases of a table are tested: `pairwise`, and quickly: `@pytest.mark.covering`."""
 
+import itertools
 import math
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
+from typing import Any, TypeVar
 
 import pytest
+
+Case = TypeVar("Case", bound=tuple[Any, ...])
 
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 
 
 def axis_values(item: pytest.Item) -> set[Hashable]:
-    """Return a case's value of each parameter, the identity of a value that has no hash."""
+    """Return a case's value of each parameter and of each field of a named tuple.
+
+    A value that has no hash is shown by its identity.
+    """
     callspec = getattr(item, "callspec", None)
     values: set[Hashable] = set()
     for name, value in callspec.params.items() if callspec is not None else ():
-        try:
-            values.add((name, value))
-        except TypeError:
-            values.add((name, id(value)))
+        fields = value._asdict() if hasattr(value, "_asdict") else {name: value}
+        for field in fields.items():
+            try:
+                values.add(field)
+            except TypeError:
+                values.add((field[0], id(field[1])))
     return values
 
 
@@ -41,3 +50,14 @@ def choose_covering(cases: Sequence[Set[Hashable]], one_in: int | None = None) -
         chosen.add(best)
         missing -= cases[best]
     return chosen
+
+
+def pairwise(cases: Iterable[Case]) -> list[Case]:
+    """Choose few cases that show each pair of values of two axes, for a table too large to be run.
+
+    Args:
+      cases: a value of each axis. With two axes, each case is a pair, so all are chosen.
+    """
+    table = list(cases)
+    pairs = [set(itertools.combinations(enumerate(case), 2)) for case in table]
+    return [table[index] for index in sorted(choose_covering(pairs))]

@@ -11,18 +11,14 @@ import pytest
 from jax import export
 
 import triglot
-from benchmarks.cases import CASES, LIBRARIES
+from benchmarks.cases import LIBRARIES
 from tests.conformance.test_matrix import FITTING, Training, make
+from tests.covering import pairwise
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.trainers import make_trainer
 
 PLATFORMS = ("cuda", "tpu")
-JITTED = [case for case in FITTING if not case.env.startswith("gymnasium")]
-# Each algorithm once, on one library after the other.
-QUICK = [
-    Training(name, LIBRARIES[index % len(LIBRARIES)], case.envs[0])
-    for index, (name, case) in enumerate(CASES.items())
-]
+JITTED = pairwise(case for case in FITTING if not case.env.startswith("gymnasium"))
 MEMORY = "gymnax:MemoryChain-bsuite"
 
 
@@ -59,12 +55,8 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     return [export.export(jax.jit(f), platforms=PLATFORMS)(given) for f, given in programs]
 
 
-@pytest.mark.covering(30)
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in JITTED],
-    ids="-".join,
-)
+@pytest.mark.covering(25)
+@pytest.mark.parametrize("case", JITTED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_a_training_is_lowered(case: Training) -> None:
     env = triglot.make_env(case.env)

@@ -1,8 +1,8 @@
 """Every algorithm trains on every library and suite that fits it; the others are rejected.
 
-CI traces each algorithm on each suite that JAX compiles, and trains a covering set: each family of
-algorithms on each library and with Gymnasium, and something on each suite. `pytest -m slow` trains
-all other cases.
+Each algorithm is trained on each library, on each suite, and each library on each suite: not on
+every library with every suite. A few of the trainings, and each algorithm's trace on each suite
+that JAX compiles, are quick tests.
 """
 
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import pytest
 
 import triglot
 from benchmarks.cases import BRAX, CART, CASES, HOST_CART, MAZE, TABULAR
+from tests.covering import pairwise
 from triglot.core.errors import TriglotError
 from triglot.core.trainers import make_trainer
 from triglot.runs.identity import learned
@@ -26,10 +27,6 @@ class Training(NamedTuple):
     backend: str
     env: str
 
-    def pairs(self) -> set[tuple[str, str]]:
-        suite, family = self.env.partition(":")[0], CASES[self.algorithm].family
-        return {(family, self.backend), (family if suite == "gymnasium" else "any", suite)}
-
 
 FITTING = [
     Training(algorithm, backend, env)
@@ -37,20 +34,6 @@ FITTING = [
     for env in case.envs
     for backend in case.backends(env)
 ]
-
-
-def covering(cases: list[Training]) -> set[Training]:
-    """Choose cases greedily: always the one with the most uncovered pairs."""
-    missing = set().union(*(case.pairs() for case in cases))
-    chosen = set()
-    while missing:
-        best = max(cases, key=lambda case: len(case.pairs() & missing))
-        chosen.add(best)
-        missing -= best.pairs()
-    return chosen
-
-
-COVERING = covering(FITTING)
 
 
 def make(case: Training, env: Any, **config: Any) -> Any:
@@ -69,14 +52,8 @@ def test_every_algorithm_has_a_case() -> None:
     assert list(CASES) == list(ALGORITHMS)
 
 
-@pytest.mark.covering(20)
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id="-".join(case), marks=() if case in COVERING else pytest.mark.slow)
-        for case in FITTING
-    ],
-)
+@pytest.mark.covering(16)
+@pytest.mark.parametrize("case", pairwise(FITTING), ids="-".join)
 def test_it_trains(case: Training) -> None:
     env = triglot.make_env(case.env)
     agent = make(case, env)
@@ -105,12 +82,6 @@ def test_it_is_traced(case: Training) -> None:
     env = triglot.make_env(case.env)
     trainer: Any = make_trainer(make(case, env), env)
     trainer.check()
-
-
-def test_the_covering_set_covers() -> None:
-    covered = set().union(*(case.pairs() for case in COVERING))
-    assert covered == set().union(*(case.pairs() for case in FITTING))
-    assert len(COVERING) < len(FITTING) / 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every zoo network of every library, in every arithmetic, through one suite."""
 
+import itertools
 from dataclasses import dataclass
 
 import chex
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.covering import pairwise
 from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.canonical import ARITHMETICS
@@ -174,10 +176,12 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering()
-@every_case
-@pytest.mark.parametrize("source", BACKENDS)
-@pytest.mark.parametrize("target", BACKENDS)
+@pytest.mark.covering(7)
+@pytest.mark.parametrize(
+    ("case", "source", "target"),
+    pairwise(itertools.product(CASES, BACKENDS, BACKENDS)),
+    ids=lambda value: getattr(value, "name", None),
+)
 def test_translation_loses_nothing(case: Case, source: str, target: str) -> None:
     one, other = make(source, case), make(target, case)
     variables = one.init(jax.random.key(3))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.covering import pairwise
 from tests.diff.random_layers import LAYERS, SPEC, of_function
 from tests.extras import skip_missing
 from triglot.core.specs import Box
@@ -30,18 +31,14 @@ def causes(report: Report) -> set[str]:
 
 
 def table() -> list[Any]:
-    """Pair all layers; the quick tests take each kind and each library a few times."""
+    """Pair each kind with each kind, each library with each library, and each kind in all."""
     kinds = [list(group) for _, group in itertools.groupby(sorted(LAYERS), lambda each: each[0])]
     alike = [pair for kind in kinds for pair in itertools.pairwise(kind)]
-    others = [(one[-1], other[0]) for one, other in itertools.pairwise(kinds)]
-    quick = set(map(frozenset, (*alike[::3], *others[::2])))
+    pairs = itertools.combinations_with_replacement(LAYERS, 2)
+    covering = [(case[:2], case[2:]) for case in pairwise((*one, *other) for one, other in pairs)]
     return [
-        pytest.param(
-            *pair,
-            id=" - ".join(map(" ".join, pair)),
-            marks=() if frozenset(pair) in quick else pytest.mark.slow,
-        )
-        for pair in itertools.combinations_with_replacement(LAYERS, 2)
+        pytest.param(*pair, id=" - ".join(map(" ".join, pair)))
+        for pair in dict.fromkeys((*alike, *covering))
     ]
 
 

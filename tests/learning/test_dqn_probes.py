@@ -1,5 +1,6 @@
 """DQN finds the known values and actions of every probe environment, on every library."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.covering import pairwise
 from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import PolicyInput
@@ -53,7 +55,9 @@ ALWAYS = {
 }
 CASES = [
     pytest.param(*case, marks=() if case in ALWAYS else pytest.mark.slow)
-    for case in ((b, o, p) for b in BACKENDS for o in OPTIONS for p in probes.names("discrete"))
+    for case in dict.fromkeys(
+        (*sorted(ALWAYS), *pairwise(itertools.product(BACKENDS, OPTIONS, probes.names("discrete"))))
+    )
 ]
 
 

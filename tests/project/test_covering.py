@@ -1,8 +1,8 @@
-"""The cases that `@pytest.mark.covering` leaves in the quick tests."""
+"""The cases that stay of a large table, and those that `@pytest.mark.covering` leaves quick."""
 
 import itertools
 
-from tests.covering import choose_covering
+from tests.covering import choose_covering, pairwise
 
 TABLE = [{("a", a), ("b", b)} for a, b in itertools.product(range(6), range(4))]
 LIST = [{("a", a)} for a in range(10)]
@@ -29,3 +29,13 @@ def test_a_number_limits_the_cases() -> None:
     assert len(choose_covering(TABLE, 8)) == 3
     assert choose_covering(LIST, 3) == {0, 3, 6, 9}
     assert choose_covering(LIST) == set(range(10))
+
+
+def test_all_pairs_of_three_axes_are_shown_by_about_as_many_cases_as_two_axes_have() -> None:
+    table = list(itertools.product("abcde", range(4), "xyz"))
+    chosen = pairwise(table)
+    for axes in itertools.combinations(range(3), 2):
+        shown = {tuple(case[axis] for axis in axes) for case in chosen}
+        assert shown == {tuple(case[axis] for axis in axes) for case in table}
+    assert len(chosen) <= 24
+    assert pairwise(itertools.product("ab", range(3))) == list(itertools.product("ab", range(3)))

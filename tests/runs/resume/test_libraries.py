@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.covering import pairwise
 from tests.extras import TORCH
 from triglot.cli import main as cli
 from triglot.core.types import by_path
@@ -37,9 +38,6 @@ COMMANDS = {
 }
 STEPS_PER_UPDATE, FIRST, WHOLE = 8, 2, 4
 RESETS_BEFORE = "haiku"  # its GRU resets before the recurrent product, the others' after it
-
-
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dqn", "sac")]
 
 
 class Trainings:
@@ -97,9 +95,11 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in named.items()}
 
 
-@pytest.mark.covering(42)
-@pytest.mark.parametrize("name", ["ppo", *SLOW])
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.covering(20)
+@pytest.mark.parametrize(
+    ("name", "source", "target"),
+    pairwise((name, *pair) for name in ("ppo", "dqn", "sac") for pair in PAIRS),
+)
 def test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run(
     name: str, source: str, target: str, trainings: Trainings, tmp_path: Path
 ) -> None:
@@ -138,8 +138,10 @@ ROUNDED = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "arithmetic"), ROUNDED)
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(
+    ("name", "arithmetic", "source", "target"),
+    pairwise((*run, *pair) for run in ROUNDED for pair in PAIRS),
+)
 def test_a_run_continued_on_another_library_differs_by_rounding(
     name: str,
     arithmetic: str,
