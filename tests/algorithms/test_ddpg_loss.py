@@ -34,7 +34,7 @@ def test_the_critics_loss_by_hand() -> None:
     # = 2, -2.5. The errors 0.775 and -5.5 give (0.600625 + 30.25) / 4.
     agent = make(0.0)
     given = batch(agent, 1.0, 0.5)
-    value, (metrics, _) = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     np.testing.assert_allclose(value, 7.71265625, rtol=1e-6)
     np.testing.assert_allclose(metrics["q"], -0.25, rtol=1e-6)
 
@@ -47,7 +47,7 @@ def test_the_actors_loss_and_gradient_by_hand() -> None:
     def loss(weight: jax.Array) -> jax.Array:
         return agent.actor_loss(Variables(params=weight, state=()), given, KEY)[0]
 
-    value, slope = jax.value_and_grad(loss)(jnp.float32(0.0))
+    value, slope = jax.jit(jax.value_and_grad(loss))(jnp.float32(0.0))
     np.testing.assert_allclose([value, slope], [0.5, 1.0], rtol=1e-6)
 
 
@@ -61,11 +61,11 @@ def test_random_data_against_numpy() -> None:
     )
     agent = make(0.7)
     given = batch(agent, 1.3, -0.4, jax.tree.map(jnp.asarray, sample))
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     next_q = -0.4 * (next_obs + 2.0 * np.tanh(0.7 * next_obs))[:, 0]
     error = 1.3 * (obs + 2.0 * action)[:, 0] - (reward + discount * next_q)
     np.testing.assert_allclose(value, 0.5 * np.mean(error**2), rtol=1e-5)
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     expected = -np.mean(1.3 * (obs + 2.0 * np.tanh(0.7 * obs)))
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 

@@ -40,7 +40,7 @@ def test_the_critics_loss_by_hand() -> None:
     # actions 1, 0 is 2, -2 and 4, -4.
     agent = make(0.0)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], DISCRETE)
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     target = np.array([1.0 + 0.9 * (0.15 + 0.5 * LOG_2), 3.0])
     expected = sum(0.5 * np.mean((w * np.array([2.0, -2.0]) - target) ** 2) for w in (1.0, 2.0))
     np.testing.assert_allclose(value, expected, rtol=1e-6)
@@ -50,7 +50,7 @@ def test_the_actors_loss_by_hand() -> None:
     # -0.5 log 2 - E[min_i Q_i]: of s = 1 the smaller ones are 1, 2; of s = -2 they are -4, -8.
     agent = make(0.0)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], DISCRETE)
-    value, (metrics, _) = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     np.testing.assert_allclose(value, -0.5 * LOG_2 - (1.5 - 6.0) / 2.0, rtol=1e-6)
     np.testing.assert_allclose(metrics["entropy"], LOG_2, rtol=1e-6)
 
@@ -68,7 +68,7 @@ def test_the_temperatures_loss_by_hand(
 ) -> None:
     agent = make(0.0, target_entropy=given_entropy)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], replace(DISCRETE, action_mask=mask))
-    value, _ = agent.temperature_loss(variables(given, "temperature"), given, KEY)
+    value, _ = jax.jit(agent.temperature_loss)(variables(given, "temperature"), given, KEY)
     entropy = LOG_2 if mask is None else LOG_2 / 2.0
     np.testing.assert_allclose(value, -0.5 * (wanted - entropy), rtol=1e-4, atol=1e-7)
 
@@ -76,7 +76,7 @@ def test_the_temperatures_loss_by_hand(
 def test_random_data_against_numpy() -> None:
     agent = make(0.7)
     given = batch(agent, [1.0, -0.5], [0.4, 0.2], replace(DISCRETE, action_mask=MASK))
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     total = 0.0
     for obs, allowed in zip([1.0, -2.0], np.asarray(MASK), strict=True):
         weight = np.exp([0.0, 0.7 * obs]) * allowed

@@ -37,7 +37,9 @@ BATCH = Batch(  # the rollout of one environment, two steps
 
 
 def losses(batch: Batch = BATCH, **hyper: float) -> tuple[float, float]:
-    total, (metrics, _) = AGENT.loss(VARIABLES, batch, jax.random.key(0), replace(HYPER, **hyper))
+    total, (metrics, _) = jax.jit(AGENT.loss)(
+        VARIABLES, batch, jax.random.key(0), replace(HYPER, **hyper)
+    )
     policy, value = float(metrics["policy_loss"]), float(metrics["value_loss"])
     expected = policy + 0.5 * value - 0.01 * float(metrics["entropy"])
     np.testing.assert_allclose(total, expected, rtol=1e-5)
@@ -84,7 +86,7 @@ def test_the_targets_have_no_gradient() -> None:
         hyper = replace(HYPER, entropy_coef=0.0, value_coef=1.0)
         return AGENT.loss(variables, BATCH, jax.random.key(0), hyper)[0]
 
-    grads = jax.grad(total)(PARAMS)
+    grads = jax.jit(jax.grad(total))(PARAMS)
     # V - v = -1 and 1; A * (pi - 1{a}) = 1 * (0.5 - 1) and -1 * (0.8 - 1), of the first action.
     np.testing.assert_allclose(grads["critic"]["value"][:, 0], [-0.5, 0.5], rtol=1e-5)
     np.testing.assert_allclose(grads["actor"]["logits"][:, 0], [-0.25, 0.1], rtol=1e-5)

@@ -189,6 +189,7 @@ def test_every_draw_of_tau_has_its_own_key() -> None:
     assert len(rows) == len(np.unique(rows, axis=0)) == 3
 
 
+@pytest.mark.slow
 def test_greedy_actions_do_not_depend_on_the_key() -> None:
     made = agent(IQN)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 64)

@@ -74,7 +74,7 @@ def steps(**fields: Any) -> Trajectory:
 def loss(made: MuZero, given: Trajectory) -> tuple[float, dict[str, jax.Array]]:
     hyper = MuZeroHyperparams(value_coef=0.25, reward_coef=1.0)
     variables = made.network.init(jax.random.key(0))
-    total, (metrics, _) = made.loss(variables, (given, hyper), jax.random.key(0))
+    total, (metrics, _) = jax.jit(made.loss)(variables, (given, hyper), jax.random.key(0))
     return float(total), metrics
 
 

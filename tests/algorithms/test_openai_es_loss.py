@@ -133,6 +133,7 @@ def test_each_environment_runs_its_member_and_evaluation_the_mean() -> None:
     assert episodes.finished.all()
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_same_for_every_library() -> None:
     drawn = []
     for backend in ("haiku", "equinox"):
@@ -141,7 +142,7 @@ def test_the_noise_is_the_same_for_every_library() -> None:
     jax.tree.map(np.testing.assert_array_equal, *drawn)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_recurrent_and_continuous_members_act_within_bounds(cell: str) -> None:
     env = make_env("gymnax:Pendulum-v1")

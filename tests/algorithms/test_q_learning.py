@@ -147,6 +147,7 @@ def test_the_initial_value_fills_the_table() -> None:
     np.testing.assert_array_equal(table_of(state), 2.0)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_several_environments_and_evaluation_of_any_number(method: str) -> None:
     agent = make(method=method, num_envs=3)

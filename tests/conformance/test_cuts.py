@@ -262,7 +262,7 @@ ON_HOST = [one for one in variants() if one.algorithm not in ("alphazero", "open
 QUICK_ON_HOST = ("dqn", "q_learning")
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [

@@ -98,7 +98,7 @@ def causes(report: Report) -> list[str]:
     return [cause.name for cause in report.causes if cause.name != "initializer"]
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(
     "case", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PLANTED]
 )

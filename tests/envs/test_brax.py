@@ -101,6 +101,7 @@ def test_it_runs_batched_in_a_scan(pendulum: Adapted) -> None:
     assert len(np.unique(transition.next_obs[3], axis=0)) == 3  # starts are fresh
 
 
+@pytest.mark.slow
 def test_the_limit_truncates(start: Any, step: Any) -> None:
     flags, now = [], start
     for _ in range(3):

@@ -260,6 +260,7 @@ def test_an_agent_takes_allowed_actions_only(algorithm: str, form: str) -> None:
     assert (returns[np.isfinite(returns)] == LIMIT).all() and np.isfinite(returns).any()
 
 
+@pytest.mark.slow
 def test_it_fails_without_masks() -> None:
     env: Any = triglot.make_env("gymnasium:triglot/Forced-v0", use_action_mask=False)
     with pytest.raises(TriglotError, match="is forbidden"):

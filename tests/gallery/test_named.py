@@ -35,7 +35,7 @@ def cases() -> list[Any]:
     return found
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(12)
 @pytest.mark.parametrize(("name", "bug"), cases())
 def test_a_bug_is_named_and_located_and_nothing_else_accused(name: str, bug: str) -> None:
     row = compare(name, bug, STANDARD)

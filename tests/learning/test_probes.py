@@ -44,7 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(("probe", "backend"), CASES)
 def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     env = probes.make(probe)

@@ -59,6 +59,7 @@ def test_the_best_member_is_the_policy(finished: Path) -> None:
     assert jax.tree.all(same)
 
 
+@pytest.mark.slow
 def test_the_best_member_is_exported(finished: Path, tmp_path: Path) -> None:
     summary = json.loads((finished / "summary.json").read_text())
     best, given = tmp_path / "best", tmp_path / "given"

@@ -140,7 +140,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "early"), [(["--eval-every", "2"], True), ([], False)])
 def test_an_early_evaluation_compiles_beside_the_training(
     options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path

@@ -87,7 +87,7 @@ def test_a_built_model_computes_what_keras_does_and_keeps_its_weights(form: Any)
     chex.assert_trees_all_equal(network.init(KEY), network.init(jax.random.key(1)))
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @every_form
 def test_a_function_is_initialized_from_the_key_inside_jit_and_vmap(form: Any) -> None:
     network = from_keras(form, OBS)

@@ -228,6 +228,7 @@ def test_the_checkpoint_of_other_arrays_is_refused(interrupted: Path) -> None:
         saving(library, interrupted).restore()
 
 
+@pytest.mark.slow
 def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
     whole: Record, interrupted: Path
 ) -> None:

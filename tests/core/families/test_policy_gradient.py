@@ -42,6 +42,7 @@ def test_a_network_that_ignores_its_carry_learns_as_the_plain_one(algorithm: str
     chex.assert_trees_all_close(*learned, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("algorithm", NAMES)
 def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: str) -> None:
     """One update on one step: the value's loss depends on the successor where it bootstraps."""

@@ -105,6 +105,7 @@ def collected(trainer: HostTrainer, monkeypatch: pytest.MonkeyPatch, updates: in
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *seen)
 
 
+@pytest.mark.slow
 def test_what_the_agent_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
     env: Any = make_env(COUNTER, length=5, max_episode_steps=3)
     agent = make_agent("ppo", env, config=PPO)

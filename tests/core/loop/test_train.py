@@ -152,6 +152,7 @@ def test_nothing_to_train_is_refused(number: dict[str, int]) -> None:
         train(make_agent(), ENV, key=jax.random.key(0), **options)
 
 
+@pytest.mark.slow
 def test_the_budget_sets_the_schedule_and_leaves_a_stated_one() -> None:
     rates = {"linear(1, 0)": "linear(1, 0, 7 updates)", "linear(1, 0, 9)": "linear(1, 0, 9 steps)"}
     for rate, filled in rates.items():

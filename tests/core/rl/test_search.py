@@ -67,7 +67,7 @@ class Ladder:
         )
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("gumbel", [False, True])
 def test_a_search_finds_a_reward_three_steps_ahead(gumbel: bool) -> None:
     config = SearchConfig(num_simulations=24, gumbel=gumbel)
@@ -150,7 +150,7 @@ def root_prior() -> Iterator[Any]:
         yield prior
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize("num_legal", [1, 2, 3, 9])
 @pytest.mark.parametrize("forbidden", [-6.0, 0.0, 6.0])
 @pytest.mark.parametrize("alpha", [0.03, 0.3, 1.5])
@@ -210,6 +210,7 @@ def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None
     assert share[3] == 0.0
 
 
+@pytest.mark.slow
 def test_the_first_moves_are_drawn_and_the_later_ones_are_the_most_visited() -> None:
     logits = np.tile(np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), (20_000, 1))
     config = SearchConfig(num_simulations=4, num_sampling_moves=3)

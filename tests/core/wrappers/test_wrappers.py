@@ -344,6 +344,7 @@ def test_a_wrong_wrapper_is_explained(make: Callable[[], Any], says: str) -> Non
         make()
 
 
+@pytest.mark.slow
 def test_a_wrapped_environment_trains() -> None:
     env = WRAP["all"](GRID)
     agent = triglot.make_agent("ppo", env, config={"num_envs": 2, "rollout_length": 8})

@@ -59,6 +59,7 @@ def test_a_state_is_translated_without_rounding(kind: str, target: str, arithmet
     )
 
 
+@pytest.mark.slow
 def test_moments_keep_the_place_of_their_parameter() -> None:
     first, second = (small_run("images", backend, "native") for backend in ("haiku", "equinox"))
     state = seed_of(first, 0)
