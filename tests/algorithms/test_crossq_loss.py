@@ -152,7 +152,7 @@ def test_one_update_moves_the_statistics_of_all_networks_and_has_no_targets() ->
     obs_spec = Box((2,))
     network = build("linen", CrossQ.networks(obs_spec, ACTIONS, config))
     own = CrossQ(network, obs_spec, ACTIONS, config, CrossQHyperparams())
-    state = own.init(jax.random.key(0), 1)
+    state = jax.jit(own.init, static_argnums=1)(jax.random.key(0), 1)
     assert jax.tree.leaves(state.target) == []
     obs = jax.random.normal(KEY, (2, 3, 2))  # two batches of three
     rows: dict[str, Any] = {"reward": jnp.ones((2, 3)), "discount": jnp.ones((2, 3))}

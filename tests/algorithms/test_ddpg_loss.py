@@ -73,7 +73,7 @@ def test_random_data_against_numpy() -> None:
 def test_both_targets_follow() -> None:
     agent = make(0.3)
     given = batch(agent, 1.0, 0.5)
-    after, metrics = agent.learn(given.state, SAMPLE, KEY)
+    after, metrics = jax.jit(agent.learn)(given.state, SAMPLE, KEY)
     for part in ("actor", "critic"):
         online, old = after.learners[part].variables.params, given.state.target[part].params
         expected = 0.001 * online + 0.999 * old
@@ -84,11 +84,13 @@ def test_both_targets_follow() -> None:
 
 def test_noise_is_added_to_explore_alone() -> None:
     agent = make(0.3)
-    state = agent.init(jax.random.key(0), 2000)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2000)
     state = replace(state, replay=replace(state.replay, num_added=jnp.int32(1_000)))
     inputs = PolicyInput(obs=jnp.ones((2000, 1)), first=jnp.ones(2000, bool))
-    greedy = agent.act(state, (), inputs, KEY, explore=False).extras["unit"]
-    explored = agent.act(state, (), inputs, KEY, explore=True)
+    greedy = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, KEY, explore=False
+    ).extras["unit"]
+    explored = jax.jit(agent.act, static_argnames="explore")(state, (), inputs, KEY, explore=True)
     np.testing.assert_allclose(greedy, np.tanh(0.3), rtol=1e-6)
     noise = np.asarray(explored.extras["unit"] - greedy)
     assert noise.std() == pytest.approx(0.1, rel=0.1) and abs(noise.mean()) < 0.01

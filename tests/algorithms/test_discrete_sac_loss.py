@@ -94,7 +94,7 @@ def test_masked_actions_give_finite_steps() -> None:
     hot = replace(variables(given, "temperature"), params=jnp.float32(3.0))  # a temperature of 20
     temperature = replace(given.state.learners["temperature"], variables=hot)
     learners = {**given.state.learners, "temperature": temperature}
-    after, metrics = agent.learn(replace(given.state, learners=learners), sample, KEY)
+    after, metrics = jax.jit(agent.learn)(replace(given.state, learners=learners), sample, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.learners))
     assert all(np.isfinite(value) for value in metrics.values())
 
@@ -102,11 +102,11 @@ def test_masked_actions_give_finite_steps() -> None:
 @pytest.mark.parametrize("num_added", [0, 10_000])
 def test_a_masked_action_is_never_taken(num_added: int) -> None:
     agent = make(0.0)
-    state = agent.init(jax.random.key(0), 200)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 200)
     state = replace(state, replay=replace(state.replay, num_added=jnp.int32(num_added)))
     mask = jnp.tile(MASK, (100, 1))
     inputs = PolicyInput(obs=jnp.ones((200, 1)), first=jnp.ones(200, bool), action_mask=mask)
-    output = agent.act(state, (), inputs, KEY, explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(state, (), inputs, KEY, explore=True)
     action = np.asarray(output.action).reshape(100, 2)
     assert (action[:, 0] == 0).all() and 0 < action[:, 1].mean() < 1
     assert output.action.dtype == jnp.int32

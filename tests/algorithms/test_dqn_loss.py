@@ -228,7 +228,7 @@ def test_three_steps_with_an_end_among_them() -> None:
         next_action_mask=jnp.ones((5, 1, 2), bool),
     )
     state = made.add(made.init(), steps)
-    drawn = made.sample(state, jax.random.key(0), 256, 0.5)
+    drawn = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 256, 0.5)
     _, metrics = loss(drawn, [1.0] * 256)
     by_start = dict(zip(drawn.slot.tolist(), metrics["td_errors"].tolist(), strict=True))
     assert by_start == {

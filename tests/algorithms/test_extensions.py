@@ -315,7 +315,7 @@ def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
     env = triglot.make_env(CARTPOLE)
     extended = f"{name}+{__name__}:Seen"
     agent: Any = triglot.make_agent(extended, env, backend="jax", config=config)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     draw = jax.random.split(jax.random.key(1), 3)
     carry = jax.tree.map(lambda leaf: leaf + 0.5, agent.initial_carry(state, 2))
     first = np.array([[False, True], [False, False], [True, False]])

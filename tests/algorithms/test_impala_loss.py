@@ -18,7 +18,7 @@ NETWORK = build("table", IMPALA.networks(STATES, ACTIONS))
 AGENT = IMPALA(NETWORK, STATES, ACTIONS)
 # In state 0 both actions have probability 1/2, in state 1 the first has 4/5; V = 1 and 3.
 PARAMS = {
-    "actor": {"logits": jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))},
+    "actor": {"logits": jnp.array(np.log([[0.5, 0.5], [0.8, 0.2]]), jnp.float32)},
     "critic": {"value": jnp.array([[1.0], [3.0]])},
 }
 VARIABLES = Variables(params=PARAMS, state={"actor": (), "critic": ()})
@@ -27,7 +27,7 @@ BATCH = Batch(  # the rollout of one environment, two steps
     obs=jnp.array([[0, 1]]),
     action_mask=None,
     action=jnp.array([[0, 0]]),
-    log_prob=jnp.log(jnp.array([[0.25, 0.8]])),  # ratios 2 and 1
+    log_prob=jnp.array(np.log([[0.25, 0.8]]), jnp.float32),  # ratios 2 and 1
     reward=jnp.array([[1.0, 2.0]]),
     terminated=jnp.array([[False, True]]),
     truncated=jnp.array([[False, False]]),

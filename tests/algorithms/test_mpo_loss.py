@@ -119,8 +119,8 @@ def test_each_loss_moves_its_own_part() -> None:
     agent = make(discrete=False, num_actions=7)
     given = batch(agent, 1.0, 0.25)
     before = replace(given.state, hyper=MPOHyperparams(target_update_period=2.0))
-    once, _ = agent.learn(before, SAMPLE, KEY)
-    twice, metrics = agent.learn(once, SAMPLE, jax.random.key(4))
+    once, _ = jax.jit(agent.learn)(before, SAMPLE, KEY)
+    twice, metrics = jax.jit(agent.learn)(once, SAMPLE, jax.random.key(4))
     for part in ("actor", "critic", "dual"):
         assert int(twice.learners[part].num_gradient_steps) == 2
         old, new = (jax.tree.leaves(state.learners[part].variables) for state in (before, once))
@@ -144,6 +144,6 @@ def test_a_masked_action_is_never_drawn() -> None:
     given = batch(agent, 1.0, 0.25, sample)
     drawn = agent.draw(given.state, sample.obs, mask, KEY)
     assert (np.asarray(drawn.raw)[:, 0] == 1).all()
-    state, metrics = agent.learn(given.state, sample, KEY)
+    state, metrics = jax.jit(agent.learn)(given.state, sample, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.learners))
     assert np.isfinite(metrics["loss"])

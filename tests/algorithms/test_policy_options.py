@@ -96,7 +96,7 @@ def updated(**hyper: Any) -> tuple[Any, rl.Metrics]:
     # A large rate, so that the second step is on another policy.
     numbers = {"learning_rate": 0.5}
     made = tables(PPOHyperparams(**{**numbers, **hyper}))
-    state = made.init(jax.random.key(0), 4)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)
     state, metrics = jax.jit(made.update)(state, rollout(made, state), jax.random.key(1))
     return state.learner.variables.params, metrics
 
@@ -141,10 +141,12 @@ def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> 
     known = {one.name for one in fields(rl_config(algorithm))}
     config = {name: value for name, value in config.items() if name in known}
     agent: Any = make_agent(algorithm, env, backend="jax", config=config)
-    state = agent.init(jax.random.key(0), 4)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4)
     obs = jnp.zeros((4, *env.obs_spec.shape))  # pyright: ignore
     inputs = rl.PolicyInput(obs=obs, first=jnp.ones(4, bool))
-    output = agent.act(state, (), inputs, jax.random.key(3), explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(3), explore=True
+    )
     raw, action = output.extras["raw"], output.action
     low, high = env.action_spec.bounds()  # pyright: ignore
     assert np.any(raw.reshape(action.shape) != action)  # with such a deviation some are clipped

@@ -34,7 +34,7 @@ def make(backend: str = "table", arithmetic: str = "canonical", **config: Any) -
 
 def start(agent: QLearning, table: jax.Array = TABLE) -> QLearningState:
     """Start with a given table, whatever the library calls it."""
-    state = agent.init(jax.random.key(0), agent.num_envs)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), agent.num_envs)
     fill = lambda leaf: table.reshape(leaf.shape)  # noqa: E731
     params = jax.tree.map(fill, state.learner.variables.params)
     variables = replace(state.learner.variables, params=params)

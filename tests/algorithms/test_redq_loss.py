@@ -92,7 +92,7 @@ def test_targets_move_with_each_step_of_the_critics() -> None:
     agent = make(critic_learning_rate=0.0, tau=0.1)
     given = batch(agent, CRITICS, TARGETS)
     samples = jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), SAMPLE)
-    after, _ = agent.learn(given.state, samples, KEY)
+    after, _ = jax.jit(agent.learn)(given.state, samples, KEY)
     steps = {part: int(own.num_gradient_steps) for part, own in after.learners.items()}
     assert steps == {"actor": 1, "critic": 4, "temperature": 1}
     expected = np.array(CRITICS) + 0.9**4 * (np.array(TARGETS) - np.array(CRITICS))

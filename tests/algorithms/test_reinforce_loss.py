@@ -73,7 +73,7 @@ def test_returns_are_those_of_whole_episodes(
         extras={"raw": column(0, 0, 0, 0)},
         carry=(),
     )
-    state = made.init(jax.random.key(0), 1)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 1)
     learner = replace(state.learner, variables=VARIABLES)
     state = replace(state, learner=learner, age=jnp.array([3.0]))
     after, _ = made.update(state, trajectory, jax.random.key(1))

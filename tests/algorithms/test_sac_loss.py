@@ -94,7 +94,7 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
     """Critics, actor, temperature, targets: each loss reads the parts that have moved already."""
     config = replace(agent.config, num_envs=2, batch_size=2, buffer_size=8, learning_starts=2)
     agent = replace(agent, config=config)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     one_step = jax.tree.map(lambda leaf: leaf[None], SAMPLE)
     state = replace(
         state,
@@ -113,7 +113,7 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
     )
     keys = jax.random.split(jax.random.key(5))
     sample = agent.replay.sample(state.replay, keys[0], 2, state.hyper.discount)
-    after, metrics = agent.learn(state, sample, keys[1])
+    after, metrics = jax.jit(agent.learn)(state, sample, keys[1])
     _, actor_key, temperature_key = jax.random.split(keys[1], 3)
     moved = {"critic": after.learners["critic"]}
     given = ActorCriticBatch(
@@ -152,10 +152,10 @@ def test_each_learner_has_its_own_rate() -> None:
     )
     made = SAC(combine(parts), OBS, ACTIONS, SACConfig(), hyper, optimizer)
     seen.clear()
-    made.init(jax.random.key(0), 8)
+    jax.jit(made.init, static_argnums=1)(jax.random.key(0), 8)
     np.testing.assert_allclose(sorted(set(seen)), [0.1, 0.2, 0.3], rtol=1e-6)
 
 
 def test_targets_start_as_the_critics(agent: SAC) -> None:
-    state = agent.init(jax.random.key(0), 8)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 8)
     chex.assert_trees_all_equal(state.target, state.learners["critic"].variables)

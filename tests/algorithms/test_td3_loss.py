@@ -67,7 +67,7 @@ def test_the_actor_and_the_targets_wait_for_the_critics() -> None:
     given = batch(agent, [1.0, 2.0], [0.5, -0.25])
     other = replace(SAMPLE, reward=jnp.array([5.0, -5.0]))
     samples = jax.tree.map(lambda *rows: jnp.stack(rows), SAMPLE, other)
-    after, metrics = agent.learn(given.state, samples, KEY)
+    after, metrics = jax.jit(agent.learn)(given.state, samples, KEY)
     steps = {part: int(own.num_gradient_steps) for part, own in after.learners.items()}
     assert steps == {"actor": 1, "critic": 2}
     online, old = after.learners["critic"].variables.params, given.state.target["critic"].params

@@ -294,9 +294,12 @@ def test_a_model_trains_with_dropout_and_batch_normalization() -> None:
     assert np.isfinite(np.asarray(result.metrics["loss"])).all()
 
 
-@pytest.mark.parametrize("made", [functional, functional(), Subclassed, Subclassed()])
-def test_commands_take_a_model_its_class_or_a_function_that_makes_it(made: Any) -> None:
-    network = load_network(made, OBS)
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("model", [functional, Subclassed])
+def test_commands_take_a_model_its_class_or_a_function_that_makes_it(
+    model: Callable[[], Any], is_built: bool
+) -> None:
+    network = load_network(model() if is_built else model, OBS)
     assert network.backend == "keras"
     outputs, _ = network.apply(network.init(KEY), batch(3, 4))
     assert set(outputs) == {"logits", "value"}

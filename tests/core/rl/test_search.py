@@ -229,8 +229,10 @@ def test_the_moves_of_each_episode_are_counted() -> None:
 
     @jax.jit
     def carries(key: jax.Array) -> Any:
-        state = agent.init(key, 2)
-        output = agent.act(state, jnp.array([5, 7]), inputs, key, explore=True)
+        state = jax.jit(agent.init, static_argnums=1)(key, 2)
+        output = jax.jit(agent.act, static_argnames="explore")(
+            state, jnp.array([5, 7]), inputs, key, explore=True
+        )
         return agent.initial_carry(state, 2), output.carry
 
     before, after = carries(jax.random.key(0))
@@ -288,7 +290,7 @@ def test_only_a_planner_gets_the_environments_states() -> None:
             return rollout(noting, vector, start, key)  # noqa: B023
 
         jax.eval_shape(run, jax.random.key(0))
-        state = jax.eval_shape(lambda: agent.init(jax.random.key(0), 2))  # noqa: B023
+        state = jax.eval_shape(lambda: jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2))  # noqa: B023
         options = {"max_steps": 3, "explore": False}
         many = {"num_episodes": 2, **options}
         players: list[tuple[Any, Any]] = [(play_episodes, many), (play_episode, options)]
