@@ -22,7 +22,6 @@ def marks_of(name: str) -> Any:
     return () if name == "q_learning" else slow
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("training", "config"),
     [

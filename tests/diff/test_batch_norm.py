@@ -7,14 +7,12 @@ import pytest
 from tests.diff.programs import families as f
 from triglot import diff_networks
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.library_promotion("norms broadcast and promote"),
-]
+pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 
 EMA = {"mode": "ema"}  # Equinox's running average, by which it normalizes in training too
 
 
+@pytest.mark.covering(10)
 @pytest.mark.parametrize(
     ("one", "other", "names"),
     [

@@ -50,10 +50,11 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: st
     all_of_it = {"top_fraction": 1.0} if algorithm == "vmpo" else {}
     agent = small(algorithm, env, num_envs=1, rollout_length=1, **all_of_it)
     state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 1)
+    act = jax.jit(agent.act, static_argnames="explore")
     update = jax.jit(agent.update)
 
     def value_loss(terminated: bool, truncated: bool, successor: float) -> float:
-        step = agent.act(
+        step = act(
             state, (), triglot.rl.PolicyInput(obs=jnp.zeros((1, 1)), first=jnp.array([True])),
             jax.random.key(1), explore=True,
         )  # fmt: skip

@@ -32,7 +32,6 @@ def attention(masked: tuple[bool, bool]) -> Any:
     return init, apply
 
 
-@pytest.mark.slow
 def test_a_mask_that_the_first_layer_lacks_is_missing() -> None:
     found = triglot.diff_networks(
         attention((True, True)), attention((False, True)), Box((LENGTH, WIDTH))
