@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 import triglot
 from triglot.core.specs import Box
