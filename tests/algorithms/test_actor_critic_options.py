@@ -126,6 +126,7 @@ def trajectory(reward: list[float], terminated: list[bool]) -> Trajectory:
     )
 
 
+@pytest.mark.slow
 def test_n_step_returns_are_those_of_the_replay() -> None:
     """Two steps: r + 0.99 r', and the second successor at 0.99^2; or up to a termination."""
     agent = ddpg(n_step=2)
@@ -228,6 +229,7 @@ def test_losses_draw_masks_for_critics_targets_and_actor(name: str) -> None:
     assert all(drawn for drawn, _ in calls), calls
 
 
+@pytest.mark.slow
 def test_acting_does_not_drop_anything() -> None:
     """Without a key a network with dropout is that without it, up to the masks of ones."""
     agent, _ = make("sac", critic_dropout=0.5)

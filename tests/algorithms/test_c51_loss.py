@@ -150,6 +150,7 @@ def test_against_algorithm_1() -> None:
         np.testing.assert_allclose(found[b], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_rlax_s_cross_entropy() -> None:
     logits, given, next_logits, next_q, atoms = random_data()
     learn = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, *(0,) * 4, None, 0, 0))

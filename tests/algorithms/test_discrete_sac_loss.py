@@ -87,6 +87,7 @@ def test_random_data_against_numpy() -> None:
     np.testing.assert_allclose(value, total / 2.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_masked_actions_give_finite_steps() -> None:
     agent = make(0.7)
     sample = replace(DISCRETE, action_mask=MASK, next_action_mask=~MASK | MASK[::-1])

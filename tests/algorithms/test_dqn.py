@@ -256,6 +256,7 @@ def test_hyperparameters_may_be_swept_under_vmap() -> None:
     assert not jnp.array_equal(first[1], last[1])
 
 
+@pytest.mark.slow
 def test_the_public_train_function_runs_it() -> None:
     env = probes.make("two-step")
     network = build("haiku", DQN.networks(env.obs_spec, env.action_spec, SMALL))

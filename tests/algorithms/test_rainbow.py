@@ -106,6 +106,7 @@ def test_noise_explores_and_a_greedy_policy_has_none() -> None:
     assert len(np.unique(exploring)) == 2
 
 
+@pytest.mark.slow
 def test_masked_actions_are_not_chosen() -> None:
     made = noisy(num_envs=4)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)

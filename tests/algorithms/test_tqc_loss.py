@@ -92,6 +92,7 @@ def test_the_highest_of_all_quantiles_are_dropped() -> None:
     np.testing.assert_array_equal(lowest_quantiles(quantiles, 0)[:, -1], [9.0])
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("kappa", [1.0, 0.2, 5.0])
 @pytest.mark.parametrize("dropped", [0, 1, 2])
 def test_the_critics_loss_is_the_papers(kappa: float, dropped: int) -> None:

@@ -39,7 +39,7 @@ def test_a_correct_environment_passes(env: Any) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(("check", "env"), cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(check: str, env: Any) -> None:
     report = check_environment(env)

@@ -106,7 +106,7 @@ def test_every_command_is_offered() -> None:
     assert set(OPTIONS) == {*COMMANDS, "help"}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize(
     ("typed", "added"),
     [

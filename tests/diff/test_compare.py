@@ -146,6 +146,7 @@ def test_forgotten_values_change_no_report(monkeypatch: pytest.MonkeyPatch) -> N
     assert reports[0].first_difference == reports[1].first_difference
 
 
+@pytest.mark.slow
 def test_the_report_fits_80_columns_and_json() -> None:
     report = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     text = str(report)

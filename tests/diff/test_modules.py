@@ -94,7 +94,7 @@ def different() -> Report:
     return compared("linen", "equinox", 1e-2)
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["equinox", "plain"])
 @pytest.mark.parametrize("one", ["linen", "equinox", "plain"])
 def test_equal_networks_have_equal_modules_only(one: str, other: str) -> None:

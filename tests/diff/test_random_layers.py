@@ -42,7 +42,7 @@ def table() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(14)
+@pytest.mark.covering(60)
 @pytest.mark.parametrize(("one", "other"), table())
 def test_layers_of_one_kind_are_equal_and_no_others(
     one: tuple[str, str], other: tuple[str, str]
@@ -131,7 +131,7 @@ OTHERS: dict[str, tuple[Any, Any, set[str] | None]] = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_function_of_random_draws_is_equivalent(name: str) -> None:
     one, other = SAME[name]
@@ -253,6 +253,7 @@ def drop_path(numbers: str, scaled: bool = True) -> Any:
     return of_function(draw)
 
 
+@pytest.mark.covering(9)
 @pytest.mark.parametrize(
     ("other", "evidence"),
     [

@@ -26,7 +26,7 @@ def pair_of(one: str, other: str, direction: str) -> tuple[Any, Any]:
     return pair if direction == "to stacked" else pair[::-1]
 
 
-@pytest.mark.covering(40)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(("one", "other", "direction"), PAIRS)
 def test_slices_are_paired_and_nothing_is_accused(one: str, other: str, direction: str) -> None:
     report = triglot.diff_networks(*pair_of(one, other, direction), SPEC)
@@ -50,7 +50,7 @@ def _index(name: str) -> str:
 TRANSLATED = [pair for pair in PAIRS if pair[:2] == ("jax", "jax") or "jax" not in pair[:2]]
 
 
-@pytest.mark.covering(20)
+@pytest.mark.covering(60)
 @pytest.mark.parametrize(("one", "other", "direction"), TRANSLATED)
 def test_weights_are_translated(one: str, other: str, direction: str) -> None:
     source, target = (load_network(each, SPEC) for each in pair_of(one, other, direction))

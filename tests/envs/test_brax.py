@@ -110,6 +110,7 @@ def test_the_limit_truncates(start: Any, step: Any) -> None:
     assert flags == [(False, False), (False, False), (False, True)]
 
 
+@pytest.mark.slow
 def test_a_fall_terminates(fall: tuple[Any, Any]) -> None:
     _, fallen = fall
     assert not fallen.truncated

@@ -138,6 +138,7 @@ def test_what_is_missing_is_said(checkout: Checkout) -> None:
         checkout.file("importing.py").function("f")
 
 
+@pytest.mark.slow
 def test_each_switch_changes_its_part() -> None:
     own = {
         "ppo.loss": ("unbiased_std", "double_value_loss", "no_value_clip", "clipped_value_alone",

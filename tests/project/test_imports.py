@@ -143,8 +143,20 @@ def test_a_namespace_is_made_of_core_alone(name: str) -> None:
     assert {home.split(".")[0] for home in PUBLIC[name].values()} == {"core"}
 
 
+LONG_DOCTESTS = {"triglot.diff.compare", "triglot.checks.environment.check"}
+
+
 @pytest.mark.parametrize(
-    "file", [file for file in FILES if ">>> " in file.read_text()], ids=module_name
+    "file",
+    [
+        pytest.param(
+            file,
+            id=module_name(file),
+            marks=pytest.mark.slow if module_name(file) in LONG_DOCTESTS else (),
+        )
+        for file in FILES
+        if ">>> " in file.read_text()
+    ],
 )
 def test_doctests(file: Path) -> None:
     if libraries(file) & {"torch", "torchax"}:

@@ -255,6 +255,7 @@ def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_pat
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_nan_is_traced_to_its_operation(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

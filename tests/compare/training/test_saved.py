@@ -186,6 +186,7 @@ def saving(library: LibraryExperiment, folder: Path, **changes: str) -> Saving:
     return Saving(library, checkpoints_in(folder), began | changes)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

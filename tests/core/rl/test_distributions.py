@@ -166,6 +166,7 @@ def test_two_masked_integers_by_hand() -> None:
     np.testing.assert_array_equal(gradient[~mask], 0)
 
 
+@pytest.mark.slow
 @examples(
     quick=6,
     slow=100,

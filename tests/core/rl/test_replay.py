@@ -42,7 +42,7 @@ def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
     return state
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize(
     ("n_step", "num_rollouts", "length", "starts"),

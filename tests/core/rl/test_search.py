@@ -194,7 +194,7 @@ def drawn(logits: Any, temperature: Any, key: jax.Array, config: Any, moves: Any
     return flat_search(logits, None, key, config=config, hyper=hyper, explore=True, moves=moves)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.25, 1.0, 50.0])
 def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None:
     """At a high temperature too, nothing is drawn that was not visited."""

@@ -110,7 +110,7 @@ Q_LOSSES = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", Q_LOSSES)
 def test_q_learning(planted: str) -> None:
     name, evidence = Q_LOSSES[planted]
@@ -223,8 +223,8 @@ def test_the_unit_of_a_schedule() -> None:
 
 
 CLEAN = {
-    "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
     "gae": (targets.gae(), targets.gae_in_a_loop, targets.INPUTS),
+    "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
     "adam": (updates.adam(clip="no"), updates.with_optax(), updates.INPUTS),
     "target network": (
         returns.q_learning(),
@@ -242,7 +242,7 @@ CLEAN = {
 }
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_same_function_is_not_accused(name: str) -> None:
     one, other, inputs = CLEAN[name]

@@ -57,7 +57,6 @@ def test_an_older_run_goes_on_bit_for_bit(older: Path, tmp_path: Path) -> None:
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
     # Its own checkpoint has the number where it is now.
-    assert cli.main(["resume", str(older), "--total-steps", "56"]) == 0
     assert triglot.load_run(older).agent_states.hyper.target_update_period.tolist() == [3.0, 3.0]
 
 
