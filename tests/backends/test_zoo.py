@@ -154,7 +154,7 @@ def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str)
 
 
 @pytest.mark.optimized
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
     torso, noise = LAYERS[case]
