@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.translate import translate
@@ -50,7 +51,7 @@ def test_the_former_place_of_a_zoo_is_deprecated(name: str) -> None:
 def network(backend: str, torso: Torso, arithmetic: str = "native", **more: Any) -> Network:
     obs_spec = Box((3,)) if isinstance(torso, MLP) else Box((4, 4, 2))
     spec = {"q": NetworkSpec(obs_spec, torso, HEADS, **more)}
-    return build(backend, spec, arithmetic=arithmetic)
+    return compiled(build(backend, spec, arithmetic=arithmetic))
 
 
 def normed(torso: MLP | CNN, normalization: str) -> MLP | CNN:

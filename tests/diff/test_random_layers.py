@@ -187,6 +187,7 @@ class TwoDropouts(eqx.Module):
         return x + self.dropout(jnp.sin(x), key=other)
 
 
+@pytest.mark.slow
 def test_one_key_for_two_dropouts_is_named() -> None:
     def build(is_split: bool) -> Any:
         return lambda key: TwoDropouts(eqx.nn.Linear(6, 6, key=key), is_split=is_split)

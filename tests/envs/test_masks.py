@@ -388,6 +388,7 @@ class Custom:
         pass
 
 
+@pytest.mark.slow
 def test_a_custom_environment_declares_its_masks() -> None:
     env: Any = Custom()
     config = {**small("ppo"), "num_envs": 1}

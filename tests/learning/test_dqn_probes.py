@@ -91,6 +91,7 @@ def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
         assert case.action is None or case.action == action
 
 
+@pytest.mark.slow
 def test_a_target_that_moves_a_little_at_each_step_learns_too() -> None:
     """Polyak averaging: the target moves by `tau` at every gradient step."""
     env = probes.make("two-step")

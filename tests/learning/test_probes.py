@@ -68,6 +68,7 @@ def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
         assert case.action is None or np.array_equal(case.action, action)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     ["linen", *(pytest.param(b, marks=pytest.mark.slow) for b in ("haiku", "nnx", "equinox"))],

@@ -208,6 +208,7 @@ def test_adam_that_can_be_traced_is_that_of_pytorch() -> None:
     assert torch.equal(model.parameters()[0].detach(), theirs.detach())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="torchax is not installed: triglot[torch]")
 def test_losses_of_pytorch_are_equal_through_torchax() -> None:
     from benchmarks.implementations.effects import torch_difference

@@ -143,7 +143,11 @@ def test_a_namespace_is_made_of_core_alone(name: str) -> None:
     assert {home.split(".")[0] for home in PUBLIC[name].values()} == {"core"}
 
 
-LONG_DOCTESTS = {"triglot.diff.compare", "triglot.checks.environment.check"}
+LONG_DOCTESTS = {
+    "triglot.backends.translate",
+    "triglot.checks.environment.check",
+    "triglot.diff.compare",
+}
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: st
     assert value_loss(False, False, 0.0) != value_loss(False, False, 1.0)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_samples_of_a_rollout_are_its_steps(cell: str) -> None:
     """The policy and the values of all samples are those of the steps, in the rollout's order."""

@@ -132,6 +132,7 @@ def ppo(counter: Any) -> Any:
     return make_agent("ppo", counter, config=PPO)
 
 
+@pytest.mark.slow
 def test_episodes_are_counted_across_rollouts(counter: Any, ppo: Any) -> None:
     told: list[int] = []
     result = triglot.train(

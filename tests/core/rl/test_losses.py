@@ -80,6 +80,7 @@ def ends(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jax.random.bernoulli(terminated_key, 0.2, (9, 3)), truncated
 
 
+@pytest.mark.slow
 def test_values_of_successors_are_those_of_a_pass_over_all_of_them() -> None:
     def both(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         terminated, truncated = ends(key)
