@@ -113,6 +113,7 @@ def test_a_planted_cause_is_named(case: str) -> None:
     assert (report.first_difference is None) == (verdict != "different")
 
 
+@pytest.mark.slow
 def test_two_libraries_are_equivalent_and_their_initializers_reported() -> None:
     report = diff_networks(nets.haiku_mlp, nets.equinox_mlp, nets.INPUTS)
     assert report.verdict in ("identical", "equivalent")

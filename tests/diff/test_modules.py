@@ -185,6 +185,7 @@ def keys_of(value: Any) -> set[str]:
     return {*value} | set().union(*(keys_of(value[key]) for key in named))
 
 
+@pytest.mark.slow
 def test_the_keys_of_the_json_are_documented(different: Report) -> None:
     missing = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     recorded = {"modules": [dict.fromkeys(recordings.Module.__dataclass_fields__)]}

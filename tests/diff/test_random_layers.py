@@ -42,7 +42,7 @@ def table() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(60)
+@pytest.mark.covering(999)
 @pytest.mark.parametrize(("one", "other"), table())
 def test_layers_of_one_kind_are_equal_and_no_others(
     one: tuple[str, str], other: tuple[str, str]

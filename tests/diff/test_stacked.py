@@ -72,7 +72,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.covering(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("one", ["equinox", "linen"])
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_mistake_in_a_stack_is_named_with_its_line(planted: str, one: str) -> None:

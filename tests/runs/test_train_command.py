@@ -193,6 +193,7 @@ def test_ctrl_c_ends_the_chunk_and_keeps_everything(
     assert (out / "checkpoints").is_dir() and (out / "learning_curve.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     finished: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,7 @@ RETURNS = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(7)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", RETURNS)
 def test_returns_and_target_networks(planted: str) -> None:
     inputs, one, other, name, line, evidence = RETURNS[planted]
