@@ -22,6 +22,7 @@ def marks_of(name: str) -> Any:
     return () if name == "q_learning" else slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("training", "config"),
     [
