@@ -196,7 +196,7 @@ def test_traces_are_the_returns_of_whole_episodes(visits: str, average: bool) ->
     np.testing.assert_allclose(found, by_numpy(trajectory, visits, average), rtol=1e-4)
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_every_library_learns_the_same_table(backend: str) -> None:
     trajectory = random_rollout(40, 1)

@@ -61,7 +61,7 @@ def test_what_is_not_discrete_is_refused() -> None:
         QLearning.networks(Discrete(2), Box((1,)))
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("backend", ["table", "linen"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(

@@ -154,7 +154,7 @@ def random_steps(num_steps: int) -> Trajectory:
     return steps(*zip(obs, action, reward, ended, ended & False, following, strict=True))
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("arithmetic", ["native", "canonical"])
 @pytest.mark.parametrize("method", METHODS)
 def test_on_every_library_a_gradient_step_is_the_tabular_rule(method: str, arithmetic: str) -> None:

@@ -28,7 +28,7 @@ def cases(defects: list[tuple[str, Any]]) -> list[Any]:
     ]
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(20)
 @pytest.mark.parametrize(
     "env",
     [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],

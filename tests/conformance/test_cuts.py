@@ -200,7 +200,7 @@ def size(array: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(wide(array)), 1.0)
 
 
-@pytest.mark.covering(999)
+@pytest.mark.covering(53)
 @pytest.mark.parametrize(
     "variant",
     [

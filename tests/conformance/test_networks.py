@@ -160,7 +160,7 @@ def test_apply_leaves_its_arguments_alone(case: Case, backend: str, arithmetic: 
     assert_equal(before, jax.tree.map(np.array, variables))
 
 
-@pytest.mark.covering(9)
+@pytest.mark.covering(7)
 @every_backend
 def test_bytes_are_scaled_to_1(backend: str) -> None:
     case = CASES[2]

@@ -68,7 +68,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     jax.clear_caches()
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(45)
 @pytest.mark.parametrize(("backend", "option", "probe"), CASES, indirect=["backend"])
 def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
     config = replace(PLAIN, **OPTIONS[option])

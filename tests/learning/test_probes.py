@@ -44,7 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(28)
 @pytest.mark.parametrize(("probe", "backend"), CASES)
 def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     env = probes.make(probe)
@@ -98,7 +98,7 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
     assert_reached(agent, state, env)
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
     env = probes.make("reach")

@@ -271,7 +271,7 @@ ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
 wrapped = pytest.mark.parametrize("wrap", WRAP.values(), ids=list(WRAP))
 
 
-@pytest.mark.covering(99)
+@pytest.mark.covering(33)
 @wrapped
 @pytest.mark.parametrize("make", ENVIRONMENTS.values(), ids=list(ENVIRONMENTS))
 def test_a_wrapped_environment_passes_the_check_of_environments(

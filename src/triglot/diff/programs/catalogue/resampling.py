@@ -7,14 +7,14 @@ windows of which the mean or the maximum is taken; a form is confirmed by its re
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region
-from ..values import close
+from ..regions import Region, RegionPart
+from ..values import Core, close
 from .features import Finding
 
 MAX_SIZE = 2**18  # numbers of an array that is resampled
@@ -72,7 +72,7 @@ def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
         core = one.view.core(source)
         if not any(core.same(other.view.core(v)) for v in other.boundary | other.leaves):
             continue
-        firsts, seconds = _resampled(one, x), _resampled(other, x)
+        firsts, seconds = (_resampled(region, x, core) for region in (one, other))
         for (a, ours), (b, theirs) in itertools.product(firsts.items(), seconds.items()):
             if {*ours} & {*theirs} or not search.fits(a, b):
                 continue
@@ -106,16 +106,25 @@ def _name(one: Form, other: Form) -> str:
     return "antialiasing" if one.antialias != other.antialias else "bilinear_resize"
 
 
-def _resampled(region: Region, x: np.ndarray) -> dict[int, list[Form]]:
-    """Return the values of a region that an array gives, each with the forms that do."""
+def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
+    """Return the values that are computed from an array alone, each with the forms that give it."""
     by_value: dict[int, list[Form]] = {}
     for value in region.values[:MAX_VALUES]:
         result = np.asarray(region.view.arrays[value])
         if result.dtype.kind != "f" or result.size > MAX_SIZE or result.ndim > MAX_AXES:
             continue
+        if not _comes_from(region, value, core):
+            continue
         if forms := list(_forms_between(x, result, region.view.tolerance)):
             by_value[value] = forms
     return by_value
+
+
+def _comes_from(region: Region, value: int, core: Core) -> bool:
+    """Return whether a value is computed from arrays with these numbers, and from no others."""
+    part = RegionPart.ending_at(region, value)
+    sources = {*part.inputs, *(region.leaves.intersection(part.values))}
+    return bool(sources) and all(region.view.core(source).same(core) for source in sources)
 
 
 def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Iterator[Form]:
@@ -129,13 +138,22 @@ def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Itera
         changed = [i for i in range(x.ndim) if moved.shape[i] != wanted.shape[i]]
         if not changed or len(changed) > 3:
             continue
+        first = tuple(slice(None) if axis in changed else 0 for axis in range(x.ndim))
         sizes = [(moved.shape[axis], wanted.shape[axis]) for axis in changed]
         for form, functions in _common_forms(sizes):
-            array = moved
-            for axis, function in zip(changed, functions, strict=True):
-                array = np.moveaxis(function(np.moveaxis(array, axis, 0)), 0, axis)
-            if close(array, wanted, tolerance):
+            # One slice of the axes that stay rules most forms out.
+            part = _along(moved[first], range(len(changed)), functions)
+            if not close(part, wanted[first], tolerance):
+                continue
+            if close(_along(moved, changed, functions), wanted, tolerance):
                 yield form
+
+
+def _along(array: np.ndarray, axes: Iterable[int], functions: "list[Resample]") -> np.ndarray:
+    """Resample an array along several axes."""
+    for axis, function in zip(axes, functions, strict=True):
+        array = np.moveaxis(function(np.moveaxis(array, axis, 0)), 0, axis)
+    return array
 
 
 Resample = Callable[[np.ndarray], np.ndarray]
