@@ -27,7 +27,7 @@ def loss(batch: AdvantageSamples, logits: Any = LOGITS, value: Any = VALUE, **co
         "critic": {"value": jnp.asarray(value, jnp.float32)},
     }
     variables = Variables(params=params, state={"actor": (), "critic": ()})
-    total, (metrics, _) = agent.loss(variables, batch, jax.random.key(0), HYPER)
+    total, (metrics, _) = jax.jit(agent.loss)(variables, batch, jax.random.key(0), HYPER)
     return total, metrics
 
 

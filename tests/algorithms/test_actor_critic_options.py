@@ -126,6 +126,7 @@ def trajectory(reward: list[float], terminated: list[bool]) -> Trajectory:
     )
 
 
+@pytest.mark.slow
 def test_n_step_returns_are_those_of_the_replay() -> None:
     """Two steps: r + 0.99 r', and the second successor at 0.99^2; or up to a termination."""
     agent = ddpg(n_step=2)
@@ -133,7 +134,7 @@ def test_n_step_returns_are_those_of_the_replay() -> None:
     assert replay.n_step == 2
     given = trajectory([1.0, 2.0, 4.0, 8.0], [False, True, False, False])
     state = replay.add_trajectory(replay.init(), given, action=given.extras["unit"])
-    sample = replay.sample(state, KEY, 32, 0.99)
+    sample = jax.jit(replay.sample, static_argnums=2)(state, KEY, 32, 0.99)
     by_obs = {float(o): i for i, o in enumerate(np.asarray(sample.obs)[:, 0])}
     assert set(by_obs) == {0.0, 1.0}  # the newest steps lack their successors
     first, second = by_obs[0.0], by_obs[1.0]
@@ -204,7 +205,7 @@ def test_so_have_critics_of_discrete_actions(name: str) -> None:
 def test_losses_draw_masks_for_critics_targets_and_actor(name: str) -> None:
     """As in DroQ (algorithm 2). With a key of another draw, each loss has another value."""
     agent, _ = make(name, {"target_noise": 0.0} if name == "td3" else None, critic_dropout=0.5)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     calls: list[Any] = []
     part = agent.network.parts["critic"]
 
@@ -228,11 +229,12 @@ def test_losses_draw_masks_for_critics_targets_and_actor(name: str) -> None:
     assert all(drawn for drawn, _ in calls), calls
 
 
+@pytest.mark.slow
 def test_acting_does_not_drop_anything() -> None:
     """Without a key a network with dropout is that without it, up to the masks of ones."""
     agent, _ = make("sac", critic_dropout=0.5)
     plain, _ = make("sac")
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     critics = state.learners["critic"].variables
     obs, action = jnp.ones((3, 3)), jnp.ones((3, 1))
     expected, _ = plain.q(critics, obs, action)

@@ -48,7 +48,7 @@ def loss(given: Trajectory, logits: Any, value: Any) -> tuple[float, dict[str, j
     variables = Variables(params={"network": table}, state={"network": ()})
     hyper = AlphaZeroHyperparams(value_coef=0.5)
     sequences = jax.tree.map(lambda leaf: leaf[None], given)  # of one step
-    total, (metrics, _) = AGENT.loss(variables, (sequences, hyper), jax.random.key(0))
+    total, (metrics, _) = jax.jit(AGENT.loss)(variables, (sequences, hyper), jax.random.key(0))
     return float(total), metrics
 
 

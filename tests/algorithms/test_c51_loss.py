@@ -84,7 +84,9 @@ def test_the_divergence_from_the_projected_target() -> None:
 
 def test_double_evaluates_the_online_network_s_choice() -> None:
     # In state 1 the online network's means are 0.7 and 0.
-    _, (metrics, _) = agent(double=True).loss(variables(ONLINE), batch(sample()), jax.random.key(0))
+    _, (metrics, _) = jax.jit(agent(double=True).loss)(
+        variables(ONLINE), batch(sample()), jax.random.key(0)
+    )
     np.testing.assert_allclose(metrics["td_errors"][0], divergence(OTHER), rtol=1e-5)
 
 
@@ -148,6 +150,7 @@ def test_against_algorithm_1() -> None:
         np.testing.assert_allclose(found[b], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_rlax_s_cross_entropy() -> None:
     logits, given, next_logits, next_q, atoms = random_data()
     learn = jax.vmap(rlax.categorical_double_q_learning, in_axes=(None, *(0,) * 4, None, 0, 0))

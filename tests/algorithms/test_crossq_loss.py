@@ -66,9 +66,11 @@ def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
 def test_the_critics_read_both_halves_as_one_batch_and_the_target_has_no_gradient() -> None:
     own = agent()
     given = batch(own, WEIGHTS, WEIGHTS)
-    learn = jax.value_and_grad(
-        lambda params, critic: own.critic_loss(replace(critic, params=params), given, KEY),
-        has_aux=True,
+    learn = jax.jit(
+        jax.value_and_grad(
+            lambda params, critic: own.critic_loss(replace(critic, params=params), given, KEY),
+            has_aux=True,
+        )
     )
     critic = variables(given, "critic")
     (value, (_, new_state)), grads = learn(critic.params, critic)
@@ -90,7 +92,7 @@ def test_the_critics_read_both_halves_as_one_batch_and_the_target_has_no_gradien
 def test_the_actor_reads_critics_by_their_running_statistics() -> None:
     own = agent()
     given = batch(own, WEIGHTS, WEIGHTS)
-    value, (metrics, _) = own.actor_loss(variables(given, "actor"), given, KEY)
+    value, (metrics, _) = jax.jit(own.actor_loss)(variables(given, "actor"), given, KEY)
     obs = np.array([[1.0], [-2.0]])
     action, log_prob = drawn(0.3 * obs, jax.random.split(KEY)[0])
     seen = (obs + 2.0 * action)[:, 0] - 3.0
@@ -138,6 +140,7 @@ def test_the_kernels_start_as_in_the_authors_code() -> None:
             assert kernel.std() == pytest.approx(number**-0.5, rel=0.15), layer
 
 
+@pytest.mark.slow
 def test_one_update_moves_the_statistics_of_all_networks_and_has_no_targets() -> None:
     config = CrossQConfig(
         num_envs=1,
@@ -149,7 +152,7 @@ def test_one_update_moves_the_statistics_of_all_networks_and_has_no_targets() ->
     obs_spec = Box((2,))
     network = build("linen", CrossQ.networks(obs_spec, ACTIONS, config))
     own = CrossQ(network, obs_spec, ACTIONS, config, CrossQHyperparams())
-    state = own.init(jax.random.key(0), 1)
+    state = jax.jit(own.init, static_argnums=1)(jax.random.key(0), 1)
     assert jax.tree.leaves(state.target) == []
     obs = jax.random.normal(KEY, (2, 3, 2))  # two batches of three
     rows: dict[str, Any] = {"reward": jnp.ones((2, 3)), "discount": jnp.ones((2, 3))}

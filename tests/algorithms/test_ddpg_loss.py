@@ -34,7 +34,7 @@ def test_the_critics_loss_by_hand() -> None:
     # = 2, -2.5. The errors 0.775 and -5.5 give (0.600625 + 30.25) / 4.
     agent = make(0.0)
     given = batch(agent, 1.0, 0.5)
-    value, (metrics, _) = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     np.testing.assert_allclose(value, 7.71265625, rtol=1e-6)
     np.testing.assert_allclose(metrics["q"], -0.25, rtol=1e-6)
 
@@ -47,7 +47,7 @@ def test_the_actors_loss_and_gradient_by_hand() -> None:
     def loss(weight: jax.Array) -> jax.Array:
         return agent.actor_loss(Variables(params=weight, state=()), given, KEY)[0]
 
-    value, slope = jax.value_and_grad(loss)(jnp.float32(0.0))
+    value, slope = jax.jit(jax.value_and_grad(loss))(jnp.float32(0.0))
     np.testing.assert_allclose([value, slope], [0.5, 1.0], rtol=1e-6)
 
 
@@ -61,11 +61,11 @@ def test_random_data_against_numpy() -> None:
     )
     agent = make(0.7)
     given = batch(agent, 1.3, -0.4, jax.tree.map(jnp.asarray, sample))
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     next_q = -0.4 * (next_obs + 2.0 * np.tanh(0.7 * next_obs))[:, 0]
     error = 1.3 * (obs + 2.0 * action)[:, 0] - (reward + discount * next_q)
     np.testing.assert_allclose(value, 0.5 * np.mean(error**2), rtol=1e-5)
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     expected = -np.mean(1.3 * (obs + 2.0 * np.tanh(0.7 * obs)))
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
@@ -73,7 +73,7 @@ def test_random_data_against_numpy() -> None:
 def test_both_targets_follow() -> None:
     agent = make(0.3)
     given = batch(agent, 1.0, 0.5)
-    after, metrics = agent.learn(given.state, SAMPLE, KEY)
+    after, metrics = jax.jit(agent.learn)(given.state, SAMPLE, KEY)
     for part in ("actor", "critic"):
         online, old = after.learners[part].variables.params, given.state.target[part].params
         expected = 0.001 * online + 0.999 * old
@@ -84,11 +84,13 @@ def test_both_targets_follow() -> None:
 
 def test_noise_is_added_to_explore_alone() -> None:
     agent = make(0.3)
-    state = agent.init(jax.random.key(0), 2000)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2000)
     state = replace(state, replay=replace(state.replay, num_added=jnp.int32(1_000)))
     inputs = PolicyInput(obs=jnp.ones((2000, 1)), first=jnp.ones(2000, bool))
-    greedy = agent.act(state, (), inputs, KEY, explore=False).extras["unit"]
-    explored = agent.act(state, (), inputs, KEY, explore=True)
+    greedy = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, KEY, explore=False
+    ).extras["unit"]
+    explored = jax.jit(agent.act, static_argnames="explore")(state, (), inputs, KEY, explore=True)
     np.testing.assert_allclose(greedy, np.tanh(0.3), rtol=1e-6)
     noise = np.asarray(explored.extras["unit"] - greedy)
     assert noise.std() == pytest.approx(0.1, rel=0.1) and abs(noise.mean()) < 0.01

@@ -40,7 +40,7 @@ def test_the_critics_loss_by_hand() -> None:
     # actions 1, 0 is 2, -2 and 4, -4.
     agent = make(0.0)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], DISCRETE)
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     target = np.array([1.0 + 0.9 * (0.15 + 0.5 * LOG_2), 3.0])
     expected = sum(0.5 * np.mean((w * np.array([2.0, -2.0]) - target) ** 2) for w in (1.0, 2.0))
     np.testing.assert_allclose(value, expected, rtol=1e-6)
@@ -50,7 +50,7 @@ def test_the_actors_loss_by_hand() -> None:
     # -0.5 log 2 - E[min_i Q_i]: of s = 1 the smaller ones are 1, 2; of s = -2 they are -4, -8.
     agent = make(0.0)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], DISCRETE)
-    value, (metrics, _) = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     np.testing.assert_allclose(value, -0.5 * LOG_2 - (1.5 - 6.0) / 2.0, rtol=1e-6)
     np.testing.assert_allclose(metrics["entropy"], LOG_2, rtol=1e-6)
 
@@ -68,7 +68,7 @@ def test_the_temperatures_loss_by_hand(
 ) -> None:
     agent = make(0.0, target_entropy=given_entropy)
     given = batch(agent, [1.0, 2.0], [0.4, 0.2], replace(DISCRETE, action_mask=mask))
-    value, _ = agent.temperature_loss(variables(given, "temperature"), given, KEY)
+    value, _ = jax.jit(agent.temperature_loss)(variables(given, "temperature"), given, KEY)
     entropy = LOG_2 if mask is None else LOG_2 / 2.0
     np.testing.assert_allclose(value, -0.5 * (wanted - entropy), rtol=1e-4, atol=1e-7)
 
@@ -76,7 +76,7 @@ def test_the_temperatures_loss_by_hand(
 def test_random_data_against_numpy() -> None:
     agent = make(0.7)
     given = batch(agent, [1.0, -0.5], [0.4, 0.2], replace(DISCRETE, action_mask=MASK))
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     total = 0.0
     for obs, allowed in zip([1.0, -2.0], np.asarray(MASK), strict=True):
         weight = np.exp([0.0, 0.7 * obs]) * allowed
@@ -87,6 +87,7 @@ def test_random_data_against_numpy() -> None:
     np.testing.assert_allclose(value, total / 2.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_masked_actions_give_finite_steps() -> None:
     agent = make(0.7)
     sample = replace(DISCRETE, action_mask=MASK, next_action_mask=~MASK | MASK[::-1])
@@ -94,7 +95,7 @@ def test_masked_actions_give_finite_steps() -> None:
     hot = replace(variables(given, "temperature"), params=jnp.float32(3.0))  # a temperature of 20
     temperature = replace(given.state.learners["temperature"], variables=hot)
     learners = {**given.state.learners, "temperature": temperature}
-    after, metrics = agent.learn(replace(given.state, learners=learners), sample, KEY)
+    after, metrics = jax.jit(agent.learn)(replace(given.state, learners=learners), sample, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.learners))
     assert all(np.isfinite(value) for value in metrics.values())
 
@@ -102,11 +103,11 @@ def test_masked_actions_give_finite_steps() -> None:
 @pytest.mark.parametrize("num_added", [0, 10_000])
 def test_a_masked_action_is_never_taken(num_added: int) -> None:
     agent = make(0.0)
-    state = agent.init(jax.random.key(0), 200)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 200)
     state = replace(state, replay=replace(state.replay, num_added=jnp.int32(num_added)))
     mask = jnp.tile(MASK, (100, 1))
     inputs = PolicyInput(obs=jnp.ones((200, 1)), first=jnp.ones(200, bool), action_mask=mask)
-    output = agent.act(state, (), inputs, KEY, explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(state, (), inputs, KEY, explore=True)
     action = np.asarray(output.action).reshape(100, 2)
     assert (action[:, 0] == 0).all() and 0 < action[:, 1].mean() < 1
     assert output.action.dtype == jnp.int32

@@ -49,7 +49,7 @@ def on(probe: str, config: DQNConfig = SMALL, hyper: DQNHyperparams | None = Non
 
 
 def with_values(agent: DQN, values: list[list[float]]) -> ReplayedQState:
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     variables = Variables(
         params={"q_network": {"q": jnp.array(values)}}, state=state.learner.variables.state
     )
@@ -70,7 +70,9 @@ def test_the_greatest_allowed_value_is_chosen(mask: Any, expected: list[int]) ->
         first=jnp.ones(3, bool),
         action_mask=None if mask is None else jnp.array(mask, bool),
     )
-    output = agent.act(with_values(agent, VALUES), (), inputs, jax.random.key(0), explore=False)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        with_values(agent, VALUES), (), inputs, jax.random.key(0), explore=False
+    )
     np.testing.assert_array_equal(output.action, expected)
     assert output.action.dtype == jnp.int32
 
@@ -153,7 +155,9 @@ def test_what_was_seen_is_kept_with_its_true_successor() -> None:
         extras={},
         carry=(),
     )
-    state, metrics = agent.update(agent.init(jax.random.key(0), 2), trajectory, jax.random.key(1))
+    state, metrics = jax.jit(agent.update)(
+        jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2), trajectory, jax.random.key(1)
+    )
     steps = jax.tree.map(lambda leaf: leaf[:4].tolist(), state.replay.steps)
     assert steps.obs == [0, 1, 2, 0]
     assert steps.next_obs == [2, 3, 1, 2]
@@ -252,6 +256,7 @@ def test_hyperparameters_may_be_swept_under_vmap() -> None:
     assert not jnp.array_equal(first[1], last[1])
 
 
+@pytest.mark.slow
 def test_the_public_train_function_runs_it() -> None:
     env = probes.make("two-step")
     network = build("haiku", DQN.networks(env.obs_spec, env.action_spec, SMALL))

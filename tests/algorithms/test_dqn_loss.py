@@ -193,7 +193,7 @@ def test_munchausen_against_the_sum_over_actions() -> None:
         target=variables(np.concatenate([own, following]).tolist()),
     )
     start = variables(np.concatenate([online, following]).tolist())
-    _, (metrics, _) = made.loss(start, rows, jax.random.key(0))
+    _, (metrics, _) = jax.jit(made.loss)(start, rows, jax.random.key(0))
     np.testing.assert_allclose(metrics["td_errors"], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -209,7 +209,7 @@ def test_the_gradient_flows_through_the_chosen_value_alone() -> None:
         now = Variables(params=params, state={"q_network": ()})
         return made.loss(now, batch(sample(), [1.0, 1.0]), jax.random.key(0))[0]
 
-    gradient = jax.grad(value)(variables(ONLINE).params)["q_network"]["q"]
+    gradient = jax.jit(jax.grad(value))(variables(ONLINE).params)["q_network"]["q"]
     # d/dq 0.5 * (target - q)^2 / 2 = -error / 2, with the error 2.5 for Q(0, 0).
     np.testing.assert_allclose(gradient, [[-1.25, 0.0], [0.0, 0.0], [0.0, 0.0]])
 
@@ -228,7 +228,7 @@ def test_three_steps_with_an_end_among_them() -> None:
         next_action_mask=jnp.ones((5, 1, 2), bool),
     )
     state = made.add(made.init(), steps)
-    drawn = made.sample(state, jax.random.key(0), 256, 0.5)
+    drawn = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 256, 0.5)
     _, metrics = loss(drawn, [1.0] * 256)
     by_start = dict(zip(drawn.slot.tolist(), metrics["td_errors"].tolist(), strict=True))
     assert by_start == {

@@ -27,7 +27,7 @@ def make(backend: str = "table", **config: Any) -> DynaQ:
 
 
 def start(agent: DynaQ) -> DynaQState:
-    state = agent.init(jax.random.key(0), agent.num_envs)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), agent.num_envs)
     variables = state.learner.variables
     params = jax.tree.map(lambda leaf: TABLE.reshape(leaf.shape), variables.params)
     learner = replace(state.learner, variables=replace(variables, params=params))

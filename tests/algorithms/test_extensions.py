@@ -198,6 +198,7 @@ def test_every_algorithm_is_extended(name: str) -> None:
     assert ("rnd_target" in parts) == ("rnd" in name)
 
 
+@pytest.mark.slow
 def test_a_bonus_reaches_the_agent() -> None:
     env: Any = triglot.make_env(CARTPOLE)
     agent = triglot.make_agent("ppo+counts", env, backend="jax", config=SMALL)
@@ -243,7 +244,7 @@ def contrasted(env: str, config: dict[str, Any], backend: str = "jax", **hyper: 
 WIDE = {"num_envs": 16, "rollout_length": 8, "hidden_sizes": (16,)}
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "gru", "lstm"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool, cell: str) -> None:
@@ -314,7 +315,7 @@ def test_an_auxiliary_loss_follows_the_carry(name: str) -> None:
     env = triglot.make_env(CARTPOLE)
     extended = f"{name}+{__name__}:Seen"
     agent: Any = triglot.make_agent(extended, env, backend="jax", config=config)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     draw = jax.random.split(jax.random.key(1), 3)
     carry = jax.tree.map(lambda leaf: leaf + 0.5, agent.initial_carry(state, 2))
     first = np.array([[False, True], [False, False], [True, False]])

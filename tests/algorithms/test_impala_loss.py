@@ -18,7 +18,7 @@ NETWORK = build("table", IMPALA.networks(STATES, ACTIONS))
 AGENT = IMPALA(NETWORK, STATES, ACTIONS)
 # In state 0 both actions have probability 1/2, in state 1 the first has 4/5; V = 1 and 3.
 PARAMS = {
-    "actor": {"logits": jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))},
+    "actor": {"logits": jnp.array(np.log([[0.5, 0.5], [0.8, 0.2]]), jnp.float32)},
     "critic": {"value": jnp.array([[1.0], [3.0]])},
 }
 VARIABLES = Variables(params=PARAMS, state={"actor": (), "critic": ()})
@@ -27,7 +27,7 @@ BATCH = Batch(  # the rollout of one environment, two steps
     obs=jnp.array([[0, 1]]),
     action_mask=None,
     action=jnp.array([[0, 0]]),
-    log_prob=jnp.log(jnp.array([[0.25, 0.8]])),  # ratios 2 and 1
+    log_prob=jnp.array(np.log([[0.25, 0.8]]), jnp.float32),  # ratios 2 and 1
     reward=jnp.array([[1.0, 2.0]]),
     terminated=jnp.array([[False, True]]),
     truncated=jnp.array([[False, False]]),
@@ -37,7 +37,9 @@ BATCH = Batch(  # the rollout of one environment, two steps
 
 
 def losses(batch: Batch = BATCH, **hyper: float) -> tuple[float, float]:
-    total, (metrics, _) = AGENT.loss(VARIABLES, batch, jax.random.key(0), replace(HYPER, **hyper))
+    total, (metrics, _) = jax.jit(AGENT.loss)(
+        VARIABLES, batch, jax.random.key(0), replace(HYPER, **hyper)
+    )
     policy, value = float(metrics["policy_loss"]), float(metrics["value_loss"])
     expected = policy + 0.5 * value - 0.01 * float(metrics["entropy"])
     np.testing.assert_allclose(total, expected, rtol=1e-5)
@@ -84,7 +86,7 @@ def test_the_targets_have_no_gradient() -> None:
         hyper = replace(HYPER, entropy_coef=0.0, value_coef=1.0)
         return AGENT.loss(variables, BATCH, jax.random.key(0), hyper)[0]
 
-    grads = jax.grad(total)(PARAMS)
+    grads = jax.jit(jax.grad(total))(PARAMS)
     # V - v = -1 and 1; A * (pi - 1{a}) = 1 * (0.5 - 1) and -1 * (0.8 - 1), of the first action.
     np.testing.assert_allclose(grads["critic"]["value"][:, 0], [-0.5, 0.5], rtol=1e-5)
     np.testing.assert_allclose(grads["actor"]["logits"][:, 0], [-0.25, 0.1], rtol=1e-5)

@@ -128,6 +128,7 @@ def test_the_values_are_those_of_the_worst_returns(cvar: float, expected: float)
     np.testing.assert_allclose(rows, [[expected / 2, expected]])
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dueling", [False, True])
 def test_the_network_is_equation_4(dueling: bool) -> None:
     made = agent(IQN, dueling=dueling)
@@ -189,6 +190,7 @@ def test_every_draw_of_tau_has_its_own_key() -> None:
     assert len(rows) == len(np.unique(rows, axis=0)) == 3
 
 
+@pytest.mark.slow
 def test_greedy_actions_do_not_depend_on_the_key() -> None:
     made = agent(IQN)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 64)
@@ -199,6 +201,7 @@ def test_greedy_actions_do_not_depend_on_the_key() -> None:
     np.testing.assert_array_equal(act(jax.random.key(2)), best)
 
 
+@pytest.mark.slow
 def test_masked_actions_are_not_chosen() -> None:
     made = agent(IQN)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)

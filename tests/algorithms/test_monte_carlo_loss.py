@@ -34,7 +34,7 @@ def make(backend: str = "table", optimizer: Any = None, **config: Any) -> MonteC
 
 
 def start(agent: MonteCarlo) -> MonteCarloState:
-    state = agent.init(jax.random.key(0), agent.num_envs)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), agent.num_envs)
     variables = state.learner.variables
     params = jax.tree.map(lambda leaf: TABLE.reshape(leaf.shape), variables.params)
     learner = replace(state.learner, variables=replace(variables, params=params))
@@ -196,6 +196,7 @@ def test_traces_are_the_returns_of_whole_episodes(visits: str, average: bool) ->
     np.testing.assert_allclose(found, by_numpy(trajectory, visits, average), rtol=1e-4)
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_every_library_learns_the_same_table(backend: str) -> None:
     trajectory = random_rollout(40, 1)

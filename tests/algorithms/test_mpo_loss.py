@@ -49,9 +49,9 @@ def test_both_steps_by_hand() -> None:
     policy, _ = agent.policy(given.state.target["actor"], DISCRETE.obs)
     q = jnp.log(jnp.array([[1.0, 1.0], [3.0, 3.0]]))
     drawn = Drawn(policy=policy, raw=jnp.array([[0, 0], [1, 1]], jnp.int32), q=q)
-    value, _ = agent.actor_loss(drawn, variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(drawn, variables(given, "actor"), given, KEY)
     np.testing.assert_allclose(value, np.log(2.0), rtol=1e-6)
-    value, (metrics, _) = agent.dual_loss(drawn, variables(given, "dual"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.dual_loss)(drawn, variables(given, "dual"), given, KEY)
     np.testing.assert_allclose(value, 0.1 + np.log(2.0) + 0.1, rtol=1e-6)
     np.testing.assert_allclose(metrics["policy_multiplier"], 10.0, rtol=1e-6)
 
@@ -60,7 +60,7 @@ def test_the_critics_target_averages_the_drawn_actions() -> None:
     # The last step terminated: y = 3. Q of the actions 1, 0 is 2, -2.
     agent = make(discrete=True, num_actions=7)
     given = batch(agent, 1.0, 0.25, DISCRETE)
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     key = jax.random.split(KEY)[0]
     drawn = agent.draw(given.state, DISCRETE.next_obs, None, key)
     target = 1.0 + 0.9 * 0.25 * 0.5 * np.mean(np.where(drawn.raw[:, 0] == 1, 2.0, 1.0))
@@ -90,9 +90,9 @@ def test_a_gaussians_losses_against_numpy() -> None:
     mean_kl = (0.5 * ((old_mean - mean) / old_std) ** 2)[:, 0]
     std_kl = (np.log(std / old_std) + 0.5 * (old_std / std) ** 2 - 0.5)[:, 0]
     expected = -(weight * log_prob).sum(axis=0) + 10.0 * (mean_kl + std_kl)
-    value, _ = agent.actor_loss(drawn, variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(drawn, variables(given, "actor"), given, KEY)
     np.testing.assert_allclose(value, expected.mean(), rtol=1e-5)
-    value, (metrics, _) = agent.dual_loss(drawn, variables(given, "dual"), given, KEY)
+    value, (metrics, _) = jax.jit(agent.dual_loss)(drawn, variables(given, "dual"), given, KEY)
     temperature_loss = 0.1 + np.log(np.mean(np.exp(q), axis=0))
     bounds = 10.0 * (0.01 - mean_kl) + 10.0 * (1e-4 - std_kl)
     np.testing.assert_allclose(value, (temperature_loss + bounds).mean(), rtol=1e-4)
@@ -114,12 +114,13 @@ def test_actions_are_drawn_from_the_target_and_valued_by_it(discrete: bool) -> N
     np.testing.assert_allclose(drawn.q, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_loss_moves_its_own_part() -> None:
     agent = make(discrete=False, num_actions=7)
     given = batch(agent, 1.0, 0.25)
     before = replace(given.state, hyper=MPOHyperparams(target_update_period=2.0))
-    once, _ = agent.learn(before, SAMPLE, KEY)
-    twice, metrics = agent.learn(once, SAMPLE, jax.random.key(4))
+    once, _ = jax.jit(agent.learn)(before, SAMPLE, KEY)
+    twice, metrics = jax.jit(agent.learn)(once, SAMPLE, jax.random.key(4))
     for part in ("actor", "critic", "dual"):
         assert int(twice.learners[part].num_gradient_steps) == 2
         old, new = (jax.tree.leaves(state.learners[part].variables) for state in (before, once))
@@ -143,6 +144,6 @@ def test_a_masked_action_is_never_drawn() -> None:
     given = batch(agent, 1.0, 0.25, sample)
     drawn = agent.draw(given.state, sample.obs, mask, KEY)
     assert (np.asarray(drawn.raw)[:, 0] == 1).all()
-    state, metrics = agent.learn(given.state, sample, KEY)
+    state, metrics = jax.jit(agent.learn)(given.state, sample, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.learners))
     assert np.isfinite(metrics["loss"])

@@ -74,7 +74,7 @@ def steps(**fields: Any) -> Trajectory:
 def loss(made: MuZero, given: Trajectory) -> tuple[float, dict[str, jax.Array]]:
     hyper = MuZeroHyperparams(value_coef=0.25, reward_coef=1.0)
     variables = made.network.init(jax.random.key(0))
-    total, (metrics, _) = made.loss(variables, (given, hyper), jax.random.key(0))
+    total, (metrics, _) = jax.jit(made.loss)(variables, (given, hyper), jax.random.key(0))
     return float(total), metrics
 
 
@@ -123,7 +123,7 @@ def test_reanalyzed_sequences_have_the_targets_of_new_searches() -> None:
         action_mask=jnp.asarray(rng.random((*shape, 2)) < 0.7).at[..., 0].set(True),
         extras={"probs": jnp.full((*shape, 2), 0.5), "target": jnp.full(shape, 99.0)},
     )
-    state, key = made.init(jax.random.key(0), 2), jax.random.key(1)
+    state, key = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 2), jax.random.key(1)
     hyper = state.hyper
     found = jax.jit(made.reanalyze)(state, given, key)
 

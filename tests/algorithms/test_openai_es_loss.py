@@ -28,16 +28,16 @@ def make(backend: str = "linen", env: Any = CARTPOLE, **options: Any) -> Any:
 
 def rewards_of(first: Any, reward: Any, ended: Any, env: Any = CARTPOLE) -> Trajectory:
     """Lay out `[N, T]` flags and rewards as a trajectory `[T, N]`; all ends are terminations."""
-    first, reward, ended = (jnp.asarray(rows).T for rows in (first, reward, ended))
+    first, reward, ended = (np.asarray(rows).T for rows in (first, reward, ended))
     obs = zeros(env.obs_spec, *reward.shape)
     return Trajectory(
         obs=obs,
-        first=first.astype(bool),
+        first=jnp.asarray(first.astype(bool)),
         action_mask=None,
         action=zeros(env.action_spec, *reward.shape),
-        reward=reward.astype(jnp.float32),
-        terminated=ended.astype(bool),
-        truncated=jnp.zeros(reward.shape, bool),
+        reward=jnp.asarray(reward.astype(np.float32)),
+        terminated=jnp.asarray(ended.astype(bool)),
+        truncated=jnp.asarray(np.zeros(reward.shape, bool)),
         next_obs=obs,
         next_action_mask=None,
         extras={},
@@ -82,7 +82,7 @@ class Known(ES):
 def test_one_update_by_hand() -> None:
     made = make(hyper={"learning_rate": 0.1, "noise_std": 0.5, "weight_decay": 0.2})
     known = Known(made.network, made.obs_spec, made.action_spec, made.config, made.hyper, sgd)
-    state = known.init(jax.random.key(0), 4)
+    state = jax.jit(known.init, static_argnums=1)(jax.random.key(0), 4)
     before = state.learner.variables.params
     # The fitnesses 5, 21, 6, 21 have the ranks -1/2, 1/3, -1/6, 1/3 (1/3 of two equal ones is
     # (1/6 + 1/2) / 2), so that g = ((-1/2 + 1/6) * 2 + 0 * 4) / (4 * 0.5) = -1/3, and
@@ -100,7 +100,7 @@ def test_one_update_by_hand() -> None:
 
 def test_the_estimate_is_that_of_the_paper() -> None:
     agent = make(config={"num_envs": 10}, hyper={"noise_std": 0.3})
-    state = agent.init(jax.random.key(0), 10)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 10)
     returns = np.random.default_rng(0).normal(size=10).astype(np.float32)
     found = agent.estimate(state, centered_ranks(jnp.asarray(returns)))
     utility = np.argsort(np.argsort(returns)) / 9 - 0.5
@@ -115,12 +115,14 @@ def test_the_estimate_is_that_of_the_paper() -> None:
 @pytest.mark.slow
 def test_each_environment_runs_its_member_and_evaluation_the_mean() -> None:
     agent = make(hyper={"noise_std": 3.0})
-    state = agent.init(jax.random.key(0), 4)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4)
     obs = jax.random.normal(jax.random.key(1), (4, 4))
     inputs = PolicyInput(obs=obs, first=jnp.zeros(4, bool))
     variables, codec = state.learner.variables, agent.network.require_codec("")
     for explore in (True, False):
-        action = agent.act(state, (), inputs, jax.random.key(2), explore=explore).action
+        action = jax.jit(agent.act, static_argnames="explore")(
+            state, (), inputs, jax.random.key(2), explore=explore
+        ).action
         for env in range(4):
             own = variables
             if explore:
@@ -133,20 +135,27 @@ def test_each_environment_runs_its_member_and_evaluation_the_mean() -> None:
     assert episodes.finished.all()
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_same_for_every_library() -> None:
     drawn = []
     for backend in ("haiku", "equinox"):
         agent = make(backend)
-        drawn.append(agent.noise(agent.init(jax.random.key(0), 4).learner, jax.random.key(1), 2))
+        drawn.append(
+            agent.noise(
+                jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4).learner,
+                jax.random.key(1),
+                2,
+            )
+        )
     jax.tree.map(np.testing.assert_array_equal, *drawn)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_recurrent_and_continuous_members_act_within_bounds(cell: str) -> None:
     env = make_env("gymnax:Pendulum-v1")
     agent = make(env=env, config={"cell": cell, "cell_size": 4, "normalize_obs": True})
-    state = agent.init(jax.random.key(0), 4)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4)
     inputs = PolicyInput(obs=zeros(env.obs_spec, 4) + 1.0, first=jnp.array([True, False] * 2))
     output = agent.act(
         state, agent.initial_carry(state, 4), inputs, jax.random.key(0), explore=True

@@ -62,7 +62,7 @@ def two_samples() -> tuple[Variables, Batch]:
 def test_the_values_have_a_clip_range_of_their_own(given: Any, value_loss: float) -> None:
     made = tables(PPOHyperparams(clip_epsilon=0.2, **given))
     variables, batch = two_samples()
-    _, (metrics, _) = made.loss(variables, batch, jax.random.key(0), made.hyper)
+    _, (metrics, _) = jax.jit(made.loss)(variables, batch, jax.random.key(0), made.hyper)
     np.testing.assert_allclose(metrics["value_loss"], value_loss, rtol=1e-6)
 
 
@@ -96,7 +96,7 @@ def updated(**hyper: Any) -> tuple[Any, rl.Metrics]:
     # A large rate, so that the second step is on another policy.
     numbers = {"learning_rate": 0.5}
     made = tables(PPOHyperparams(**{**numbers, **hyper}))
-    state = made.init(jax.random.key(0), 4)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)
     state, metrics = jax.jit(made.update)(state, rollout(made, state), jax.random.key(1))
     return state.learner.variables.params, metrics
 
@@ -110,6 +110,7 @@ def test_steps_end_where_the_policy_moved_too_far() -> None:
     np.testing.assert_allclose(metrics["approx_kl"], 0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_distant_target_changes_nothing() -> None:
     every, _ = updated()
     far, metrics = updated(target_kl=1e9)
@@ -140,10 +141,12 @@ def test_the_log_probability_is_that_of_the_unclipped_action(algorithm: str) -> 
     known = {one.name for one in fields(rl_config(algorithm))}
     config = {name: value for name, value in config.items() if name in known}
     agent: Any = make_agent(algorithm, env, backend="jax", config=config)
-    state = agent.init(jax.random.key(0), 4)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4)
     obs = jnp.zeros((4, *env.obs_spec.shape))  # pyright: ignore
     inputs = rl.PolicyInput(obs=obs, first=jnp.ones(4, bool))
-    output = agent.act(state, (), inputs, jax.random.key(3), explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(3), explore=True
+    )
     raw, action = output.extras["raw"], output.action
     low, high = env.action_spec.bounds()  # pyright: ignore
     assert np.any(raw.reshape(action.shape) != action)  # with such a deviation some are clipped

@@ -37,7 +37,7 @@ def loss(config: dict[str, bool], hyper: PPOHyperparams) -> tuple[float, dict[st
     )
     variables = Variables(params=params, state={"actor": (), "critic": ()})
     hyper = made.for_environment(hyper)
-    value, (metrics, _) = made.loss(variables, batch, jax.random.key(0), hyper)
+    value, (metrics, _) = jax.jit(made.loss)(variables, batch, jax.random.key(0), hyper)
     return float(value), metrics
 
 

@@ -75,7 +75,7 @@ def test_the_loss_by_hand() -> None:
     # Q(0, 0) = 1 and Q(0, 1) = 2: 0.5 * (2 - 1)^2 and 0.5 * (0 - 2)^2, on average 1.25.
     own = agent()
     batch = Batch(obs=jnp.array([0, 0]), action=jnp.array([0, 1]), target=jnp.array([2.0, 0.0]))
-    value, (metrics, _) = own.loss(state(own).learner.variables, batch, jax.random.key(0))
+    value, (metrics, _) = jax.jit(own.loss)(state(own).learner.variables, batch, jax.random.key(0))
     assert float(value) == pytest.approx(1.25)
     assert float(metrics["q"]) == pytest.approx(1.5)
     assert float(metrics["td_error"]) == pytest.approx(1.5)

@@ -61,7 +61,7 @@ def test_what_is_not_discrete_is_refused() -> None:
         QLearning.networks(Discrete(2), Box((1,)))
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("backend", ["table", "linen"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
@@ -80,7 +80,9 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
     @jax.jit
     def one_step(state: Any, env_state: Any, keys: tuple) -> tuple:
         inputs = PolicyInput(obs=env_state.obs, first=env_state.first)
-        output = agent.act(state, (), inputs, keys[0], explore=True)
+        output = jax.jit(agent.act, static_argnames="explore")(
+            state, (), inputs, keys[0], explore=True
+        )
         next_env_state, seen = env.step(env_state, output.action, keys[1])
         one = Trajectory(
             obs=inputs.obs[None],
@@ -95,7 +97,7 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
             extras={},
             carry=(),
         )
-        state, metrics = agent.update(state, one, keys[2])
+        state, metrics = jax.jit(agent.update)(state, one, keys[2])
         return state, next_env_state, metrics["td_error"]
 
     for keys in zip(*uses, strict=True):
@@ -114,13 +116,15 @@ def test_ties_are_broken_evenly_and_epsilon_explores() -> None:
 
     def counts(table: list[float], *, explore: bool, epsilon: float) -> np.ndarray:
         agent = make(hyper=QLearningHyperparams(epsilon=epsilon))
-        state = agent.init(jax.random.key(0), 1)
+        state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 1)
         params = jax.tree.map(
             lambda q: q.at[0].set(jnp.array(table)), state.learner.variables.params
         )
         variables = replace(state.learner.variables, params=params)
         state = replace(state, learner=replace(state.learner, variables=variables))
-        action = agent.act(state, (), inputs, jax.random.key(1), explore=explore).action
+        action = jax.jit(agent.act, static_argnames="explore")(
+            state, (), inputs, jax.random.key(1), explore=explore
+        ).action
         return np.bincount(np.asarray(action), minlength=4) / num_envs
 
     even = counts([0.0] * 4, explore=False, epsilon=0.5)
@@ -147,6 +151,7 @@ def test_the_initial_value_fills_the_table() -> None:
     np.testing.assert_array_equal(table_of(state), 2.0)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_several_environments_and_evaluation_of_any_number(method: str) -> None:
     agent = make(method=method, num_envs=3)

@@ -34,7 +34,7 @@ def make(backend: str = "table", arithmetic: str = "canonical", **config: Any) -
 
 def start(agent: QLearning, table: jax.Array = TABLE) -> QLearningState:
     """Start with a given table, whatever the library calls it."""
-    state = agent.init(jax.random.key(0), agent.num_envs)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), agent.num_envs)
     fill = lambda leaf: table.reshape(leaf.shape)  # noqa: E731
     params = jax.tree.map(fill, state.learner.variables.params)
     variables = replace(state.learner.variables, params=params)
@@ -154,7 +154,7 @@ def random_steps(num_steps: int) -> Trajectory:
     return steps(*zip(obs, action, reward, ended, ended & False, following, strict=True))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("arithmetic", ["native", "canonical"])
 @pytest.mark.parametrize("method", METHODS)
 def test_on_every_library_a_gradient_step_is_the_tabular_rule(method: str, arithmetic: str) -> None:

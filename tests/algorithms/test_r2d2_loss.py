@@ -78,7 +78,7 @@ def errors(made: R2D2, given: Trajectory, weight: float = 1.0) -> tuple[float, d
         weight=jnp.array([weight]),
         hyper=as_float32(made.hyper),
     )
-    value, (metrics, _) = made.loss(ONLINE, batch, jax.random.key(0))
+    value, (metrics, _) = jax.jit(made.loss)(ONLINE, batch, jax.random.key(0))
     return float(value), metrics
 
 
@@ -221,7 +221,7 @@ def test_it_is_the_loss_of_the_paper_on_random_sequences(burn_in: int, n_step: i
     sequences = Sequences(steps=given, slot=jnp.arange(16), probability=jnp.ones(16) / 16)
     hyper = as_float32(made.hyper)
     batch = ReplayedBatch(sample=sequences, target=TARGET, weight=weight, hyper=hyper)
-    total, (metrics, _) = made.loss(ONLINE, batch, jax.random.key(0))
+    total, (metrics, _) = jax.jit(made.loss)(ONLINE, batch, jax.random.key(0))
     found = oracle(made, given)
     size = np.abs(found)
     np.testing.assert_allclose(
@@ -236,7 +236,9 @@ def test_the_gradient_flows_through_the_chosen_values_alone() -> None:
     sequences = Sequences(steps=steps(), slot=jnp.array([0]), probability=jnp.array([1.0]))
     hyper = as_float32(made.hyper)
     batch = ReplayedBatch(sample=sequences, target=TARGET, weight=jnp.ones(1), hyper=hyper)
-    gradient = jax.grad(lambda v: made.loss(v, batch, jax.random.key(0))[0])(ONLINE).params["w"]
+    gradient = jax.jit(jax.grad(lambda v: made.loss(v, batch, jax.random.key(0))[0]))(
+        ONLINE
+    ).params["w"]
     # -error * sum / 3, with the errors 3 and 5 of action 0 at the sums 4 and 5, and 8 of action 1
     # at the sum 3; the sums after the burn-in do not depend on the weights.
     np.testing.assert_allclose(gradient, [-(3 * 4 + 5 * 5) / 3, -8 * 3 / 3], rtol=1e-6)

@@ -106,20 +106,23 @@ def test_noise_explores_and_a_greedy_policy_has_none() -> None:
     assert len(np.unique(exploring)) == 2
 
 
+@pytest.mark.slow
 def test_masked_actions_are_not_chosen() -> None:
     made = noisy(num_envs=4)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)
     mask = jnp.array([[True, False], [False, True], [True, False], [False, True]])
     inputs = PolicyInput(obs=jnp.ones((4, 3)), first=jnp.ones(4, bool), action_mask=mask)
     for explore in (False, True):
-        output = made.act(state, (), inputs, jax.random.key(1), explore=explore)
+        output = jax.jit(made.act, static_argnames="explore")(
+            state, (), inputs, jax.random.key(1), explore=explore
+        )
         np.testing.assert_array_equal(output.action, [0, 1, 0, 1])
 
 
 def test_the_exponent_grows_over_environment_steps() -> None:
     hyper = replace(HYPER, importance_sampling_steps=40.0)
     made = replace(tabular(), hyper=hyper)
-    state = made.init(jax.random.key(0), 10)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 10)
     for num_steps, expected in [(0, 0.4), (20, 0.7), (40, 1.0), (4000, 1.0)]:
         replay = replace(state.replay, num_added=jnp.asarray(num_steps, jnp.int32))
         found = made.importance_sampling_exponent(replace(state, replay=replay))

@@ -57,9 +57,9 @@ def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
     learned = []
     for network in (plain, forgetful(plain)):
         agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
-        state = agent.init(jax.random.key(0), CONFIG.num_envs)
+        state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), CONFIG.num_envs)
         after, trajectory, _ = collected(agent, vector, state, jax.random.key(1))
-        new_state, metrics = agent.update(state, trajectory, jax.random.key(2))
+        new_state, metrics = jax.jit(agent.update)(state, trajectory, jax.random.key(2))
         learned.append((new_state.learner.variables.params, metrics))
         if network.recurrent:  # 8 steps in episodes of 3: the third has seen 2
             np.testing.assert_array_equal(after.carry, [2] * CONFIG.num_envs)
@@ -117,7 +117,7 @@ def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) 
 
         @jax.jit
         def values(key: jax.Array, agent: PPO = agent) -> tuple:
-            state = agent.init(key, CONFIG.num_envs)
+            state = jax.jit(agent.init, static_argnums=1)(key, CONFIG.num_envs)
             trajectory = collected(agent, vector, state, key)[1]
             kept = trajectory.extras.pop("value", None)
             return kept, agent.values(state.learner.variables, trajectory)[0]
@@ -130,9 +130,11 @@ def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) 
 
 def test_acting_starts_anew_with_an_episode() -> None:
     agent = PPO(SUMMING, Box((1,)), Discrete(2), CONFIG)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     inputs = PolicyInput(obs=jnp.array([[1.0], [1.0]]), first=jnp.array([True, False]))
-    output = agent.act(state, jnp.array([5.0, 5.0]), inputs, jax.random.key(0), explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, jnp.array([5.0, 5.0]), inputs, jax.random.key(0), explore=True
+    )
     np.testing.assert_array_equal(output.carry, [1.0, 6.0])
 
 

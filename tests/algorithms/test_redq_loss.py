@@ -58,7 +58,7 @@ def test_all_critics_learn_from_the_smallest_of_a_random_subset() -> None:
     given = batch(agent, CRITICS, TARGETS)
     subsets = set()
     for key in jax.random.split(KEY, 12):
-        value, _ = agent.critic_loss(variables(given, "critic"), given, key)
+        value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, key)
         fitting = {
             members
             for members in ((0, 1), (0, 2), (1, 2))
@@ -72,14 +72,14 @@ def test_all_critics_learn_from_the_smallest_of_a_random_subset() -> None:
 def test_with_all_critics_in_the_target_it_is_the_smallest_of_all() -> None:
     agent = make(num_target_critics=3)
     given = batch(agent, CRITICS, TARGETS)
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     np.testing.assert_allclose(value, expected_critic_loss(KEY, [0, 1, 2]), rtol=1e-5)
 
 
 def test_the_actor_climbs_the_mean_of_all_critics() -> None:
     agent = make()
     given = batch(agent, CRITICS, TARGETS)
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     obs = np.asarray(SAMPLE.obs)
     action, log_prob = drawn(0.3 * obs, jax.random.split(KEY)[0])
     q = np.mean(CRITICS) * (obs + 2.0 * action)[:, 0]
@@ -92,7 +92,7 @@ def test_targets_move_with_each_step_of_the_critics() -> None:
     agent = make(critic_learning_rate=0.0, tau=0.1)
     given = batch(agent, CRITICS, TARGETS)
     samples = jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), SAMPLE)
-    after, _ = agent.learn(given.state, samples, KEY)
+    after, _ = jax.jit(agent.learn)(given.state, samples, KEY)
     steps = {part: int(own.num_gradient_steps) for part, own in after.learners.items()}
     assert steps == {"actor": 1, "critic": 4, "temperature": 1}
     expected = np.array(CRITICS) + 0.9**4 * (np.array(TARGETS) - np.array(CRITICS))

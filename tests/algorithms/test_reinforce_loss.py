@@ -38,7 +38,7 @@ def test_the_terms() -> None:
         advantage=jnp.array([1.0, -2.0]),
         target=jnp.array([2.0, 1.0]),
     )
-    total, (metrics, _) = agent().loss(VARIABLES, batch, jax.random.key(0), HYPER)
+    total, (metrics, _) = jax.jit(agent().loss)(VARIABLES, batch, jax.random.key(0), HYPER)
     # -(1 * log 0.5 - 2 * log 0.8) / 2; ((2 - 1)^2 + (1 - 3)^2) / 2 / 2
     policy_loss = (np.log(2) + 2 * np.log(0.8)) / 2
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
@@ -73,7 +73,7 @@ def test_returns_are_those_of_whole_episodes(
         extras={"raw": column(0, 0, 0, 0)},
         carry=(),
     )
-    state = made.init(jax.random.key(0), 1)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 1)
     learner = replace(state.learner, variables=VARIABLES)
     state = replace(state, learner=learner, age=jnp.array([3.0]))
     after, _ = made.update(state, trajectory, jax.random.key(1))

@@ -106,21 +106,25 @@ def test_your_own_critic_is_made_twice(agent: SAC) -> None:
         "critic": from_linen(Critic(), (REACH.obs_spec, REACH.action_spec)),
     }
     made = make_agent("sac", REACH, networks=own, config=SMALL)
-    state = made.init(jax.random.key(0), made.num_envs)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), made.num_envs)
     kernel = state.target.params["Dense_0"]["kernel"]
     assert kernel.shape == (2, 2, 1)
     assert (kernel[0] != kernel[1]).any()
 
 
 def test_actions_are_random_until_learning_starts_and_always_in_bounds(agent: SAC) -> None:
-    state = agent.init(jax.random.key(0), 500)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 500)
     inputs = PolicyInput(obs=jnp.ones((500, 1)), first=jnp.ones(500, bool))
-    output = agent.act(state, (), inputs, jax.random.key(1), explore=True)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(1), explore=True
+    )
     action = np.asarray(output.action)
     assert action.min() >= 0.0 and action.max() <= 4.0
     # Uniform over [0, 4]: the mean's standard error is 0.05.
     assert abs(action.mean() - 2.0) < 0.25 and action.std() == pytest.approx(1.155, abs=0.1)
-    greedy = agent.act(state, (), inputs, jax.random.key(2), explore=False)
+    greedy = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(2), explore=False
+    )
     assert len(np.unique(greedy.action)) == 1
 
 

@@ -52,7 +52,7 @@ def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_critics_loss(agent: SAC) -> None:
     key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
-    value, _ = agent.critic_loss(variables(given, "critic"), given, key)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, key)
     next_obs = np.array([[0.5], [4.0]])
     next_action, next_log_prob = drawn(0.3 * next_obs, jax.random.split(key)[0])
     seen = (next_obs + 2.0 * next_action)[:, 0]
@@ -66,7 +66,7 @@ def test_the_critics_loss(agent: SAC) -> None:
 
 def test_the_actors_loss(agent: SAC) -> None:
     key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
-    value, (metrics, _) = agent.actor_loss(variables(given, "actor"), given, key)
+    value, (metrics, _) = jax.jit(agent.actor_loss)(variables(given, "actor"), given, key)
     obs = np.array([[1.0], [-2.0]])
     action, log_prob = drawn(0.3 * obs, jax.random.split(key)[0])
     seen = (obs + 2.0 * action)[:, 0]
@@ -81,7 +81,9 @@ def test_the_temperatures_loss(agent: SAC, target_entropy: float | None) -> None
     key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
     hyper = replace(given.state.hyper, target_entropy=target_entropy)
     given = replace(given, state=replace(given.state, hyper=hyper))
-    value, (metrics, _) = agent.temperature_loss(variables(given, "temperature"), given, key)
+    value, (metrics, _) = jax.jit(agent.temperature_loss)(
+        variables(given, "temperature"), given, key
+    )
     _, log_prob = drawn(0.3 * np.array([[1.0], [-2.0]]), key)
     wanted = -1.0 if target_entropy is None else target_entropy
     np.testing.assert_allclose(value, -np.mean(TEMPERATURE * (log_prob + wanted)), rtol=1e-5)
@@ -92,7 +94,7 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
     """Critics, actor, temperature, targets: each loss reads the parts that have moved already."""
     config = replace(agent.config, num_envs=2, batch_size=2, buffer_size=8, learning_starts=2)
     agent = replace(agent, config=config)
-    state = agent.init(jax.random.key(0), 2)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2)
     one_step = jax.tree.map(lambda leaf: leaf[None], SAMPLE)
     state = replace(
         state,
@@ -111,19 +113,21 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
     )
     keys = jax.random.split(jax.random.key(5))
     sample = agent.replay.sample(state.replay, keys[0], 2, state.hyper.discount)
-    after, metrics = agent.learn(state, sample, keys[1])
+    after, metrics = jax.jit(agent.learn)(state, sample, keys[1])
     _, actor_key, temperature_key = jax.random.split(keys[1], 3)
     moved = {"critic": after.learners["critic"]}
     given = ActorCriticBatch(
         sample=sample, state=replace(state, learners={**state.learners, **moved})
     )
-    value, _ = agent.actor_loss(variables(given, "actor"), given, actor_key)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, actor_key)
     np.testing.assert_allclose(metrics["actor_loss"], value, rtol=1e-5)
     moved["actor"] = after.learners["actor"]
     given = ActorCriticBatch(
         sample=sample, state=replace(state, learners={**state.learners, **moved})
     )
-    value, _ = agent.temperature_loss(variables(given, "temperature"), given, temperature_key)
+    value, _ = jax.jit(agent.temperature_loss)(
+        variables(given, "temperature"), given, temperature_key
+    )
     np.testing.assert_allclose(metrics["temperature_loss"], value, rtol=1e-5)
     tau, old, new = 0.005, state.target.params, after.learners["critic"].variables.params
     np.testing.assert_allclose(after.target.params, tau * new + (1 - tau) * old, rtol=1e-5)
@@ -153,5 +157,5 @@ def test_each_learner_has_its_own_rate() -> None:
 
 
 def test_targets_start_as_the_critics(agent: SAC) -> None:
-    state = agent.init(jax.random.key(0), 8)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 8)
     chex.assert_trees_all_equal(state.target, state.learners["critic"].variables)

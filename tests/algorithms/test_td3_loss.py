@@ -35,7 +35,7 @@ def test_the_critics_loss_by_hand() -> None:
     # (1.23765625 + 30.25 + 9.68765625 + 64) / 4.
     agent = make(0.0, target_noise=0.0)
     given = batch(agent, [1.0, 2.0], [0.5, -0.25])
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     np.testing.assert_allclose(value, 26.293828125, rtol=1e-6)
 
 
@@ -43,7 +43,7 @@ def test_the_actors_loss_by_hand() -> None:
     # Of the first critic alone: mu is 0, so -mean(1, -2) = 0.5.
     agent = make(0.0)
     given = batch(agent, [1.0, 2.0], [0.5, -0.25])
-    value, _ = agent.actor_loss(variables(given, "actor"), given, KEY)
+    value, _ = jax.jit(agent.actor_loss)(variables(given, "actor"), given, KEY)
     np.testing.assert_allclose(value, 0.5, rtol=1e-6)
 
 
@@ -51,7 +51,7 @@ def test_the_actors_loss_by_hand() -> None:
 def test_the_target_is_smoothed_by_clipped_noise(std: float, limit: float) -> None:
     agent = make(0.7, target_noise=std, target_noise_clip=limit)
     given = batch(agent, [1.0, 2.0], [0.5, 0.25])
-    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(agent.critic_loss)(variables(given, "critic"), given, KEY)
     next_obs = np.asarray(SAMPLE.next_obs)
     noise = std * np.asarray(jax.random.normal(jax.random.split(KEY)[0], (2, 1)))
     action = np.clip(np.tanh(0.7 * next_obs) + np.clip(noise, -limit, limit), -1.0, 1.0)
@@ -67,7 +67,7 @@ def test_the_actor_and_the_targets_wait_for_the_critics() -> None:
     given = batch(agent, [1.0, 2.0], [0.5, -0.25])
     other = replace(SAMPLE, reward=jnp.array([5.0, -5.0]))
     samples = jax.tree.map(lambda *rows: jnp.stack(rows), SAMPLE, other)
-    after, metrics = agent.learn(given.state, samples, KEY)
+    after, metrics = jax.jit(agent.learn)(given.state, samples, KEY)
     steps = {part: int(own.num_gradient_steps) for part, own in after.learners.items()}
     assert steps == {"actor": 1, "critic": 2}
     online, old = after.learners["critic"].variables.params, given.state.target["critic"].params

@@ -92,12 +92,13 @@ def test_the_highest_of_all_quantiles_are_dropped() -> None:
     np.testing.assert_array_equal(lowest_quantiles(quantiles, 0)[:, -1], [9.0])
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("kappa", [1.0, 0.2, 5.0])
 @pytest.mark.parametrize("dropped", [0, 1, 2])
 def test_the_critics_loss_is_the_papers(kappa: float, dropped: int) -> None:
     own = agent(kappa, num_dropped_quantiles=dropped)
     given = batch(own, WEIGHTS, TARGETS)
-    value, (metrics, _) = own.critic_loss(variables(given, "critic"), given, KEY)
+    value, (metrics, _) = jax.jit(own.critic_loss)(variables(given, "critic"), given, KEY)
     next_obs = np.array([[0.5], [4.0]])
     action, log_prob = drawn(0.3 * next_obs, jax.random.split(KEY)[0])
     seen, shift = (next_obs + 2.0 * action)[:, 0], np.array([0.0, 1.0, 3.0])
@@ -124,14 +125,14 @@ def test_the_gradient_is_that_of_the_quantiles_alone() -> None:
         given = batch(own, WEIGHTS, target)
         return own.critic_loss(variables(given, "critic"), given, KEY)[0]
 
-    grads = jax.grad(loss)(jnp.array(TARGETS))
+    grads = jax.jit(jax.grad(loss))(jnp.array(TARGETS))
     np.testing.assert_array_equal(grads, [0.0, 0.0])
 
 
 def test_the_actors_loss_averages_all_quantiles() -> None:
     own = agent()
     given = batch(own, WEIGHTS, TARGETS)
-    value, (metrics, _) = own.actor_loss(variables(given, "actor"), given, KEY)
+    value, (metrics, _) = jax.jit(own.actor_loss)(variables(given, "actor"), given, KEY)
     obs = np.array([[1.0], [-2.0]])
     action, log_prob = drawn(0.3 * obs, jax.random.split(KEY)[0])
     seen = (obs + 2.0 * action)[:, 0]
@@ -143,7 +144,7 @@ def test_the_actors_loss_averages_all_quantiles() -> None:
 def test_one_critic_is_enough() -> None:
     own = agent(num_critics=1)
     given = batch(own, 1.0, 0.5)
-    value, _ = own.critic_loss(variables(given, "critic"), given, KEY)
+    value, _ = jax.jit(own.critic_loss)(variables(given, "critic"), given, KEY)
     assert np.isfinite(value)
 
 
@@ -152,7 +153,7 @@ def test_the_errors_of_the_means_are_the_priorities() -> None:
     given = replace(batch(own, WEIGHTS, TARGETS), weight=jnp.array([0.5, 1.0]))
     last = replace(SAMPLE, discount=jnp.zeros(2))
     given = replace(given, sample=last)
-    value, (metrics, _) = own.critic_loss(variables(given, "critic"), given, KEY)
+    value, (metrics, _) = jax.jit(own.critic_loss)(variables(given, "critic"), given, KEY)
     # The rewards 1 and 3 are the targets; the means are w * (2, -2.5) + 4 / 3.
     means = np.array([[2.0, -2.5], [-1.0, 1.25]]) + 4.0 / 3.0
     errors = np.abs(np.array([1.0, 3.0]) - means).mean(axis=0)

@@ -41,7 +41,7 @@ def loss(
         params={"temperature": temperature, "policy": multiplier},
         state={"temperature": (), "policy": ()},
     )
-    total, (metrics, _) = agent.loss(variables, duals, batch, jax.random.key(0), HYPER)
+    total, (metrics, _) = jax.jit(agent.loss)(variables, duals, batch, jax.random.key(0), HYPER)
     return total, metrics
 
 

@@ -97,7 +97,9 @@ def batch(
     agent: Any, critics: Any, target_critics: Any, sample: Sample = SAMPLE
 ) -> ActorCriticBatch:
     """Make a batch whose critics have these weights; actors are as they start."""
-    state: ActorCriticState = agent.init(jax.random.key(0), agent.num_envs)
+    state: ActorCriticState = jax.jit(agent.init, static_argnums=1)(
+        jax.random.key(0), agent.num_envs
+    )
     learner = state.learners["critic"]
     online = replace(learner.variables, params=jnp.asarray(critics, jnp.float32))
     learner = replace(learner, variables=online)

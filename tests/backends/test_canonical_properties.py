@@ -144,9 +144,8 @@ def assert_equal_up_to_rounding(
 MODES = st.sampled_from(["eager", "jit", "vmap"])
 
 
-@pytest.mark.slow
 @examples(
-    quick=5,
+    quick=1,
     slow=100,
     names=st.lists(st.sampled_from(list(LAYERS)), min_size=1, max_size=4),
     width=st.integers(1, 5),

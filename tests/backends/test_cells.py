@@ -78,10 +78,16 @@ class InEquinox(eqx.Module):
 
 
 OWN = {
-    "haiku": (from_haiku(in_haiku, OBS, initial_carry=zeros), "linear", "memory", "head"),
-    "linen": (from_linen(InLinen(), OBS, initial_carry=zeros), "Dense/0", "remember", "out"),
-    "nnx": (from_nnx(InNNX, initial_carry=zeros), "embed", "lstm", "out"),
-    "equinox": (from_equinox(InEquinox, initial_carry=zeros), "embed", "cells/0", "out"),
+    "haiku": lambda: from_haiku(in_haiku, OBS, initial_carry=zeros),
+    "linen": lambda: from_linen(InLinen(), OBS, initial_carry=zeros),
+    "nnx": lambda: from_nnx(InNNX, initial_carry=zeros),
+    "equinox": lambda: from_equinox(InEquinox, initial_carry=zeros),
+}
+LAYERS = {
+    "haiku": ("linear", "memory", "head"),
+    "linen": ("Dense/0", "remember", "out"),
+    "nnx": ("embed", "lstm", "out"),
+    "equinox": ("embed", "cells/0", "out"),
 }
 
 
@@ -104,15 +110,15 @@ def run(network: Network, variables: Variables) -> Any:
 @pytest.mark.parametrize("target", OWN)
 @pytest.mark.parametrize("source", OWN)
 def test_a_persons_lstm_goes_where_they_say(source: str, target: str) -> None:
-    one, *there = OWN[source]
-    other, *here = OWN[target]
+    one, other = OWN[source](), OWN[target]()
     variables = varied(one)
-    moved = translate(variables, one, other, dict(zip(there, here, strict=True)))
+    mapping = dict(zip(LAYERS[source], LAYERS[target], strict=True))
+    moved = translate(variables, one, other, mapping)
     chex.assert_trees_all_close(run(one, variables), run(other, moved), rtol=1e-4, atol=1e-5)
 
 
 def test_a_persons_lstm_may_be_guessed() -> None:
-    one, other = OWN["haiku"][0], OWN["equinox"][0]
+    one, other = OWN["haiku"](), OWN["equinox"]()
     variables = varied(one)
     with pytest.warns(Guessed, match="'memory/input/i': 'cells/0/input/i'"):
         moved = translate(variables, one, other)

@@ -166,7 +166,7 @@ def test_a_layer_is_the_same_function_in_every_library(case: Case) -> None:
     check_same_function(networks, jax.random.normal(jax.random.key(2), (2, *case.obs_spec.shape)))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 5, 3), (3, 3, 3)], ids=["asymmetric", "equal"])
 def test_the_libraries_own_mlp_blocks_are_one_function(sizes: tuple[int, int, int]) -> None:
     """Their layers have other names and are paired by a guess; gradients translate likewise."""

@@ -102,6 +102,7 @@ def test_a_users_module_of_it_passes_the_check_command(
         load_networks(["user_file:module"], make("two-step"))
 
 
+@pytest.mark.slow
 def test_it_trains_ppo(install: Install, tmp_path: Path) -> None:
     install("triglot_toy:LIBRARY")
     command = "train ppo probe:two-step --backend toy --hidden-sizes 8 --rollout-length 8"

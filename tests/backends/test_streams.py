@@ -45,7 +45,7 @@ class Scanned(nn.Module):
         return layers()(nn.Dense(16)(x), True)[1]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("dropout", [True, False])
 @pytest.mark.parametrize("noise", [True, False])
 def test_linens_scan_splits_the_streams_that_it_names(dropout: bool, noise: bool) -> None:
@@ -145,7 +145,7 @@ class Layers(nnx.Module):
         return run(self.layers, x)[1]
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("is_built", [False, True])
 @pytest.mark.parametrize("split", [True, False])
 def test_nnx_streams_that_are_broadcast_stay_equal(split: bool, is_built: bool) -> None:

@@ -115,8 +115,7 @@ def check_same_outputs(plan: Plan, source: Network, target: Network, pair: Any) 
     chex.assert_trees_all_close(expected, found, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow
-@examples(4, 60, plan=plans)
+@examples(1, 60, plan=plans)
 def test_there_and_back_is_the_same_bit_for_bit(plan: Plan) -> None:
     source, target = (build(library, plan) for library in plan.pair)
     variables = drawn(source)

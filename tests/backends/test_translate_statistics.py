@@ -182,6 +182,7 @@ def test_statistics_follow_the_parameters(one: str, other: str) -> None:
         np.testing.assert_allclose(after, wanted, rtol=0.2, atol=0.2)
 
 
+@pytest.mark.slow
 def test_the_zoo_gives_its_statistics_to_a_network_of_ones_own() -> None:
     spec = NetworkSpec(Box((3,)), MLP((4,), normalization="batch"), (("value", value_head()),))
     zoo = build("haiku", {"critic": spec}).parts["critic"]

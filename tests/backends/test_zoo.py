@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compiled import compiled
 from tests.extras import BACKENDS
 from triglot.backends import build
 from triglot.backends.translate import translate
@@ -50,7 +51,7 @@ def test_the_former_place_of_a_zoo_is_deprecated(name: str) -> None:
 def network(backend: str, torso: Torso, arithmetic: str = "native", **more: Any) -> Network:
     obs_spec = Box((3,)) if isinstance(torso, MLP) else Box((4, 4, 2))
     spec = {"q": NetworkSpec(obs_spec, torso, HEADS, **more)}
-    return build(backend, spec, arithmetic=arithmetic)
+    return compiled(build(backend, spec, arithmetic=arithmetic))
 
 
 def normed(torso: MLP | CNN, normalization: str) -> MLP | CNN:
@@ -154,7 +155,7 @@ def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str)
 
 
 @pytest.mark.optimized
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
     torso, noise = LAYERS[case]
@@ -222,7 +223,7 @@ def test_noise_has_the_signed_root_of_a_normal_number() -> None:
     assert float((drawn**2).mean()) == pytest.approx((2 / np.pi) ** 0.5, abs=0.01)  # E|e|
 
 
-@pytest.mark.covering(7)
+@pytest.mark.covering(14)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_last", [False, True], ids=["before", "after"])
 def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:
@@ -246,7 +247,7 @@ def test_layer_normalization_by_hand(backend: str, is_last: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_batch_normalization_by_hand(backend: str) -> None:
     """In training by the batch, whose statistics move the running ones; otherwise by these."""

@@ -30,7 +30,7 @@ def assert_passes(agent: object, env: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.covering(10)
+@pytest.mark.covering(40)
 @pytest.mark.parametrize("broken", cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     result = only_failure(check_agent(broken.agent, broken.env), broken.check, *broken.also)

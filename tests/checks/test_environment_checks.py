@@ -28,7 +28,7 @@ def cases(defects: list[tuple[str, Any]]) -> list[Any]:
     ]
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(20)
 @pytest.mark.parametrize(
     "env",
     [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],
@@ -39,7 +39,7 @@ def test_a_correct_environment_passes(env: Any) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize(("check", "env"), cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(check: str, env: Any) -> None:
     report = check_environment(env)

@@ -34,7 +34,7 @@ def assert_passes(given: object, obs_spec: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize("broken", cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     only_failure(check_network(broken.network, OBS), broken.check)

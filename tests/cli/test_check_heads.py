@@ -153,6 +153,7 @@ def test_wrong_names_get_one_sentence(
     assert printed.out == ""
 
 
+@pytest.mark.slow
 def test_the_real_checker_runs_too(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", f"{own}:q", "--algorithm", "dqn", "--env", DISCRETE]) == 0
     assert "failed" not in capsys.readouterr().out.splitlines()[0]

@@ -106,7 +106,7 @@ def test_every_command_is_offered() -> None:
     assert set(OPTIONS) == {*COMMANDS, "help"}
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(10)
 @pytest.mark.parametrize(
     ("typed", "added"),
     [
@@ -146,6 +146,7 @@ def test_tab_completes(shell: Shell, typed: str, added: str) -> None:
     assert shell.completed(typed).endswith(typed + added)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", SHELLS)
 def test_every_shell_has_a_script(name: str, tmp_path: Path) -> None:
     script = tmp_path / "script"

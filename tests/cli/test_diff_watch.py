@@ -70,6 +70,7 @@ def test_an_edit_of_what_a_network_imports_changes_the_verdict(
     assert "watched_parts.py changed" in printed.err
 
 
+@pytest.mark.slow
 def test_a_syntax_error_is_one_sentence_and_the_next_edit_is_compared(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_syntax_error_is_one_sentence_and_the_next_edit_is_compared(
     assert printed.out.startswith("different:")
 
 
+@pytest.mark.slow
 def test_a_loss_is_compared_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

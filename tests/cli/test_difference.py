@@ -81,6 +81,7 @@ def test_different_networks_exit_with_1_and_say_why(
     assert "diffed_networks.py" in found["first_difference"]["one"]["source"]
 
 
+@pytest.mark.slow
 def test_several_inputs_have_dtypes() -> None:
     assert diff("embedded", "Embedded", "--inputs", "float32:4", "int32::0..9") == 0
 

@@ -36,6 +36,11 @@ OPTIONS = CompareOptions(
 Plant = Callable[[LibraryExperiment], LibraryExperiment]
 
 
+def no_process(*given: object, **more: object) -> None:
+    """Stand in for a class of processes that must not start."""
+    pytest.fail("a process was started")
+
+
 def train(
     folder: Path,
     *,

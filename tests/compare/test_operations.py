@@ -50,6 +50,7 @@ def locate(options: CompareOptions, folder: Path, pair: dict[str, Any], programs
     operations.add(options.env, rung_of_arithmetic(options.arithmetic), [pair], programs)
 
 
+@pytest.mark.slow
 def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
     options = replace(OPTIONS, backends=("haiku", "equinox"), num_seeds=1)
     pair = a_pair("haiku", "equinox", cause="summation_order")

@@ -121,7 +121,7 @@ def nudged_weight(library: LibraryExperiment) -> LibraryExperiment:
     return Nudged(**{each.name: getattr(library, each.name) for each in fields(library)})
 
 
-@pytest.mark.covering(8)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [

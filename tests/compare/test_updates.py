@@ -191,7 +191,7 @@ CLEAN = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", CLEAN)
 def test_equal_updates_have_no_cause(clean: str, tmp_path: Path) -> None:
     algorithm, config, env, other = CLEAN[clean]

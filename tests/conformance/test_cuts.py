@@ -200,7 +200,7 @@ def size(array: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(wide(array)), 1.0)
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(53)
 @pytest.mark.parametrize(
     "variant",
     [
@@ -262,7 +262,7 @@ ON_HOST = [one for one in variants() if one.algorithm not in ("alphazero", "open
 QUICK_ON_HOST = ("dqn", "q_learning")
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [

@@ -55,7 +55,7 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     return [export.export(jax.jit(f), platforms=PLATFORMS)(given) for f, given in programs]
 
 
-@pytest.mark.covering(25)
+@pytest.mark.covering(124)
 @pytest.mark.parametrize("case", JITTED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_a_training_is_lowered(case: Training) -> None:

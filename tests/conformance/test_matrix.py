@@ -52,7 +52,7 @@ def test_every_algorithm_has_a_case() -> None:
     assert list(CASES) == list(ALGORITHMS)
 
 
-@pytest.mark.covering(16)
+@pytest.mark.covering(80)
 @pytest.mark.parametrize("case", pairwise(FITTING), ids="-".join)
 def test_it_trains(case: Training) -> None:
     env = triglot.make_env(case.env)
@@ -75,7 +75,7 @@ TRACED = [
 ]
 
 
-@pytest.mark.covering(12)
+@pytest.mark.covering(24)
 @pytest.mark.parametrize("case", TRACED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_it_is_traced(case: Training) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.compiled import compiled
 from tests.covering import pairwise
 from tests.extras import BACKENDS
 from triglot.backends import build
@@ -85,8 +86,12 @@ every_backend = pytest.mark.parametrize("backend", BACKENDS)
 every_arithmetic = pytest.mark.parametrize("arithmetic", ARITHMETICS)
 
 
-def make(backend: str, case: Case, arithmetic: str = "native") -> Network:
+def make_eager(backend: str, case: Case, arithmetic: str = "native") -> Network:
     return build(backend, {"net": case.spec}, arithmetic=arithmetic)
+
+
+def make(backend: str, case: Case, arithmetic: str = "native") -> Network:
+    return compiled(make_eager(backend, case, arithmetic))
 
 
 def batch(case: Case, size: int) -> jax.Array:
@@ -98,7 +103,7 @@ def assert_equal(first: object, second: object) -> None:
     chex.assert_trees_all_equal(first, second)
 
 
-@pytest.mark.covering()
+@pytest.mark.covering(25)
 @every_case
 @every_backend
 @every_arithmetic
@@ -113,11 +118,11 @@ def test_outputs_have_the_heads_shapes(case: Case, backend: str, arithmetic: str
     assert jax.tree.structure(state) == jax.tree.structure(variables.state)
 
 
-@pytest.mark.covering(40)
+@pytest.mark.slow
 @every_case
 @every_backend
 def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str) -> None:
-    network = make(backend, case)
+    network = make_eager(backend, case)
     keys = jax.random.split(jax.random.key(0), 3)
     one = network.init(keys[1])
     chex.assert_trees_all_close(one, jax.jit(network.init)(keys[1]), rtol=1e-5, atol=1e-6)
@@ -129,7 +134,7 @@ def test_init_is_one_function_eager_jitted_and_vmapped(case: Case, backend: str)
         assert all((leaf[0] != leaf[1]).any() for leaf in kernels)
 
 
-@pytest.mark.covering(7)
+@pytest.mark.covering(14)
 @every_case
 @every_backend
 def test_a_batch_is_its_members(case: Case, backend: str) -> None:
@@ -148,14 +153,14 @@ def test_a_batch_is_its_members(case: Case, backend: str) -> None:
 @every_arithmetic
 def test_apply_leaves_its_arguments_alone(case: Case, backend: str, arithmetic: str) -> None:
     """`nnx.merge` shares Variables with the states it is given; an eager call would change them."""
-    network = make(backend, case, arithmetic)
+    network = make_eager(backend, case, arithmetic)
     variables = network.init(jax.random.key(0))
     before = jax.tree.map(np.array, variables)
     network.apply(variables, batch(case, 3), key=jax.random.key(1), train=True)
     assert_equal(before, jax.tree.map(np.array, variables))
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(7)
 @every_backend
 def test_bytes_are_scaled_to_1(backend: str) -> None:
     case = CASES[2]
@@ -169,7 +174,7 @@ def test_bytes_are_scaled_to_1(backend: str) -> None:
 @every_case
 @every_backend
 def test_jit_traces_once(case: Case, backend: str) -> None:
-    network = make(backend, case)
+    network = make_eager(backend, case)
     chex.clear_trace_counter()
     apply = jax.jit(chex.assert_max_traces(lambda v, x: network.apply(v, x)[0], n=1))
     for seed in range(3):
@@ -191,7 +196,7 @@ def test_translation_loses_nothing(case: Case, source: str, target: str) -> None
     chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.covering(7)
+@pytest.mark.covering(14)
 @every_case
 @every_backend
 def test_arithmetics_compute_one_function(case: Case, backend: str) -> None:

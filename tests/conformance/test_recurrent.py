@@ -145,6 +145,7 @@ def test_haikus_gru_is_another_function_and_refused_in_words(other: str) -> None
     chex.assert_trees_all_equal(moved.params, variables.params)
 
 
+@pytest.mark.slow
 def test_an_actor_with_memory_beside_a_critic_without() -> None:
     heads = {"actor": HEADS[:1], "critic": HEADS[1:]}
     memories = {"actor": RecurrentCell("lstm", SIZE), "critic": None}

@@ -124,6 +124,7 @@ print(waiting.answer, waiting.part.answer)
     assert done.stdout == "42 42\n", done.stderr
 
 
+@pytest.mark.slow
 def test_what_suites_defer_is_found_by_all_ways_of_importing() -> None:
     program = """
 import sys

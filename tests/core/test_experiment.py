@@ -139,6 +139,7 @@ def test_another_training_is_not_restored(experiment: triglot.Experiment, tmp_pa
         experiment.restore(tmp_path / "nothing")
 
 
+@pytest.mark.slow
 def test_seeds_may_have_keys_and_hyperparameters_of_their_own(
     experiment: triglot.Experiment,
 ) -> None:

@@ -53,6 +53,7 @@ def test_one_interface_serves_both(name: str, kind: type, stages: list[str]) -> 
     np.testing.assert_array_equal(together.lengths[1], alone.lengths)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("name", "stages"),
     [

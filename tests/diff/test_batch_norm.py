@@ -7,17 +7,16 @@ import pytest
 from tests.diff.programs import families as f
 from triglot import diff_networks
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.library_promotion("norms broadcast and promote"),
-]
+pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 
 EMA = {"mode": "ema"}  # Equinox's running average, by which it normalizes in training too
 
 
+@pytest.mark.covering(10)
 @pytest.mark.parametrize(
     ("one", "other", "names"),
     [
+        (("linen", {}), ("nnx", {"momentum": 0.99}), {"norm_momentum"}),
         (("equinox", {}), ("equinox", {"momentum": 0.99}), {"norm_momentum"}),
         (("equinox", EMA), ("equinox", {**EMA, "momentum": 0.99}), {"norm_momentum"}),
         (("equinox", {}), ("equinox", EMA), {"norm_statistics"}),
@@ -30,7 +29,6 @@ EMA = {"mode": "ema"}  # Equinox's running average, by which it normalizes in tr
         # Equinox's "batch" corrects the bias of a variance that it starts at 1.
         (("equinox", {}), ("linen", {}), {"norm_momentum"}),
         (("haiku", {}), ("equinox", {}), {"norm_momentum"}),
-        (("linen", {}), ("nnx", {"momentum": 0.99}), {"norm_momentum"}),
         (("linen", {}), ("nnx", {}), set()),
         (("equinox", EMA), ("equinox", EMA), set()),
     ],

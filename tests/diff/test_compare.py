@@ -98,7 +98,7 @@ def causes(report: Report) -> list[str]:
     return [cause.name for cause in report.causes if cause.name != "initializer"]
 
 
-@pytest.mark.covering(5)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(
     "case", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PLANTED]
 )
@@ -113,6 +113,7 @@ def test_a_planted_cause_is_named(case: str) -> None:
     assert (report.first_difference is None) == (verdict != "different")
 
 
+@pytest.mark.slow
 def test_two_libraries_are_equivalent_and_their_initializers_reported() -> None:
     report = diff_networks(nets.haiku_mlp, nets.equinox_mlp, nets.INPUTS)
     assert report.verdict in ("identical", "equivalent")
@@ -146,6 +147,7 @@ def test_forgotten_values_change_no_report(monkeypatch: pytest.MonkeyPatch) -> N
     assert reports[0].first_difference == reports[1].first_difference
 
 
+@pytest.mark.slow
 def test_the_report_fits_80_columns_and_json() -> None:
     report = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     text = str(report)

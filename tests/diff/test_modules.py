@@ -94,7 +94,7 @@ def different() -> Report:
     return compared("linen", "equinox", 1e-2)
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["equinox", "plain"])
 @pytest.mark.parametrize("one", ["linen", "equinox", "plain"])
 def test_equal_networks_have_equal_modules_only(one: str, other: str) -> None:
@@ -185,6 +185,7 @@ def keys_of(value: Any) -> set[str]:
     return {*value} | set().union(*(keys_of(value[key]) for key in named))
 
 
+@pytest.mark.slow
 def test_the_keys_of_the_json_are_documented(different: Report) -> None:
     missing = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     recorded = {"modules": [dict.fromkeys(recordings.Module.__dataclass_fields__)]}

@@ -23,6 +23,7 @@ class Two(nn.Module):
         return nn.Dense(3, name="last")(nn.tanh(x) if self.bounded else nn.relu(x))
 
 
+@pytest.mark.slow
 def test_the_largest_cause_is_first() -> None:
     report = diff_networks(Two(), Two(1e-6, bounded=True), Box((6,)), level="quick")
     causes = [cause for cause in report.causes if cause.effect is not None]

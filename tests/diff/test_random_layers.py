@@ -42,7 +42,7 @@ def table() -> list[Any]:
     ]
 
 
-@pytest.mark.covering(14)
+@pytest.mark.covering(999)
 @pytest.mark.parametrize(("one", "other"), table())
 def test_layers_of_one_kind_are_equal_and_no_others(
     one: tuple[str, str], other: tuple[str, str]
@@ -131,7 +131,7 @@ OTHERS: dict[str, tuple[Any, Any, set[str] | None]] = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(9)
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_function_of_random_draws_is_equivalent(name: str) -> None:
     one, other = SAME[name]
@@ -187,6 +187,7 @@ class TwoDropouts(eqx.Module):
         return x + self.dropout(jnp.sin(x), key=other)
 
 
+@pytest.mark.slow
 def test_one_key_for_two_dropouts_is_named() -> None:
     def build(is_split: bool) -> Any:
         return lambda key: TwoDropouts(eqx.nn.Linear(6, 6, key=key), is_split=is_split)
@@ -253,6 +254,7 @@ def drop_path(numbers: str, scaled: bool = True) -> Any:
     return of_function(draw)
 
 
+@pytest.mark.covering(9)
 @pytest.mark.parametrize(
     ("other", "evidence"),
     [

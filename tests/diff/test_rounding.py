@@ -153,7 +153,7 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other", "name", "words"), PLANTED.values(), ids=PLANTED)
 def test_rounding_that_matters_is_a_difference(one: Any, other: Any, name: str, words: str) -> None:
     report = diff_networks(one, other, TOKENS if name == "dtype" else Box((16,)))

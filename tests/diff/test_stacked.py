@@ -31,7 +31,7 @@ def pair_of(one: str, other: str, direction: str) -> tuple[Any, Any]:
     return pair if direction == "to stacked" else pair[::-1]
 
 
-@pytest.mark.covering(17)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(("one", "other", "direction"), PAIRS)
 def test_slices_are_paired_without_false_positives(one: str, other: str, direction: str) -> None:
     report = triglot.diff_networks(*pair_of(one, other, direction), SPEC)
@@ -55,7 +55,7 @@ def _index(name: str) -> str:
 TRANSLATED = [pair for pair in PAIRS if pair[:2] == ("jax", "jax") or "jax" not in pair[:2]]
 
 
-@pytest.mark.covering(9)
+@pytest.mark.covering(60)
 @pytest.mark.parametrize(("one", "other", "direction"), TRANSLATED)
 def test_weights_are_translated(one: str, other: str, direction: str) -> None:
     source, target = (load_network(each, SPEC) for each in pair_of(one, other, direction))
@@ -77,7 +77,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("one", ["equinox", "linen"])
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_mistake_in_a_stack_is_named_with_its_line(planted: str, one: str) -> None:
@@ -93,6 +93,7 @@ def test_a_mistake_in_a_stack_is_named_with_its_line(planted: str, one: str) -> 
     assert any(line in code[int(number) - 1] for number in numbers), report
 
 
+@pytest.mark.slow
 def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
     other = stacked.plain_stacked("flipped")
     report = triglot.diff_networks(SEPARATE["jax"], other, SPEC, level="quick")
@@ -103,6 +104,7 @@ def test_a_stack_that_is_applied_in_reverse_is_named() -> None:
     assert "layers[2], layers[0]" in cause.evidence
 
 
+@pytest.mark.slow
 def test_a_stack_with_other_names_and_numbers_is_noted() -> None:
     other = stacked.plain_stacked("flipped")
     report = triglot.diff_networks(SEPARATE["linen"], other, SPEC, level="quick")
@@ -112,6 +114,7 @@ def test_a_stack_with_other_names_and_numbers_is_noted() -> None:
     assert not any("numbers" in note for note in report.notes), report
 
 
+@pytest.mark.slow
 def test_a_missing_residual_is_located_in_the_body() -> None:
     report = triglot.diff_networks(
         SEPARATE["jax"], stacked.plain_stacked("no residual"), SPEC, level="quick"

@@ -6,6 +6,7 @@ from tests.diff import networks as nets
 from triglot import TriglotError, assert_same_function
 
 
+@pytest.mark.slow
 def test_equal_functions_pass() -> None:
     report = assert_same_function(nets.haiku_mlp, nets.equinox_mlp, nets.INPUTS, max_ulps=64)
     assert report.verdict in ("identical", "equivalent")

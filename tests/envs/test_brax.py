@@ -101,6 +101,7 @@ def test_it_runs_batched_in_a_scan(pendulum: Adapted) -> None:
     assert len(np.unique(transition.next_obs[3], axis=0)) == 3  # starts are fresh
 
 
+@pytest.mark.slow
 def test_the_limit_truncates(start: Any, step: Any) -> None:
     flags, now = [], start
     for _ in range(3):
@@ -109,6 +110,7 @@ def test_the_limit_truncates(start: Any, step: Any) -> None:
     assert flags == [(False, False), (False, False), (False, True)]
 
 
+@pytest.mark.slow
 def test_a_fall_terminates(fall: tuple[Any, Any]) -> None:
     _, fallen = fall
     assert not fallen.truncated

@@ -250,6 +250,7 @@ def test_a_custom_environment_that_declares_too_much_is_refused(spec: Spec) -> N
         make_trainer(agent, env)
 
 
+@pytest.mark.slow
 def test_whole_numbers_outside_their_range_do_not_wrap_in_a_replay_buffer() -> None:
     env: Any = Custom(Box((2,), "float32", 0, 1, whole=True), obs=300)
     agent = triglot.make_agent("dqn", env, backend="jax", config={"num_envs": 2})

@@ -260,6 +260,7 @@ def test_an_agent_takes_allowed_actions_only(algorithm: str, form: str) -> None:
     assert (returns[np.isfinite(returns)] == LIMIT).all() and np.isfinite(returns).any()
 
 
+@pytest.mark.slow
 def test_it_fails_without_masks() -> None:
     env: Any = triglot.make_env("gymnasium:triglot/Forced-v0", use_action_mask=False)
     with pytest.raises(TriglotError, match="is forbidden"):
@@ -312,7 +313,7 @@ def test_the_agent_learns_from_the_masks(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_evaluation_films_and_exported_policies_take_the_mask() -> None:
     env: Any = triglot.make_env("gymnasium:triglot/Forced-v0")
     agent = triglot.make_agent("ppo", env, backend="jax", config=small("ppo"))
-    state, key = agent.init(jax.random.key(0), 2), jax.random.key(1)
+    state, key = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2), jax.random.key(1)
     for explore in (False, True):
         how = {"num_episodes": 3, "max_steps": 9, "explore": explore}
         played = play_episodes(agent, env, state, key, **how)  # pyright: ignore
@@ -387,6 +388,7 @@ class Custom:
         pass
 
 
+@pytest.mark.slow
 def test_a_custom_environment_declares_its_masks() -> None:
     env: Any = Custom()
     config = {**small("ppo"), "num_envs": 1}

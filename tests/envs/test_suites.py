@@ -296,6 +296,7 @@ def test_playground_truncates_at_its_length(name: str) -> None:
     assert not second.truncated and third.truncated and not third.terminated
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("name", "suffix"),
     [

@@ -25,13 +25,13 @@ def title(value: Pair | Bug) -> str:
     return value.name
 
 
-@pytest.mark.covering(40)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=title)
 def test_clean_networks_compute_the_same_function(pair: Pair) -> None:
     assert checking.largest_difference(pair) < 1e-4
 
 
-@pytest.mark.covering(75)
+@pytest.mark.covering(99)
 @pytest.mark.parametrize(("pair", "bug"), BUGS, ids=title)
 def test_a_bug_changes_parameters_outputs_or_training(pair: Pair, bug: Bug) -> None:
     assert checking.effect(pair, bug.name)

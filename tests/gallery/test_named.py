@@ -9,18 +9,7 @@ from tests.gallery.worker import compare
 from triglot.diff.measures.effort import QUICK, STANDARD
 
 PAIRS = gallery.find_pairs()
-# One of each kind of entry that reads more than one operation; the others are slow.
-SOON = {
-    "deepsets": ("all_counted",),
-    "fnet": ("one_axis",),
-    "gru_lm": ("reset_input",),
-    "highway": ("gate_swapped",),
-    "nerf": ("without_pi",),
-    "siren": ("omega_bias",),
-    "top_experts": ("softmax_first",),
-    "vq": ("inner_product",),
-    "wavenet": ("skip_source",),
-}
+SOON = {"nerf": ("without_pi",)}  # the others are slow
 
 pytestmark = pytest.mark.library_promotion("layers and attention of the libraries mix dtypes")
 
@@ -35,7 +24,6 @@ def cases() -> list[Any]:
     return found
 
 
-@pytest.mark.covering(6)
 @pytest.mark.parametrize(("name", "bug"), cases())
 def test_a_bug_is_named_and_located_without_false_positives(name: str, bug: str) -> None:
     row = compare(name, bug, STANDARD)

@@ -25,7 +25,7 @@ def values(agent: Agent, state: Any, obs: jax.Array) -> np.ndarray:
     return np.asarray(merge_heads(outputs)["value"])
 
 
-@pytest.mark.covering(15)
+@pytest.mark.covering(27)
 @pytest.mark.parametrize(
     ("algorithm", "backend", "probe"),
     [
@@ -56,7 +56,9 @@ def test_it_solves_the_probe(algorithm: str, backend: str, probe: Probe) -> None
     states = jnp.arange(len(expected), dtype=jnp.int32) if agent.plans else None
     inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool), env_state=states)
     carry = agent.initial_carry(state, len(expected))
-    output = agent.act(state, carry, inputs, jax.random.key(1), explore=False)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, carry, inputs, jax.random.key(1), explore=False
+    )
     for case, action in zip(
         expected, np.asarray(output.action).reshape(len(expected)), strict=True
     ):

@@ -68,7 +68,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     jax.clear_caches()
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(45)
 @pytest.mark.parametrize(("backend", "option", "probe"), CASES, indirect=["backend"])
 def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
     config = replace(PLAIN, **OPTIONS[option])
@@ -91,6 +91,7 @@ def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
         assert case.action is None or case.action == action
 
 
+@pytest.mark.slow
 def test_a_target_that_moves_a_little_at_each_step_learns_too() -> None:
     """Polyak averaging: the target moves by `tau` at every gradient step."""
     env = probes.make("two-step")

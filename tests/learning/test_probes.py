@@ -44,7 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.covering(6)
+@pytest.mark.covering(28)
 @pytest.mark.parametrize(("probe", "backend"), CASES)
 def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     env = probes.make(probe)
@@ -61,11 +61,14 @@ def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     np.testing.assert_allclose(values, [case.value for case in expected], atol=0.1)
 
     inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool))
-    output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(1), explore=False
+    )
     for case, action in zip(expected, np.asarray(output.action), strict=True):
         assert case.action is None or np.array_equal(case.action, action)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
     ["linen", *(pytest.param(b, marks=pytest.mark.slow) for b in ("haiku", "nnx", "equinox"))],
@@ -95,14 +98,16 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
     assert_reached(agent, state, env)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
     env = probes.make("reach")
     agent = make_agent("ppo", env, backend=backend, config={"initial_std": 0.25})
     inputs = PolicyInput(obs=zeros(env.obs_spec, 3), first=jnp.ones(3, bool))
-    state = agent.init(jax.random.key(0), 3)
-    output = agent.act(state, (), inputs, jax.random.key(1), explore=True)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 3)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(1), explore=True
+    )
     np.testing.assert_allclose(output.extras["log_std"], np.log(0.25), rtol=1e-6)
 
 
@@ -113,6 +118,8 @@ def assert_reached(agent: Agent, state: Any, env: probes.Probe) -> None:
         obs=jnp.asarray([case.obs for case in expected], jnp.float32),
         first=jnp.ones(len(expected), bool),
     )
-    output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
+    output = jax.jit(agent.act, static_argnames="explore")(
+        state, (), inputs, jax.random.key(1), explore=False
+    )
     wanted = np.array([[case.action] for case in expected], np.float32)
     np.testing.assert_allclose(output.action, wanted, atol=0.25)

@@ -47,7 +47,7 @@ def exact_q(epsilon: float, discount: float) -> np.ndarray:
     return q
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_q_learning_finds_the_optimal_values(backend: str) -> None:
     hyper = QLearningHyperparams(learning_rate=0.5, discount=0.9, epsilon=0.5)
@@ -72,6 +72,7 @@ def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(me
     assert exact_q(0.0, 0.9)[-1].max() - exact > 2 * tolerance
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_greedy_path_is_a_shortest_one(method: str) -> None:
     agent, states, _ = learn(method, "table", QLearningHyperparams(discount=0.9), 200_000)

@@ -138,6 +138,7 @@ def test_what_is_missing_is_said(checkout: Checkout) -> None:
         checkout.file("importing.py").function("f")
 
 
+@pytest.mark.slow
 def test_each_switch_changes_its_part() -> None:
     own = {
         "ppo.loss": ("unbiased_std", "double_value_loss", "no_value_clip", "clipped_value_alone",
@@ -207,6 +208,7 @@ def test_adam_that_can_be_traced_is_that_of_pytorch() -> None:
     assert torch.equal(model.parameters()[0].detach(), theirs.detach())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="torchax is not installed: triglot[torch]")
 def test_losses_of_pytorch_are_equal_through_torchax() -> None:
     from benchmarks.implementations.effects import torch_difference

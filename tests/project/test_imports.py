@@ -2,7 +2,6 @@
 
 import ast
 import doctest
-import functools
 import json
 import re
 import subprocess
@@ -53,17 +52,18 @@ def libraries(file: Path) -> set[str]:
     return {name.split(".")[0] for name in imports(file)} - {"triglot"}
 
 
-each_file = pytest.mark.parametrize("file", FILES, ids=module_name)
-
-
-@each_file
-def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
-    optional = libraries(file) & (NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES)
-    name = file.parent.name if file.stem == "__init__" else file.stem
+def allowed_libraries(file: Path) -> set[str]:
+    """Return the optional libraries that a file may import: those of its own adapter."""
     if room_of(file) == "backends":
-        assert optional <= OF_FOLDER.get(file.parent.name, set())
-    else:
-        assert optional <= OWN_LIBRARY.get((room_of(file), name), set())
+        return OF_FOLDER.get(file.parent.name, set())
+    name = file.parent.name if file.stem == "__init__" else file.stem
+    return OWN_LIBRARY.get((room_of(file), name), set())
+
+
+def test_a_library_is_imported_only_by_its_own_adapter() -> None:
+    optional = NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES
+    used = {file: (libraries(file) & optional) - allowed_libraries(file) for file in FILES}
+    assert {module_name(file): names for file, names in used.items() if names} == {}
 
 
 IN_ALGORITHMS = [f for f in FILES if room_of(f) == "algorithms" and f.stem != "__init__"]
@@ -77,7 +77,6 @@ def test_an_algorithm_imports_little(file: Path) -> None:
     assert ours - parents <= {"triglot.rl", "triglot.nn"}
 
 
-@functools.cache
 def declared_libraries() -> set[str]:
     """Collect the import names of what the package itself, without extras, depends on."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -94,10 +93,11 @@ def canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-@each_file
-def test_what_is_imported_is_declared(file: Path) -> None:
+def test_what_is_imported_is_declared() -> None:
     optional = NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES | OF_OTHER_EXTRAS
-    assert libraries(file) - optional - sys.stdlib_module_names <= declared_libraries()
+    declared = optional | sys.stdlib_module_names | declared_libraries()
+    undeclared = {module_name(file): libraries(file) - declared for file in FILES}
+    assert {module: names for module, names in undeclared.items() if names} == {}
 
 
 def test_import_triglot_loads_nothing_and_changes_no_setting() -> None:
@@ -143,9 +143,39 @@ def test_a_namespace_is_made_of_core_alone(name: str) -> None:
     assert {home.split(".")[0] for home in PUBLIC[name].values()} == {"core"}
 
 
-@each_file
+LONG_DOCTESTS = {
+    "triglot.backends.translate",
+    "triglot.checks.environment.check",
+    "triglot.diff.compare",
+}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(
+            file,
+            id=module_name(file),
+            marks=pytest.mark.slow if module_name(file) in LONG_DOCTESTS else (),
+        )
+        for file in FILES
+        if ">>> " in file.read_text()
+    ],
+)
 def test_doctests(file: Path) -> None:
     if libraries(file) & {"torch", "torchax"}:
         pytest.importorskip("torch", reason="the extra torch is not installed")
     module = import_module(module_name(file))
-    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    # Running an empty one searches all source files for changes.
+    examples = [test for test in doctest.DocTestFinder().find(module) if test.examples]
+    assert examples
+    for test in examples:
+        runner.run(test)
+    assert runner.failures == 0
+
+
+def test_each_module_can_be_imported() -> None:
+    for file in FILES:
+        if not libraries(file) & {"torch", "torchax"}:  # PyTorch may not be installed
+            import_module(module_name(file))

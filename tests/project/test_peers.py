@@ -37,7 +37,7 @@ def test_a_peer_that_is_not_installed_is_left_out_in_one_line(
     assert [line.partition(" is left out")[0] for line in lines] == list(ROWS[row].peers)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.suites[0] != "envpool"])
 def test_triglot_takes_the_settings_of_each_row(name: str) -> None:
     row = ROWS[name]
@@ -104,6 +104,7 @@ def test_a_setting_is_translated_into_stoixs_words() -> None:
     assert theirs["arch.total_timesteps"] == 20_000 - 990
 
 
+@pytest.mark.slow
 def test_greedy_episodes_keep_a_memory() -> None:
     def alternate(policy: jax.Array, obs: jax.Array, last: jax.Array) -> tuple[jax.Array, Any]:
         return 1 - last, policy * (1 - last)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import Array, Float, TypeCheckError
 
@@ -24,13 +26,19 @@ from triglot.core.specs import Box
 from triglot.envs import probes
 
 T, N, B = 3, 2, 4
-FLOAT, BOOL = jnp.zeros, lambda shape: jnp.zeros(shape, bool)
+
+
+def zeros(shape: int | tuple[int, ...], dtype: Any) -> jax.Array:
+    return jnp.asarray(np.zeros(shape, dtype))  # which compiles nothing
+
+
+FLOAT, INT, BOOL = (partial(zeros, dtype=dtype) for dtype in (np.float32, np.int32, bool))
 
 ROLLOUT: dict[str, Any] = {
     "obs": {"a": FLOAT((T, N, 5)), "b": FLOAT((T, N))},
     "first": BOOL((T, N)),
     "action_mask": BOOL((T, N, 3)),
-    "action": jnp.zeros((T, N), jnp.int32),
+    "action": INT((T, N)),
     "reward": FLOAT((T, N)),
     "terminated": BOOL((T, N)),
     "truncated": BOOL((T, N)),
@@ -48,7 +56,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple, dict[str, Any]]] = {
     "categorical": (categorical, (FLOAT((B, 3)), BOOL((B, 3))), {}),
     "categorical log_prob": (
         lambda action: categorical(FLOAT((B, 3))).log_prob(action),
-        (jnp.zeros(B, jnp.int32),),
+        (INT(B),),
         {},
     ),
     "squashed_gaussian": (squashed_gaussian, (FLOAT((B, 3)), FLOAT((B, 3))), {}),
@@ -68,7 +76,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple, dict[str, Any]]] = {
         {"first": BOOL((T, N)), "discount": 0.9},
     ),
     "n_step_return": (n_step_return, (FLOAT((T, B)), BOOL((T, B)), BOOL((T, B)), 0.9), {}),
-    "sample_proportional": (sample_proportional, (jnp.ones(8), FLOAT(B)), {}),
+    "sample_proportional": (sample_proportional, (jnp.array([1.0] * 8), FLOAT(B)), {}),
     "heads": (lambda **heads: merge_heads(heads), (), {"q": FLOAT((B, 3)), "value": FLOAT(B)}),
 }
 # A wrong value for one argument, given by its position or name.
@@ -81,7 +89,7 @@ WRONG = [
     ("explained_variance", 0, FLOAT((1,))),
     ("categorical", 1, FLOAT((B, 3))),
     ("categorical", 1, BOOL((1, 3))),
-    ("categorical log_prob", 0, jnp.zeros(1, jnp.int32)),
+    ("categorical log_prob", 0, INT(1)),
     ("categorical log_prob", 0, FLOAT(B)),
     ("squashed_gaussian", 1, FLOAT((1, 3))),
     ("gaussian log_prob", 0, FLOAT((B, 1))),

@@ -81,6 +81,7 @@ def test_runs_are_called_by_what_they_differ_in(tmp_path: Path, drawn: dict[str,
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize(
     ("runs", "labels"),
     [

@@ -197,7 +197,7 @@ def test_a_replay_is_not_copied_and_what_is_kept_acts() -> None:
     assert np.isfinite(episodes.returns).all()
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_finite_nonsense_is_reported(
     algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -215,6 +215,7 @@ def test_finite_nonsense_is_reported(
     assert "has grown to" in json.loads((out / "summary.json").read_text())["warning"]
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_checkpoint_that_does_not_exist(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

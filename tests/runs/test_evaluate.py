@@ -196,7 +196,7 @@ def failing(real: Any, name: str) -> Any:
     return function
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     "owner, function, name",
     [

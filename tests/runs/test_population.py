@@ -59,6 +59,7 @@ def test_the_best_member_is_the_policy(finished: Path) -> None:
     assert jax.tree.all(same)
 
 
+@pytest.mark.slow
 def test_the_best_member_is_exported(finished: Path, tmp_path: Path) -> None:
     summary = json.loads((finished / "summary.json").read_text())
     best, given = tmp_path / "best", tmp_path / "given"
@@ -71,6 +72,7 @@ def test_the_best_member_is_exported(finished: Path, tmp_path: Path) -> None:
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_between_generations_is_resumed_bit_for_bit(
     finished: Path, tmp_path: Path
 ) -> None:

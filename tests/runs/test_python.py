@@ -86,6 +86,7 @@ def test_what_is_saved_afterwards_is_read_by_commands(
         result.save(tmp_path / "saved")  # not empty
 
 
+@pytest.mark.slow
 def test_it_continues_from_a_folder_as_from_memory(
     folder: Path, result: triglot.TrainResult, agent: Any, env: Any, tmp_path: Path
 ) -> None:

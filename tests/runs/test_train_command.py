@@ -140,7 +140,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "early"), [(["--eval-every", "2"], True), ([], False)])
 def test_an_early_evaluation_compiles_beside_the_training(
     options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
@@ -193,6 +193,7 @@ def test_ctrl_c_ends_the_chunk_and_keeps_everything(
     assert (out / "checkpoints").is_dir() and (out / "learning_curve.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     finished: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +256,7 @@ def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_pat
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_nan_is_traced_to_its_operation(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from .modules import Section
 from .pairing.parameters import Pair, Pairing
 from .types import Cause, Difference, Operation
 
-FORMAT = 1  # of the JSON; docs/reference/diff-json.md describes it
+FORMAT = 2  # of the JSON; docs/reference/diff-json.md describes it
 WIDTH = 80
 MAX_ROWS = 12
 

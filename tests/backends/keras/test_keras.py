@@ -87,7 +87,7 @@ def test_a_built_model_computes_what_keras_does_and_keeps_its_weights(form: Any)
     chex.assert_trees_all_equal(network.init(KEY), network.init(jax.random.key(1)))
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @every_form
 def test_a_function_is_initialized_from_the_key_inside_jit_and_vmap(form: Any) -> None:
     network = from_keras(form, OBS)
@@ -294,9 +294,12 @@ def test_a_model_trains_with_dropout_and_batch_normalization() -> None:
     assert np.isfinite(np.asarray(result.metrics["loss"])).all()
 
 
-@pytest.mark.parametrize("made", [functional, functional(), Subclassed, Subclassed()])
-def test_commands_take_a_model_its_class_or_a_function_that_makes_it(made: Any) -> None:
-    network = load_network(made, OBS)
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("model", [functional, Subclassed])
+def test_commands_take_a_model_its_class_or_a_function_that_makes_it(
+    model: Callable[[], Any], is_built: bool
+) -> None:
+    network = load_network(model() if is_built else model, OBS)
     assert network.backend == "keras"
     outputs, _ = network.apply(network.init(KEY), batch(3, 4))
     assert set(outputs) == {"logits", "value"}

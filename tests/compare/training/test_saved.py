@@ -186,6 +186,7 @@ def saving(library: LibraryExperiment, folder: Path, **changes: str) -> Saving:
     return Saving(library, checkpoints_in(folder), began | changes)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -228,6 +229,7 @@ def test_the_checkpoint_of_other_arrays_is_refused(interrupted: Path) -> None:
         saving(library, interrupted).restore()
 
 
+@pytest.mark.slow
 def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
     whole: Record, interrupted: Path
 ) -> None:

@@ -35,24 +35,26 @@ def test_a_network_that_ignores_its_carry_learns_as_the_plain_one(algorithm: str
     vector, learned = VectorEnvironment(env, SMALL["num_envs"]), []
     plain = small(algorithm, env)
     for agent in (plain, replace(plain, network=forgetful(plain.network))):
-        state = agent.init(jax.random.key(0), SMALL["num_envs"])
+        state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), SMALL["num_envs"])
         _, trajectory, _ = collected(agent, vector, state, jax.random.key(1))
         after, metrics = jax.jit(agent.update)(state, trajectory, jax.random.key(2))
         learned.append((after.learner.variables.params, metrics))
     chex.assert_trees_all_close(*learned, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("algorithm", NAMES)
 def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: str) -> None:
     """One update on one step: the value's loss depends on the successor where it bootstraps."""
     env = probes.make("two-step")
     all_of_it = {"top_fraction": 1.0} if algorithm == "vmpo" else {}
     agent = small(algorithm, env, num_envs=1, rollout_length=1, **all_of_it)
-    state = agent.init(jax.random.key(0), 1)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 1)
+    act = jax.jit(agent.act, static_argnames="explore")
     update = jax.jit(agent.update)
 
     def value_loss(terminated: bool, truncated: bool, successor: float) -> float:
-        step = agent.act(
+        step = act(
             state, (), triglot.rl.PolicyInput(obs=jnp.zeros((1, 1)), first=jnp.array([True])),
             jax.random.key(1), explore=True,
         )  # fmt: skip
@@ -76,13 +78,13 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(algorithm: st
     assert value_loss(False, False, 0.0) != value_loss(False, False, 1.0)
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["none", "lstm"])
 def test_samples_of_a_rollout_are_its_steps(cell: str) -> None:
     """The policy and the values of all samples are those of the steps, in the rollout's order."""
     env = probes.make("truncating", max_steps=3)
     agent = small("a2c", env, cell=cell, cell_size=4)
-    state = agent.init(jax.random.key(0), SMALL["num_envs"])
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), SMALL["num_envs"])
     vector = VectorEnvironment(env, SMALL["num_envs"])
     _, trajectory, _ = collected(agent, vector, state, jax.random.key(1))
     variables, kind = state.learner.variables, triglot.rl.PolicySamples

@@ -105,6 +105,7 @@ def collected(trainer: HostTrainer, monkeypatch: pytest.MonkeyPatch, updates: in
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *seen)
 
 
+@pytest.mark.slow
 def test_what_the_agent_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
     env: Any = make_env(COUNTER, length=5, max_episode_steps=3)
     agent = make_agent("ppo", env, config=PPO)
@@ -131,6 +132,7 @@ def ppo(counter: Any) -> Any:
     return make_agent("ppo", counter, config=PPO)
 
 
+@pytest.mark.slow
 def test_episodes_are_counted_across_rollouts(counter: Any, ppo: Any) -> None:
     told: list[int] = []
     result = triglot.train(
@@ -147,7 +149,7 @@ def test_episodes_are_counted_across_rollouts(counter: Any, ppo: Any) -> None:
 
 
 def test_whole_episodes_are_played(counter: Any, ppo: Any) -> None:
-    state = ppo.init(jax.random.key(0), 2)
+    state = jax.jit(ppo.init, static_argnums=1)(jax.random.key(0), 2)
     episodes = triglot.evaluate(ppo, counter, state, jax.random.key(1), num_episodes=3)
     np.testing.assert_array_equal(episodes.returns, [10, 10, 10])
     np.testing.assert_array_equal(episodes.lengths, [4, 4, 4])
@@ -179,7 +181,7 @@ def test_a_failure_names_the_step_and_loses_nothing(ppo: Any, what: str, says: s
 @pytest.mark.parametrize("what", ["reward", "obs"])
 def test_values_that_are_not_finite_end_an_evaluation(ppo: Any, what: str) -> None:
     env = make_env("gymnasium:triglot/Failing-v0", what=what, when=3)
-    state = ppo.init(jax.random.key(0), 2)
+    state = jax.jit(ppo.init, static_argnums=1)(jax.random.key(0), 2)
     with pytest.raises(TriglotError, match=f"returned .*{what} .* in step 3 of environment 0"):
         triglot.evaluate(ppo, env, state, jax.random.key(1), num_episodes=2)
 
@@ -196,7 +198,7 @@ def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
 
 def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:
     env: Any = make_env("gymnasium:triglot/Renderable-v0")
-    state = ppo.init(jax.random.key(0), 2)
+    state = jax.jit(ppo.init, static_argnums=1)(jax.random.key(0), 2)
     frames, playing = [], film(ppo, env, state, jax.random.key(1))
     with pytest.raises(StopIteration) as stop:
         while True:
@@ -210,7 +212,7 @@ def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:
 
 
 def test_what_gives_no_pictures_is_refused_in_words(counter: Any, ppo: Any) -> None:
-    state = ppo.init(jax.random.key(0), 2)
+    state = jax.jit(ppo.init, static_argnums=1)(jax.random.key(0), 2)
     with pytest.raises(TriglotError, match=r"triglot/Counter-v0 .*render"):
         next(film(ppo, counter, state, jax.random.key(1)))
 
@@ -224,7 +226,9 @@ def test_environments_are_closed_whatever_happens(
     env = make_env("gymnasium:triglot/Failing-v0", what="raise", when=when, length=8)
     for run in (
         lambda: triglot.train(ppo, env, key=jax.random.key(0), total_steps=32),
-        lambda: triglot.evaluate(ppo, env, ppo.init(jax.random.key(0), 2), jax.random.key(1)),
+        lambda: triglot.evaluate(
+            ppo, env, jax.jit(ppo.init, static_argnums=1)(jax.random.key(0), 2), jax.random.key(1)
+        ),
     ):
         closed.clear()
         with nullcontext() if when == 1000 else pytest.raises(TriglotError):

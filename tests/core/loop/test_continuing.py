@@ -57,6 +57,7 @@ def test_a_rate_that_has_fallen_goes_on_from_where_it_would_be(rate: dict[str, A
     )
 
 
+@pytest.mark.slow
 def test_a_rate_that_ended_by_choice_is_refused_until_it_is_changed() -> None:
     own = agent(learning_rate="linear(2.5e-4, 0, 5 updates)")
     first = train(own, ENV, key=KEY, total_steps=STEPS)

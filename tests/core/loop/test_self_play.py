@@ -110,6 +110,7 @@ def trainer_of(env: Any, algorithm: str = "ppo", **config: Any) -> Trainer:
 SMALL: dict[str, Any] = {"num_envs": 2, "rollout_length": 4, "num_epochs": 1, "num_minibatches": 1}
 
 
+@pytest.mark.slow
 def test_a_copy_is_renewed_every_period() -> None:
     trainer = trainer_of(Echo(copy_period=2), **SMALL)
     update = jax.jit(trainer.update)

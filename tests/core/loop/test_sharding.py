@@ -60,7 +60,7 @@ def test_a_mesh_has_one_axis() -> None:
         make_sharding(mesh, num_seeds=1, num_envs=1)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", ["seeds", "envs"])
 def test_a_mesh_of_one_device_changes_no_bit(shard: Any) -> None:
     mesh = Mesh(np.array(jax.devices()[:1]), ("own",))

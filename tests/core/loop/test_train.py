@@ -152,6 +152,7 @@ def test_nothing_to_train_is_refused(number: dict[str, int]) -> None:
         train(make_agent(), ENV, key=jax.random.key(0), **options)
 
 
+@pytest.mark.slow
 def test_the_budget_sets_the_schedule_and_leaves_a_stated_one() -> None:
     rates = {"linear(1, 0)": "linear(1, 0, 7 updates)", "linear(1, 0, 9)": "linear(1, 0, 9 steps)"}
     for rate, filled in rates.items():
@@ -229,7 +230,7 @@ def test_episode_statistics_count_what_ended() -> None:
 def test_evaluation_plays_whole_episodes_and_stops_at_max_steps() -> None:
     env = probes.make("truncating", max_steps=6)
     agent = make_agent(env=env)
-    state = agent.init(jax.random.key(0), 4)
+    state = jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 4)
     episodes = evaluate(agent, env, state, jax.random.key(1), num_episodes=5)
     assert episodes.returns.tolist() == [6.0] * 5
     assert episodes.lengths.tolist() == [6] * 5
@@ -243,7 +244,7 @@ def test_evaluation_plays_whole_episodes_and_stops_at_max_steps() -> None:
 def test_evaluation_works_under_vmap_over_seeds() -> None:
     agent = make_agent()
     keys = jax.random.split(jax.random.key(0), 3)
-    states = jax.vmap(lambda key: agent.init(key, 4))(keys)
+    states = jax.vmap(lambda key: jax.jit(agent.init, static_argnums=1)(key, 4))(keys)
     episodes = jax.vmap(lambda s, k: evaluate(agent, ENV, s, k, num_episodes=6))(states, keys)
     assert episodes.returns.shape == (3, 6)
     np.testing.assert_array_equal(episodes.returns, episodes.lengths.astype(np.float32))

@@ -164,6 +164,7 @@ def test_no_start_is_dealt_twice_while_no_more_episodes_end_than_the_pool_promis
     assert all(0 <= int(pool.dealt) < 64 for pool in pools)
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_too_small_deals_its_starts_again_in_order() -> None:
     vector = VectorEnvironment(Counter(), 8, resets="pool", pool_size=8)
     pools, dealt = dealt_in(vector, num_rollouts=2, num_steps=75)

@@ -134,7 +134,7 @@ def test_a_masked_action_adds_no_divergence() -> None:
         return categorical(jnp.zeros(3), mask).kl_terms(categorical(logits, mask))["policy"]
 
     # From (1/2, 1/2) to (4/5, 1/5).
-    value, grad = jax.value_and_grad(divergence)(jnp.log(jnp.array([0.8, 0.2, 0.5])))
+    value, grad = jax.jit(jax.value_and_grad(divergence))(jnp.log(jnp.array([0.8, 0.2, 0.5])))
     np.testing.assert_allclose(value, 0.5 * np.log(0.5 / 0.8) + 0.5 * np.log(0.5 / 0.2), rtol=1e-5)
     np.testing.assert_allclose(grad, [0.3, -0.3, 0.0], rtol=1e-5, atol=1e-7)
 
@@ -162,10 +162,11 @@ def test_two_masked_integers_by_hand() -> None:
     np.testing.assert_allclose(actor.entropy(), np.log(2), rtol=1e-6)
     drawn = jax.vmap(actor.sample)(jax.random.split(jax.random.key(0), 100))
     assert set(map(tuple, drawn.tolist())) == {(0, 1), (0, 2)}
-    gradient = jax.grad(lambda x: multi_categorical((2, 3), x, mask).entropy())(logits)
+    gradient = jax.jit(jax.grad(lambda x: multi_categorical((2, 3), x, mask).entropy()))(logits)
     np.testing.assert_array_equal(gradient[~mask], 0)
 
 
+@pytest.mark.slow
 @examples(
     quick=6,
     slow=100,

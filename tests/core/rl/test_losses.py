@@ -80,6 +80,7 @@ def ends(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jax.random.bernoulli(terminated_key, 0.2, (9, 3)), truncated
 
 
+@pytest.mark.slow
 def test_values_of_successors_are_those_of_a_pass_over_all_of_them() -> None:
     def both(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         terminated, truncated = ends(key)
@@ -137,7 +138,7 @@ def test_gae_has_no_gradient() -> None:
         advantage, target = gae(column(1.0, 1.0), NONE[:2], NONE[:2], value, value, *numbers)
         return advantage.sum() + target.sum()
 
-    assert not jax.grad(total)(column(1.0, 2.0)).any()
+    assert not jax.jit(jax.grad(total))(column(1.0, 2.0)).any()
 
 
 def test_the_clipped_value_loss_follows_no_change_beyond_epsilon() -> None:
@@ -164,7 +165,7 @@ def test_a_forbidden_action_is_never_drawn_and_adds_no_entropy_or_gradient() -> 
     np.testing.assert_allclose(policy.entropy(), np.log(2.0), rtol=1e-6)
     np.testing.assert_allclose(policy.log_prob(jnp.asarray(0)), np.log(0.5), rtol=1e-6)
     assert int(policy.mode()) in (0, 2)
-    gradient = jax.grad(lambda values: categorical(values, mask).entropy())(logits)
+    gradient = jax.jit(jax.grad(lambda values: categorical(values, mask).entropy()))(logits)
     assert np.isfinite(gradient).all()
     assert gradient[1] == 0.0
 

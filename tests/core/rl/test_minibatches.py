@@ -31,7 +31,7 @@ def test_each_epoch_visits_every_sample_once_in_an_order_of_its_own() -> None:
     assert float(metrics["agree"]) == 1.0
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(("epochs", "taken"), [(0.1, 1), (1.0, 3), (1.5, 5), (2.0, 6)])
 def test_steps_beyond_a_part_of_the_epochs_are_left_out(epochs: float, taken: int) -> None:
     """The state, the metrics and the random draws are those of the steps that count."""

@@ -57,7 +57,7 @@ def test_gae_is_the_sum_of_the_paper(
                 expected[start, env] += (discount * gae_lambda) ** (step - start) * delta
                 if terminated[step, env] or truncated[step, env]:
                     break
-    advantage, target = gae(
+    advantage, target = jax.jit(gae)(
         jnp.asarray(reward, jnp.float32),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
@@ -118,7 +118,7 @@ def test_vtrace_is_the_sum_of_the_paper(
                 after += trace_lambda * (target[start + 1, env] - value[start + 1, env])
             q = reward[start, env] + discount * after
             advantage[start, env] = min(pg_rho_clip, ratio[start, env]) * (q - value[start, env])
-    found = vtrace(
+    found = jax.jit(vtrace)(
         jnp.asarray(reward, jnp.float32),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
@@ -163,7 +163,7 @@ def test_n_step_returns_are_the_sum_of_the_book(
     rng = np.random.default_rng(seed)
     reward = rng.normal(size=(n_step, 8))
     terminated, truncated = flags(rng, reward.shape, share)
-    found = n_step_return(
+    found = jax.jit(n_step_return)(
         jnp.asarray(reward, jnp.float32), jnp.asarray(terminated), jnp.asarray(truncated), discount
     )
     for column in range(reward.shape[1]):
@@ -211,7 +211,8 @@ def test_a_replay_is_a_list_of_the_last_steps(
         prioritized=prioritized,
     )
     rng = np.random.default_rng(seed)
-    state = replay.init()
+    state, add = replay.init(), jax.jit(replay.add)
+    draw = jax.jit(replay.sample, static_argnums=2)
     total = num_rollouts * length
     reward = rng.normal(size=(total, num_envs)).astype(np.float32)
     terminated, truncated = flags(rng, reward.shape, 0.2)
@@ -219,7 +220,7 @@ def test_a_replay_is_a_list_of_the_last_steps(
     for start in range(0, total, length):
         rows = slice(start, start + length)
         obs = jnp.asarray(number[rows, :, None], jnp.float32)
-        state = replay.add(
+        state = add(
             state,
             Step(
                 obs=obs,
@@ -235,13 +236,14 @@ def test_a_replay_is_a_list_of_the_last_steps(
               for env in range(num_envs)}  # fmt: skip
     weights = dict.fromkeys(starts, 1.0)
     if prioritized:  # give each slot a weight of its own
-        first = replay.sample(state, jax.random.key(1), 64, discount)
+        first = draw(state, jax.random.key(1), 64, discount)
         slots = np.unique(np.asarray(first.slot), return_index=True)
         given = rng.uniform(0.1, 2.0, size=len(slots[0])).astype(np.float32)
-        state = replay.update_priorities(state, jnp.asarray(slots[0]), jnp.asarray(given))
+        state = jax.jit(replay.update_priorities)(state, jnp.asarray(slots[0]), jnp.asarray(given))
         names = np.asarray(first.action)[slots[1]]
         weights.update(dict(zip(map(int, names), map(float, given), strict=True)))
-    sample = replay.sample(state, jax.random.key(seed % 1000), 256, discount)
+    drawn = draw(state, jax.random.key(seed % 1000), 256, discount)
+    sample = jax.tree.map(np.asarray, drawn)
     assert {int(name) for name in sample.action} <= starts
     for index in range(0, 256, 5):
         step, env = divmod(int(sample.action[index]), num_envs)

@@ -42,7 +42,7 @@ def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
     return state
 
 
-@pytest.mark.covering(3)
+@pytest.mark.covering(6)
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize(
     ("n_step", "num_rollouts", "length", "starts"),
@@ -62,7 +62,7 @@ def test_samples_start_wherever_all_their_steps_are_kept(
     state = filled(made, num_rollouts, length)
     assert int(made.num_starts(state)) == 2 * len(starts)
 
-    sample = made.sample(state, jax.random.key(0), 512, DISCOUNT)
+    sample = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 512, DISCOUNT)
     expected = {time + 100 * env for env in range(2) for time in starts}
     assert set(np.asarray(sample.action).tolist()) == expected
     # Each is as likely as the others, and says so.
@@ -93,7 +93,7 @@ def test_whole_numbers_are_stored_in_bytes_and_sampled_as_declared() -> None:
     )
     state = made.add(made.init(), floats)
     assert state.steps.obs.dtype == state.steps.next_obs.dtype == jnp.uint8
-    drawn = made.sample(state, jax.random.key(0), 8, DISCOUNT)
+    drawn = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 8, DISCOUNT)
     assert drawn.obs.dtype == drawn.next_obs.dtype == jnp.float32
     np.testing.assert_array_equal(drawn.obs, floats.obs.reshape(4, 1)[drawn.slot])
     np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)
@@ -115,7 +115,7 @@ def test_no_sample_crosses_a_cut(length: int) -> None:
         state = jax.jit(made.add)(state, replace(rollout(start, length, 2), first=first))
     flags = np.asarray(state.steps.truncated).reshape(8, 2)
     assert not state.steps.terminated.any() and flags.sum() == 1 and flags[3, 0]
-    sample = made.sample(state, jax.random.key(0), 512, DISCOUNT)
+    sample = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 512, DISCOUNT)
     steps = np.where(np.asarray(sample.action) == 2, 2, np.where(sample.action == 3, 1, 3))
     assert {1, 2} < set(steps.tolist())
     np.testing.assert_array_equal(sample.next_obs[:, 0], np.asarray(sample.obs[:, 0]) + steps)
@@ -131,13 +131,15 @@ def test_a_cut_changes_no_termination_and_no_empty_slot() -> None:
     steps = replace(steps, terminated=steps.terminated.at[1].set(jnp.array([True, False])))
     state = made.add(made.init(), steps)
     assert not state.steps.truncated.any()
-    state = made.add(state, steps)
+    state = jax.jit(made.add)(state, steps)
     np.testing.assert_array_equal(np.flatnonzero(state.steps.truncated), [3])
 
 
 def test_uniform_samples_are_uniform() -> None:
     made = Replay(**SPECS, capacity=8, num_envs=2)
-    sample = made.sample(filled(made, 1, 4), jax.random.key(0), 80_000, DISCOUNT)
+    sample = jax.jit(made.sample, static_argnums=2)(
+        filled(made, 1, 4), jax.random.key(0), 80_000, DISCOUNT
+    )
     counts = np.bincount(sample.slot, minlength=8)
     np.testing.assert_allclose(counts, 10_000, atol=500)  # five standard deviations
 
@@ -204,7 +206,7 @@ def test_samples_by_priority_follow_it() -> None:
     made = Replay(**SPECS, capacity=8, num_envs=2, prioritized=True)
     state = filled(made, 1, 2)  # four steps of weight 1
     state = made.update_priorities(state, jnp.array([1, 2]), jnp.array([5.0, 0.5]))
-    sample = made.sample(state, jax.random.key(0), 3000, DISCOUNT)
+    sample = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 3000, DISCOUNT)
     counts = np.bincount(sample.slot, minlength=8)
     # Stratified: within one of the exact number.
     np.testing.assert_allclose(counts, [400, 2000, 200, 400, 0, 0, 0, 0], atol=1.01)
@@ -223,11 +225,11 @@ def test_new_steps_get_the_greatest_weight_so_far() -> None:
 
     check(state)
     state = made.update_priorities(state, jnp.array([0]), jnp.array([7.0]))
-    state = made.add(state, rollout(2, 2, 2))
+    state = jax.jit(made.add)(state, rollout(2, 2, 2))
     weights = [7, 1, 7, 7, 7, 7, 0, 0]
     check(state)
     state = made.update_priorities(state, jnp.array([0, 2]), jnp.array([2.0, 3.0]))
-    state = made.add(state, rollout(4, 2, 2))  # over the first four slots
+    state = jax.jit(made.add)(state, rollout(4, 2, 2))  # over the first four slots
     weights = [7, 7, 0, 0, 7, 7, 7, 7]
     check(state)
 
@@ -245,7 +247,7 @@ def test_seeds_are_batched_by_vmap() -> None:
     def draw(key: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         steps = rollout(0, 4, 2)
         state = made.add(made.init(), replace(steps, reward=steps.reward + start))
-        sample = made.sample(state, key, 4, DISCOUNT)
+        sample = jax.jit(made.sample, static_argnums=2)(state, key, 4, DISCOUNT)
         return sample.slot, sample.reward
 
     keys, starts = jax.random.split(jax.random.key(0), 3), jnp.array([0.0, 1.0, 2.0])

@@ -153,6 +153,7 @@ def trained(
     return triglot.train(agent, built, key=jax.random.key(3), total_steps=steps)
 
 
+@pytest.mark.slow
 def test_a_training_follows_its_schedules() -> None:
     hyper = {"learning_rate": "linear(0.25, 0)", "gae_lambda": "linear(1, 0.5, 16)"}
     metrics = trained("ppo", hyper, SMALL).metrics

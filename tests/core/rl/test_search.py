@@ -67,7 +67,7 @@ class Ladder:
         )
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("gumbel", [False, True])
 def test_a_search_finds_a_reward_three_steps_ahead(gumbel: bool) -> None:
     config = SearchConfig(num_simulations=24, gumbel=gumbel)
@@ -150,7 +150,7 @@ def root_prior() -> Iterator[Any]:
         yield prior
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(36)
 @pytest.mark.parametrize("num_legal", [1, 2, 3, 9])
 @pytest.mark.parametrize("forbidden", [-6.0, 0.0, 6.0])
 @pytest.mark.parametrize("alpha", [0.03, 0.3, 1.5])
@@ -194,7 +194,7 @@ def drawn(logits: Any, temperature: Any, key: jax.Array, config: Any, moves: Any
     return flat_search(logits, None, key, config=config, hyper=hyper, explore=True, moves=moves)
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.25, 1.0, 50.0])
 def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None:
     """At a high temperature too, nothing is drawn that was not visited."""
@@ -210,6 +210,7 @@ def test_actions_are_drawn_by_visits_and_temperature(temperature: float) -> None
     assert share[3] == 0.0
 
 
+@pytest.mark.slow
 def test_the_first_moves_are_drawn_and_the_later_ones_are_the_most_visited() -> None:
     logits = np.tile(np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), (20_000, 1))
     config = SearchConfig(num_simulations=4, num_sampling_moves=3)
@@ -228,8 +229,10 @@ def test_the_moves_of_each_episode_are_counted() -> None:
 
     @jax.jit
     def carries(key: jax.Array) -> Any:
-        state = agent.init(key, 2)
-        output = agent.act(state, jnp.array([5, 7]), inputs, key, explore=True)
+        state = jax.jit(agent.init, static_argnums=1)(key, 2)
+        output = jax.jit(agent.act, static_argnames="explore")(
+            state, jnp.array([5, 7]), inputs, key, explore=True
+        )
         return agent.initial_carry(state, 2), output.carry
 
     before, after = carries(jax.random.key(0))
@@ -287,7 +290,7 @@ def test_only_a_planner_gets_the_environments_states() -> None:
             return rollout(noting, vector, start, key)  # noqa: B023
 
         jax.eval_shape(run, jax.random.key(0))
-        state = jax.eval_shape(lambda: agent.init(jax.random.key(0), 2))  # noqa: B023
+        state = jax.eval_shape(lambda: jax.jit(agent.init, static_argnums=1)(jax.random.key(0), 2))  # noqa: B023
         options = {"max_steps": 3, "explore": False}
         many = {"num_episodes": 2, **options}
         players: list[tuple[Any, Any]] = [(play_episodes, many), (play_episode, options)]

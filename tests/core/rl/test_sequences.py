@@ -135,7 +135,7 @@ def test_a_sequence_of_the_newest_step_and_the_oldest_is_never_read() -> None:
     """In the ring, step 5 is followed by step 2: no sequence goes from one to the other."""
     made = SequenceReplay(**SPECS, capacity=4 * N, num_envs=N, sequence_length=2)
     state = filled(made, [rollout(time, 2) for time in (0, 2, 4)])
-    sequences = made.sample(state, jax.random.key(0), 100)
+    sequences = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 100)
     pairs = {tuple(pair) for pair in np.asarray(sequences.steps.reward).T.astype(int).tolist()}
     assert pairs == {(t + e, t + e + 1) for t in (2, 3, 4) for e in (0, 100)}
 
@@ -144,8 +144,8 @@ def test_carries_of_the_rollouts_start_are_the_default() -> None:
     made = SequenceReplay(**SPECS, capacity=12 * N, num_envs=N, sequence_length=6, period=3)
     state = made.init(jnp.zeros((N, 3)))
     for time in (0, 3, 6):
-        state = made.add(state, rollout(time, 3))
-    steps = made.sample(state, jax.random.key(0), 50).steps
+        state = jax.jit(made.add)(state, rollout(time, 3))
+    steps = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 50).steps
     np.testing.assert_array_equal(steps.carry[:, 0], steps.reward[0])
     with pytest.raises(TriglotError, match="every 3 of 6 steps: give the carries"):
         made.add(state, rollout(9, 6))

@@ -49,6 +49,7 @@ def test_equals_a_plain_scan(step) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, hoisted)
 
 
+@pytest.mark.slow
 def test_works_under_vmap_and_without_jit() -> None:
     keys = jax.random.split(jax.random.key(0), (3, 5))
     starts = jnp.ones((3, 2))

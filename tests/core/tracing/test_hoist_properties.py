@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from tests.properties import examples
@@ -132,9 +131,8 @@ def close(one: Any, other: Any) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @examples(
-    quick=6,
+    quick=1,
     slow=100,
     program=PROGRAMS,
     length=st.sampled_from([0, 1, 2, 5]),

@@ -46,7 +46,9 @@ def names(function: Callable[..., jax.Array]) -> list[str]:
 @pytest.mark.parametrize("function", [scale_first, scale_last])
 def test_values_and_gradients_stay(function: Callable[..., jax.Array]) -> None:
     def results(f: Callable[..., jax.Array]) -> Any:
-        return jax.value_and_grad(lambda s, x: (f(s, x) ** 2).sum(), argnums=(0, 1))(SCALE, X)
+        return jax.jit(jax.value_and_grad(lambda s, x: (f(s, x) ** 2).sum(), argnums=(0, 1)))(
+            SCALE, X
+        )
 
     plain, found = results(function), results(ordered(function))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), plain, found)

@@ -76,7 +76,9 @@ def program(function: Any, *args: Any) -> str:
 @pytest.mark.parametrize("step", [apart, inputs_joined, gates_joined, kernels_turned])
 def test_values_and_gradients_stay_and_the_program_is_one(step: Step) -> None:
     def results(f: Step) -> Any:
-        return jax.value_and_grad(lambda *args: (f(*args) ** 2).sum(), (0, 1, 2))(PARAMS, X, H)
+        return jax.jit(jax.value_and_grad(lambda *args: (f(*args) ** 2).sum(), (0, 1, 2)))(
+            PARAMS, X, H
+        )
 
     plain, found = results(step), results(ordered(step))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), plain, found)

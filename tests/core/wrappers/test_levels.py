@@ -112,6 +112,7 @@ def test_the_last_level_is_drawn_too_and_none_behind_it() -> None:
     assert set(levels.tolist()) == {0, 1}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("resets", ["fresh", "pool"])
 def test_environments_share_their_progress(resets: Any) -> None:
     # Through wrappers; the clock's return is the same in all levels: 10 + 20.
@@ -137,6 +138,7 @@ def test_environments_share_their_progress(resets: Any) -> None:
     chex.assert_trees_all_equal(refreshed.progress, last.progress)
 
 
+@pytest.mark.slow
 def test_the_next_episodes_follow_the_progress() -> None:
     env = Levels(Clock(2), 4, sampling="learning_progress")
     vector = VectorEnvironment(env, 1000)

@@ -271,7 +271,7 @@ ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
 wrapped = pytest.mark.parametrize("wrap", WRAP.values(), ids=list(WRAP))
 
 
-@pytest.mark.covering(9)
+@pytest.mark.covering(33)
 @wrapped
 @pytest.mark.parametrize("make", ENVIRONMENTS.values(), ids=list(ENVIRONMENTS))
 def test_a_wrapped_environment_passes_the_check_of_environments(
@@ -344,6 +344,7 @@ def test_a_wrong_wrapper_is_explained(make: Callable[[], Any], says: str) -> Non
         make()
 
 
+@pytest.mark.slow
 def test_a_wrapped_environment_trains() -> None:
     env = WRAP["all"](GRID)
     agent = triglot.make_agent("ppo", env, config={"num_envs": 2, "rollout_length": 8})

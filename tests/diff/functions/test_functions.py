@@ -129,7 +129,7 @@ def test_shipped_losses_are_references() -> None:
         )
 
 
-@pytest.mark.covering(11)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["ppo", "a2c", "reinforce", "c51", "qr_dqn", "rainbow", "dqn,double=true",
              "sac.actor", "sac.temperature", "redq", "ppo,clip_value=false"],

@@ -60,7 +60,7 @@ PPO = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(16)
+@pytest.mark.covering(18)
 @pytest.mark.parametrize("planted", PPO)
 def test_ppo(planted: str) -> None:
     options, name, line, evidence = PPO[planted]
@@ -92,6 +92,7 @@ def test_gae(planted: str) -> None:
     check(targets, targets.INPUTS, targets.gae(), targets.gae(planted), name, line, evidence)
 
 
+@pytest.mark.slow
 def test_a_time_limit_that_ends_an_episode_is_a_flag_in_any_formula() -> None:
     report = diff_networks(targets.gae(), targets.gae_of_returns, targets.INPUTS, level="quick")
     assert [cause.name for cause in report.causes] == ["bootstrap_flag"], report
@@ -109,7 +110,7 @@ Q_LOSSES = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", Q_LOSSES)
 def test_q_learning(planted: str) -> None:
     name, evidence = Q_LOSSES[planted]
@@ -118,6 +119,7 @@ def test_q_learning(planted: str) -> None:
     assert evidence in report.causes[0].evidence
 
 
+@pytest.mark.slow
 def test_a_flag_that_joins_two_is_no_clip() -> None:
     one, other = targets.q_loss(), targets.q_loss("square", joined=True)
     report = diff_networks(one, other, targets.Q_LOSS, level="quick")
@@ -139,7 +141,7 @@ N_STEP = {
 }
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", N_STEP)
 def test_n_step(planted: str) -> None:
     name, line, evidence = N_STEP[planted]
@@ -179,7 +181,7 @@ RETURNS = {
 }  # fmt: skip
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", RETURNS)
 def test_returns_and_target_networks(planted: str) -> None:
     inputs, one, other, name, line, evidence = RETURNS[planted]
@@ -221,8 +223,8 @@ def test_the_unit_of_a_schedule() -> None:
 
 
 CLEAN = {
-    "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
     "gae": (targets.gae(), targets.gae_in_a_loop, targets.INPUTS),
+    "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),
     "adam": (updates.adam(clip="no"), updates.with_optax(), updates.INPUTS),
     "target network": (
         returns.q_learning(),
@@ -240,7 +242,7 @@ CLEAN = {
 }
 
 
-@pytest.mark.covering(4)
+@pytest.mark.covering(8)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_same_function_has_no_false_positive(name: str) -> None:
     one, other, inputs = CLEAN[name]

@@ -140,6 +140,7 @@ PLANTED: dict[str, Case] = {
 SLOW = ("straight-through, by a rule", "another derivative in a scan", "a derivative beside relu's")
 
 
+@pytest.mark.covering(4)
 @pytest.mark.parametrize(
     "case",
     [

@@ -125,6 +125,7 @@ def test_without_the_network_that_was_saved(
         np.testing.assert_allclose(first[name], second[name], rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="torchax is not installed: triglot[torch]")
 def test_a_state_dict_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch

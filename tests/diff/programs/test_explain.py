@@ -27,7 +27,7 @@ def marked(cases: Mapping[str, Case]) -> Iterable[Any]:
     ]
 
 
-@pytest.mark.covering(10)
+@pytest.mark.covering(20)
 @pytest.mark.parametrize("case", marked({**PLANTED, **SEVERAL}))
 def test_planted_causes_are_named(case: Case) -> None:
     found = case.explain()

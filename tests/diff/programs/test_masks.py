@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 import triglot
 from triglot.core.specs import Box
@@ -32,7 +31,6 @@ def attention(masked: tuple[bool, bool]) -> Any:
     return init, apply
 
 
-@pytest.mark.slow
 def test_a_mask_that_the_first_layer_lacks_is_missing() -> None:
     found = triglot.diff_networks(
         attention((True, True)), attention((False, True)), Box((LENGTH, WIDTH))

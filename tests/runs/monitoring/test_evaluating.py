@@ -56,6 +56,7 @@ def test_evaluations_change_no_number_of_the_training(evaluated: Path, tmp_path:
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_resumed_training_evaluates_as_an_uninterrupted_one(
     evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_value_that_needs_a_switch_is_refused_without_it() -> None:
     triglot.make_agent("ppo", env, optimizer="rmsprop", hyper={"rmsprop_eps": 0.1})
 
 
+@pytest.mark.covering(3)
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox", "keras", "jax"])
 def test_an_agent_that_is_made_again_shares_its_compiled_training(backend: str) -> None:
     env = triglot.make_env("probe:two-step")

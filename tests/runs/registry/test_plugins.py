@@ -105,6 +105,7 @@ def test_added_names_work_as_built_in_ones_do(install: Install) -> None:
     assert isinstance(named, dict) and list(named) == ["actor", "critic"]
 
 
+@pytest.mark.slow
 def test_training_by_added_names(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_state_is_translated_without_rounding(kind: str, target: str, arithmet
     )
 
 
+@pytest.mark.slow
 def test_moments_keep_the_place_of_their_parameter() -> None:
     first, second = (small_run("images", backend, "native") for backend in ("haiku", "equinox"))
     state = seed_of(first, 0)
@@ -71,6 +72,7 @@ def test_moments_keep_the_place_of_their_parameter() -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+@pytest.mark.slow
 def test_cells_that_differ_are_refused() -> None:
     first, second = (small_run("gru", backend, "native") for backend in ("haiku", "nnx"))
     with pytest.raises(TriglotError, match="They compute different functions"):

@@ -51,7 +51,7 @@ def weights(folder: Path, seed_index: int) -> dict[str, np.ndarray]:
     return named_weights(triglot.load_run(folder), seed_index)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "num_seeds, index, expected",
     [(2, None, [0, 1]), (3, 1, [1, 1, 1])],

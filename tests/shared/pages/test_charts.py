@@ -56,6 +56,7 @@ def test_every_plot_is_drawn_in_the_colours_of_the_page(result: dict[str, Any]) 
         assert not re.search(r": #[0-9a-f]{6}", svg), name
 
 
+@pytest.mark.slow
 def test_the_same_result_gives_the_same_bytes() -> None:
     for name in ("curves", "ladder", "cost"):
         first, second = (charts(sample(num_updates=20))[name] for _ in range(2))

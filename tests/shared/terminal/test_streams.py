@@ -16,6 +16,7 @@ TINY = [*TINY.split(), "--num-epochs", "1", "--total-steps", "64", "--eval-episo
 FULL = "standard output cannot be written: No space left on device."
 
 
+@pytest.mark.covering(2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
 @pytest.mark.parametrize(
     "command, code, says",

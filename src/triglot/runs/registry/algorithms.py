@@ -98,7 +98,7 @@ def find_algorithm(name: str) -> "Algorithm":
     name, *added = name.split("+")
     if added:
         return _extended(find_algorithm(name), added)
-    if ":" not in name:
+    if ":" not in name and name not in ALGORITHMS:  # listing what is installed reads many files
         if name not in algorithm_names():
             advise_file("algorithm", name)
         check_known("algorithm", name, algorithm_names())

@@ -133,6 +133,7 @@ class Normed(nn.Module):
         return nn.Dense(4, name="out")(norm(nn.relu(x)) if self.relu_first else nn.relu(norm(x)))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("relu_first", [False, True])
 def test_modules_in_another_order_are_named(relu_first: bool, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
@@ -353,6 +354,7 @@ def test_the_command_compares_and_writes_json(
     assert "different" in {module["state"] for module in written["modules"]}
 
 
+@pytest.mark.slow
 def test_two_networks_are_compared_at_their_checkpoints(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

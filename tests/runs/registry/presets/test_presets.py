@@ -167,7 +167,7 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     assert getattr(tabular, "backend", None) != "table"
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["", " without learning_rate"])
 def test_what_is_printed_names_its_preset(changed: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = "ppo brax:ant" + (" --learning-rate linear(1e-3,0)" if changed else "")
