@@ -12,6 +12,7 @@ from .errors import TriglotError, kind_of
 
 PyTree: TypeAlias = Any
 """Any nesting of tuples, lists, dictionaries and registered dataclasses of arrays."""
+PyTreeDef: TypeAlias = Any  # the structure of a pytree; jaxlib has no stubs for it
 
 # Names of what a tree holds; a type checker sees `Any`, since every part has its own structure.
 Params: TypeAlias = PyTree  # the trainable arrays of a network
