@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +13,10 @@ from ..learner import steps_if_ready
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig
 from ..rl.search import (
-    Found,
     Node,
     SearchConfig,
     SearchHyperparams,
+    SearchResult,
     search,
     search_targets_like,
     with_search_targets,
@@ -94,7 +93,7 @@ class TreeSearch(AgentBase, ABC):
 
     @abstractmethod
     def loss(
-        self, variables: Variables, batch: tuple[Trajectory, Any], key: jax.Array
+        self, variables: Variables, batch: tuple[Trajectory, AnyHyperparams], key: jax.Array
     ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
         """Average over the replayed steps `[L, B, ...]` of `batch`, beside the hyperparameters.
 
@@ -154,7 +153,7 @@ class TreeSearch(AgentBase, ABC):
         *,
         explore: bool,
         moves: jax.Array | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Search at `inputs` `[N, ...]`; see `core.rl.search.search`."""
         root, expand = self.tree(state, inputs)
         search_args = key, self.config, state.hyper

@@ -85,12 +85,12 @@ class Node:
     logits: jax.Array
     value: jax.Array
     action_mask: jax.Array | None = None
-    reward: Any = None
-    discount: Any = None
+    reward: jax.Array | None = None
+    discount: jax.Array | None = None
 
 
 @pytree_dataclass
-class Found:
+class SearchResult:
     """The result of a search at `N` roots.
 
     Attributes:
@@ -121,7 +121,7 @@ def search(
     *,
     explore: bool,
     moves: jax.Array | None = None,
-) -> Found:
+) -> SearchResult:
     """Search from `N` roots at once.
 
     Args:
@@ -143,7 +143,9 @@ def search(
     """
     mctx = require("mctx", "search")
 
-    def recurrent_fn(_: Any, key: jax.Array, action: jax.Array, state: PyTree) -> Any:
+    def recurrent_fn(
+        _: tuple[()], key: jax.Array, action: jax.Array, state: PyTree
+    ) -> tuple[PyTree, PyTree]:
         typed = key if is_key(key) else jax.random.wrap_key_data(key)
         node = expand(state, action.astype(jnp.int32), typed)
         output = mctx.RecurrentFnOutput(
@@ -207,7 +209,7 @@ def search(
     discounts = output.search_tree.children_discounts[:, output.search_tree.ROOT_INDEX]
     chosen = jnp.take_along_axis(discounts, action[:, None], axis=-1)[:, 0]
     turn = jnp.where(chosen < 0.0, -1.0, 1.0)
-    return Found(action=action, probs=probs, value=value, turn=turn)
+    return SearchResult(action=action, probs=probs, value=value, turn=turn)
 
 
 def search_targets_like(action_spec: Spec, num_envs: int) -> dict[str, jax.Array]:
@@ -225,7 +227,7 @@ def with_search_targets(
     """Compute what a network should learn of a rollout's searches.
 
     Args:
-      trajectory: `[T, N]`, with the extras of `Found`.
+      trajectory: `[T, N]`, with the extras of `SearchResult`.
       value_of: estimates V, float `[N]`, of observations `[N, ...]`: of the last step's successors,
         and where a time limit ended an episode; elsewhere the next search's value is known.
       discount, td_lambda: float `[]` within [0, 1].
