@@ -110,7 +110,7 @@ def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:
     return obs_specs
 
 
-def display_name(module: Any) -> str:
+def display_name(module: object) -> str:
     """Name a module, function or class in errors and reports."""
     first = module[0] if isinstance(module, tuple) and module else module
     return getattr(first, "__name__", type(first).__name__)

@@ -1,7 +1,7 @@
 """Pairing of two networks' parameters by an explicit mapping."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 
@@ -10,7 +10,8 @@ from ..naming import normalize_separators
 
 Change: TypeAlias = Callable[[jax.Array], jax.Array]
 Mapped: TypeAlias = str | tuple[str, Change]
-Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by name
+# Canonical arrays, or their shapes, by name.
+Arrays: TypeAlias = Mapping[str, jax.Array | jax.ShapeDtypeStruct]
 
 
 class Target(NamedTuple):

@@ -1,7 +1,6 @@
 """Running statistics of batch normalizations, from one library's state to another's."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +54,7 @@ def translate_state(
     if len(to) != len(averages) or sizes[0] != sizes[1]:
         raise _other_state(source, target)
 
-    def value(kind: Statistic | None, leaf: Any) -> jax.Array:
+    def value(kind: Statistic | None, leaf: jax.Array) -> jax.Array:
         if kind is not None and not kind.counts:
             return moved[kind.name].reshape(leaf.shape).astype(leaf.dtype)
         many = SETTLED if leaf.dtype != jnp.bool_ else 0  # Equinox asks whether it is the first

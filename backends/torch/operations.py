@@ -10,15 +10,15 @@ import torch
 
 
 def batch_norm(
-    input: Any,
+    input: torch.Tensor,
     running_mean: Any,
     running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> torch.Tensor:
     """Compute `torch.nn.functional.batch_norm`, and move the running statistics in training."""
     axes = [0, *range(2, input.dim())]
     shape = [1, -1, *[1] * (input.dim() - 2)]
@@ -38,4 +38,6 @@ def batch_norm(
     return output if bias is None else output + bias.view(shape)
 
 
-REPLACED: dict[Any, Callable[..., Any]] = {torch.nn.functional.batch_norm: batch_norm}
+REPLACED: dict[Callable[..., torch.Tensor], Callable[..., torch.Tensor]] = {
+    torch.nn.functional.batch_norm: batch_norm
+}
