@@ -128,7 +128,7 @@ class RND(rl.Extension):
             **value_variables,
         }
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
+    def init(self, key: jax.Array, num_envs: int, hyper: rl.PyTree) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
@@ -147,7 +147,7 @@ class RND(rl.Extension):
         )
 
     def update(
-        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
+        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: rl.PyTree
     ) -> tuple[rl.Trajectory, RNDState, rl.Metrics]:
         """Reward the scaled error at each successor, then learn to predict it."""
         value_key = None
@@ -205,7 +205,7 @@ class RND(rl.Extension):
         stats: rl.RunningStats,
         reward: jax.Array,
         key: jax.Array,
-        hyper: Any,
+        hyper: rl.PyTree,
     ) -> tuple[rl.LearnerState, jax.Array, rl.Metrics]:
         """Estimate the advantages `[T, N]` of intrinsic rewards, then learn their value.
 
