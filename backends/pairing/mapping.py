@@ -1,7 +1,7 @@
 """Pairing of two networks' parameters by an explicit mapping."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -10,8 +10,7 @@ from ..naming import normalize_separators
 
 Change: TypeAlias = Callable[[jax.Array], jax.Array]
 Mapped: TypeAlias = str | tuple[str, Change]
-# Canonical arrays, or their shapes, by name.
-Arrays: TypeAlias = Mapping[str, jax.Array | jax.ShapeDtypeStruct]
+Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by name
 
 
 class Target(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ from ...core.loop.vectorize import VectorEnvironment, VectorState
 from ...core.types import AnyAgentState, PyTree
 from ..purity import Call, Case, Compiled, attempt
 from ..trees import copied
+
+SharedT = TypeVar("SharedT")
 
 CHUNK_SIZE = 2
 
@@ -30,7 +32,7 @@ class AgentCase(Case):
         self.agent, self.env = agent, env
         self._shared: dict[str, Any] = {}
 
-    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+    def shared(self, name: str, make: Callable[[], SharedT]) -> SharedT:
         """Return what several checks of one file share, made at its first use."""
         if name not in self._shared:
             self._shared[name] = make()
@@ -163,7 +165,7 @@ class AgentCase(Case):
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.acts[True], self.acts[False], self.update)
 
-    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> list[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         def steps(trajectory: Trajectory, keys: list[jax.Array]) -> PyTree:
             state = self.agent.init(keys[0], self.num_envs)
             carry = self.agent.initial_carry(state, self.num_envs)

@@ -93,7 +93,7 @@ class NetworkCase(Case):
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.evaluation, self.training)
 
-    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> list[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         return [(call.function, tuple(call.args.values())) for call in (self.init, self.training)]
 
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:

@@ -59,7 +59,7 @@ def _protocol(case: NetworkCase) -> None:
             )
 
 
-def _adapter(adapted: Any) -> str:
+def _adapter(adapted: object) -> str:
     kinds = adapted.__mro__ if isinstance(adapted, type) else type(adapted).__mro__
     for kind in kinds:
         for library, call in _ADAPTERS.items():
