@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.gallery.pair import Pair
+from triglot.backends.pairing.stacks import align_stacks
 from triglot.core.network import Network, Variables
 from triglot.core.types import PyTree
 from triglot.diff.inputs import batch_of
@@ -24,7 +25,7 @@ BATCH = 3
 def networks(pair: Pair) -> tuple[Network, Network]:
     """Lift both clean networks."""
     one, other = (load_network(made(), pair.spec()) for made in (pair.one, pair.other))
-    return one, other
+    return align_stacks(one, other)
 
 
 @functools.cache

@@ -56,7 +56,7 @@ ALWAYS = {
 CASES = [
     pytest.param(*case, marks=() if case in ALWAYS else pytest.mark.slow)
     for case in dict.fromkeys(
-        (*ALWAYS, *pairwise(itertools.product(BACKENDS, OPTIONS, probes.names("discrete"))))
+        (*sorted(ALWAYS), *pairwise(itertools.product(BACKENDS, OPTIONS, probes.names("discrete"))))
     )
 ]
 

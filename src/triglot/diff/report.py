@@ -187,13 +187,13 @@ class Report:
 
     def _measurements(self) -> Iterator[str]:
         yield "largest relative difference with the same weights"
-        yield f"  {'':<29}{'mode':<11}{'batch':>5}  {'native':>9}{'canonical':>11}{'float64':>10}"
+        yield f"  {'':<30}{'mode':<11}{'batch':>5}  {'native':>9}{'canonical':>11}{'float64':>10}"
         for each in self.measurements:
             name, mode, batch = each.quantity
             cells = [_cell(side) for side in (each.native, each.canonical, each.double)]
             mark = " " if each.agrees else "*"
             yield (
-                f"{mark} {name:<29}{mode:<11}{batch:>5}  {cells[0]:>9}{cells[1]:>11}{cells[2]:>10}"
+                f"{mark} {name:<30}{mode:<11}{batch:>5}  {cells[0]:>9}{cells[1]:>11}{cells[2]:>10}"
             )
         if not all(each.agrees for each in self.measurements):
             yield "* more than rounding"

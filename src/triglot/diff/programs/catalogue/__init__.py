@@ -85,6 +85,7 @@ ENTRIES: Sequence[Entry] = (
     exchanges.exchanged,
     exchanges.other_heads,
     structure.constant,
+    structure.constant_array,
     structure.factor,
     resizing.resizing,
 )

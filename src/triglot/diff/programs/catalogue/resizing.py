@@ -4,13 +4,14 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import RegionPart
-from ..tape import INPUTS
+from ..tape import INPUTS, Step, Tape
 from .features import Finding
 
 PLAIN = "each pixel repeated"
 WEIGHTED = "pixels averaged with fixed weights"
 COPIES = {"broadcast_in_dim", "concatenate", "gather", "slice", "dynamic_slice", "rev", "select_n"}
-AVERAGES = {"dot_general", "mul", "add", "sub", "conv_general_dilated"}
+PRODUCTS = {"dot_general", "mul", "conv_general_dilated"}
+AVERAGES = {*PRODUCTS, "add", "sub"}
 
 
 def resizing(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -39,4 +40,12 @@ def _kind(part: RegionPart, size: int) -> str | None:
     names = part.names
     if not names <= COPIES | AVERAGES | {"reshape", "transpose", "squeeze", "expand_dims"}:
         return None
+    if any(not _has_fixed_weights(part.tape, part.tape.steps[index]) for index in part.steps):
+        return None
     return WEIGHTED if names & AVERAGES else PLAIN
+
+
+def _has_fixed_weights(tape: Tape, step: Step) -> bool:
+    """Check that a step, if it is a product, is one with a constant: products of data are none."""
+    data = [each for each in step.operands if not tape.is_constant(tape.roots[each])]
+    return step.name not in PRODUCTS or len(data) < 2

@@ -47,6 +47,39 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
+def constant_array(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find arrays of constants, such as tables of positions; those of the first confirm it."""
+    ours, theirs = (_constant_arrays(part) for part in divergence.parts)
+    shapes = [[array.shape for array in side.values()] for side in (ours, theirs)]
+    if shapes[0] != shapes[1]:
+        return None
+    changed = {
+        place: array
+        for array, (place, second) in zip(ours.values(), theirs.items(), strict=True)
+        if not np.array_equal(array, second)
+    }
+    if not changed or not divergence.agrees({}, changed):
+        return None
+    first = next(iter(changed))
+    differ = int(np.sum(changed[first] != theirs[first]))
+    evidence = (
+        f"constants of shape {list(theirs[first].shape)} differ in {differ} of "
+        f"{theirs[first].size} numbers; with those of {labels[0]} in both, the results are equal"
+    )
+    return Finding("constant", evidence, divergence)
+
+
+def _constant_arrays(part: RegionPart) -> dict[tuple[int, int], np.ndarray]:
+    """Return the constants with several different numbers, by the step and operand that reads."""
+    tape = part.tape
+    return {
+        (index, position): np.asarray(tape.arrays[value])
+        for index in part.steps[:MAX_STEPS]
+        for position, value in enumerate(tape.steps[index].operands)
+        if tape.is_constant(tape.roots[value]) and features.scalar(tape, value) is None
+    }
+
+
 def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find results that differ by a factor, where a part multiplies with a number."""
     number = features.ratio(divergence)
