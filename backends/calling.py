@@ -88,12 +88,12 @@ def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tup
 def describe_inputs(inputs: Inputs) -> str:
     """Describe a batch of inputs, such as `float32 [B, 4]`."""
 
-    def one(spec: specs.Spec) -> str:
+    def described(spec: specs.Spec) -> str:
         if isinstance(spec, specs.Dict):
-            return "{" + ", ".join(f"{name}: {one(child)}" for name, child in spec.items) + "}"
+            return "{" + ", ".join(f"{name}: {described(child)}" for name, child in spec.items) + "}"
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
-    return " and ".join(one(spec) for spec in _checked(inputs))
+    return " and ".join(described(spec) for spec in _checked(inputs))
 
 
 def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:

@@ -214,12 +214,12 @@ class RND(rl.Extension):
         observation bootstraps.
         """
 
-        def seen(obs: rl.Obs) -> jax.Array:
+        def normalized(obs: rl.Obs) -> jax.Array:
             return stats.normalize(rl.vector(self.obs_spec, obs), limit=5.0)
 
         def value_of(obs: rl.Obs) -> jax.Array:
             network = self._part("rnd_value")
-            return network.apply(learner.variables, seen(obs))[0]["value"]
+            return network.apply(learner.variables, normalized(obs))[0]["value"]
 
         obs = rl.flatten(trajectory.obs)
         value = value_of(obs).reshape(reward.shape)

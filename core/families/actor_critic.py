@@ -482,14 +482,14 @@ class ActorCritic(AgentBase, ABC):
           move_targets: whether the targets move after each call.
         """
 
-        def one(
+        def step_on_batch(
             state: AnyAgentState, row: tuple[Sample, jax.Array]
         ) -> tuple[AnyAgentState, Metrics]:
             state, metrics = self.step(state, *row, **losses)
             return self.move_targets(state) if move_targets else state, metrics
 
         keys = jax.random.split(key, samples.reward.shape[0])
-        state, metrics = jax.lax.scan(one, state, (samples, keys))
+        state, metrics = jax.lax.scan(step_on_batch, state, (samples, keys))
         return state, jax.tree.map(lambda rows: rows.mean(axis=0), metrics)
 
     def temperature(self, state: ActorCriticState) -> jax.Array:

@@ -76,7 +76,7 @@ class AgentCase(Case):
         )
 
     @property
-    def made(self) -> AnyAgentState:
+    def initial_state(self) -> AnyAgentState:
         return self.init.result
 
     @cached_property
@@ -87,14 +87,14 @@ class AgentCase(Case):
     @cached_property
     def carry(self) -> PyTree:
         text = "`initial_carry(state, num_envs)`"
-        return attempt(text, self.agent.initial_carry, copied(self.made), self.num_envs)
+        return attempt(text, self.agent.initial_carry, copied(self.initial_state), self.num_envs)
 
     @cached_property
     def acts(self) -> dict[bool, Call]:
         """The calls of `act`, exploring (True) and greedy (False)."""
 
         key = self.key(2)
-        args = {"state": self.made, "carry": self.carry, "inputs": self.inputs, "key": key}
+        args = {"state": self.initial_state, "carry": self.carry, "inputs": self.inputs, "key": key}
 
         def call(explore: bool) -> Call:
             def act(*args: PyTree) -> PolicyOutput:
@@ -131,7 +131,7 @@ class AgentCase(Case):
         return Call(
             name="update",
             function=self.agent.update,
-            args={"state": self.made, "trajectory": self.still, "key": self.key(4)},
+            args={"state": self.initial_state, "trajectory": self.still, "key": self.key(4)},
             # Optimizers such as Adam amplify rounding errors of gradients near zero.
             compare=lambda result: result[0],
             rtol=1e-2,
@@ -143,7 +143,7 @@ class AgentCase(Case):
         """The training state before the first update."""
         return RunnerState(
             key=self.key(5),
-            agent=self.made,
+            agent=self.initial_state,
             carry=self.carry,
             env=self.started,
             num_updates=jnp.zeros((), jnp.int32),
@@ -178,7 +178,7 @@ class AgentCase(Case):
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
         for call in self.acts.values():
             yield "the carry", self.carry, call.result.carry
-        yield "state", self.made, self.update.result[0]
+        yield "state", self.initial_state, self.update.result[0]
 
     def run_loop(self) -> None:
         _ = self.first_chunk
@@ -191,4 +191,4 @@ class AgentCase(Case):
         yield "the state of another key", self.train_chunk, (fresh,)
 
     def stored(self) -> dict[str, PyTree]:
-        return {"state": self.made, "carry": self.carry, "env": self.started}
+        return {"state": self.initial_state, "carry": self.carry, "env": self.started}

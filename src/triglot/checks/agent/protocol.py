@@ -84,7 +84,7 @@ def _init(case: AgentCase) -> None:
     Fix: Use jnp.asarray(number, jnp.float32) for numbers; keep static settings in fields of the
     agent.
     """
-    reject(find_non_array("state", case.made))
+    reject(find_non_array("state", case.initial_state))
 
 
 @CHECKS.check(needs=["init", "environment"])

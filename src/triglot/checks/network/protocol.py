@@ -80,7 +80,7 @@ def _init(case: NetworkCase) -> None:
     others in state, random keys in neither.
     """
     with _carry_advice(case):
-        variables = case.made
+        variables = case.variables
     if not isinstance(variables, Variables):
         raise Failed(f"init returned {describe_value(variables)}; expected Variables.")
     reject(
