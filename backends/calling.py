@@ -90,7 +90,9 @@ def describe_inputs(inputs: Inputs) -> str:
 
     def described(spec: specs.Spec) -> str:
         if isinstance(spec, specs.Dict):
-            return "{" + ", ".join(f"{name}: {described(child)}" for name, child in spec.items) + "}"
+            return (
+                "{" + ", ".join(f"{name}: {described(child)}" for name, child in spec.items) + "}"
+            )
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
     return " and ".join(described(spec) for spec in _checked(inputs))

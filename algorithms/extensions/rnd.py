@@ -248,7 +248,7 @@ class RND(rl.Extension):
         learner, learned = rl.epochs_of_minibatches(
             step,
             learner,
-            (seen(obs), target.reshape(-1)),
+            (normalized(obs), target.reshape(-1)),
             key,
             num_epochs=self.config.rnd_value_epochs,
             num_minibatches=1,
