@@ -13,10 +13,10 @@ from ..learner import steps_if_ready
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig
 from ..rl.search import (
+    Found,
     Node,
     SearchConfig,
     SearchHyperparams,
-    SearchResult,
     search,
     search_targets_like,
     with_search_targets,
@@ -153,7 +153,7 @@ class TreeSearch(AgentBase, ABC):
         *,
         explore: bool,
         moves: jax.Array | None = None,
-    ) -> SearchResult:
+    ) -> Found:
         """Search at `inputs` `[N, ...]`; see `core.rl.search.search`."""
         root, expand = self.tree(state, inputs)
         search_args = key, self.config, state.hyper

@@ -90,7 +90,7 @@ class Node:
 
 
 @pytree_dataclass
-class SearchResult:
+class Found:
     """The result of a search at `N` roots.
 
     Attributes:
@@ -121,7 +121,7 @@ def search(
     *,
     explore: bool,
     moves: jax.Array | None = None,
-) -> SearchResult:
+) -> Found:
     """Search from `N` roots at once.
 
     Args:
@@ -209,7 +209,7 @@ def search(
     discounts = output.search_tree.children_discounts[:, output.search_tree.ROOT_INDEX]
     chosen = jnp.take_along_axis(discounts, action[:, None], axis=-1)[:, 0]
     turn = jnp.where(chosen < 0.0, -1.0, 1.0)
-    return SearchResult(action=action, probs=probs, value=value, turn=turn)
+    return Found(action=action, probs=probs, value=value, turn=turn)
 
 
 def search_targets_like(action_spec: Spec, num_envs: int) -> dict[str, jax.Array]:
@@ -227,7 +227,7 @@ def with_search_targets(
     """Compute what a network should learn of a rollout's searches.
 
     Args:
-      trajectory: `[T, N]`, with the extras of `SearchResult`.
+      trajectory: `[T, N]`, with the extras of `Found`.
       value_of: estimates V, float `[N]`, of observations `[N, ...]`: of the last step's successors,
         and where a time limit ended an episode; elsewhere the next search's value is known.
       discount, td_lambda: float `[]` within [0, 1].
