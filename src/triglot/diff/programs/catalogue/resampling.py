@@ -4,16 +4,17 @@ Both programs resample one array along some axes. Each form below is a matrix `[
 windows of which the mean or the maximum is taken; a form is confirmed by its result.
 """
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region
-from ..values import close
+from ..regions import Region, RegionPart
+from ..values import Core, close
 from .features import Finding
 
 MAX_SIZE = 2**18  # numbers of an array that is resampled
@@ -71,7 +72,7 @@ def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
         core = one.view.core(source)
         if not any(core.same(other.view.core(v)) for v in other.boundary | other.leaves):
             continue
-        firsts, seconds = _resampled(one, x), _resampled(other, x)
+        firsts, seconds = (_resampled(region, x, core) for region in (one, other))
         for (a, ours), (b, theirs) in itertools.product(firsts.items(), seconds.items()):
             if {*ours} & {*theirs} or not search.fits(a, b):
                 continue
@@ -105,16 +106,25 @@ def _name(one: Form, other: Form) -> str:
     return "antialiasing" if one.antialias != other.antialias else "bilinear_resize"
 
 
-def _resampled(region: Region, x: np.ndarray) -> dict[int, list[Form]]:
-    """Return the values of a region that an array gives, each with the forms that do."""
+def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
+    """Return the values that are computed from an array alone, each with the forms that give it."""
     by_value: dict[int, list[Form]] = {}
     for value in region.values[:MAX_VALUES]:
         result = np.asarray(region.view.arrays[value])
         if result.dtype.kind != "f" or result.size > MAX_SIZE or result.ndim > MAX_AXES:
             continue
+        if not _comes_from(region, value, core):
+            continue
         if forms := list(_forms_between(x, result, region.view.tolerance)):
             by_value[value] = forms
     return by_value
+
+
+def _comes_from(region: Region, value: int, core: Core) -> bool:
+    """Return whether a value is computed from arrays with these numbers, and from no others."""
+    part = RegionPart.ending_at(region, value)
+    sources = {*part.inputs, *(region.leaves.intersection(part.values))}
+    return bool(sources) and all(region.view.core(source).same(core) for source in sources)
 
 
 def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Iterator[Form]:
@@ -123,21 +133,27 @@ def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Itera
     x = np.squeeze(x)
     if wanted.ndim != x.ndim or not x.ndim:
         return
-    numbers = np.sort(wanted, axis=None)
     for axes in itertools.permutations(range(x.ndim)):
         moved = x.transpose(axes)
         changed = [i for i in range(x.ndim) if moved.shape[i] != wanted.shape[i]]
         if not changed or len(changed) > 3:
             continue
+        first = tuple(slice(None) if axis in changed else 0 for axis in range(x.ndim))
         sizes = [(moved.shape[axis], wanted.shape[axis]) for axis in changed]
         for form, functions in _common_forms(sizes):
-            array = moved
-            for axis, function in zip(changed, functions, strict=True):
-                array = np.moveaxis(function(np.moveaxis(array, axis, 0)), 0, axis)
-            if close(np.sort(array, axis=None), numbers, tolerance) and close(
-                array, wanted, tolerance
-            ):
+            # One slice of the axes that stay rules most forms out.
+            part = _along(moved[first], range(len(changed)), functions)
+            if not close(part, wanted[first], tolerance):
+                continue
+            if close(_along(moved, changed, functions), wanted, tolerance):
                 yield form
+
+
+def _along(array: np.ndarray, axes: Iterable[int], functions: "list[Resample]") -> np.ndarray:
+    """Resample an array along several axes."""
+    for axis, function in zip(axes, functions, strict=True):
+        array = np.moveaxis(function(np.moveaxis(array, axis, 0)), 0, axis)
+    return array
 
 
 Resample = Callable[[np.ndarray], np.ndarray]
@@ -145,14 +161,16 @@ Resample = Callable[[np.ndarray], np.ndarray]
 
 def _common_forms(sizes: list[tuple[int, int]]) -> Iterator[tuple[Form, list[Resample]]]:
     """Yield the forms that all changed axes have, and a function of each along its first axis."""
-    known = [dict(_forms(*size)) for size in sizes]
+    known = [_forms(*size) for size in sizes]
     for form in known[0]:
         if all(form in each for each in known):
             yield form, [each[form] for each in known]
 
 
-def _forms(length: int, size: int) -> Iterator[tuple[Form, Resample]]:
-    """Yield the forms that give an axis of a length another size."""
+@functools.lru_cache(maxsize=256)  # a search asks for the same sizes thousands of times
+def _forms(length: int, size: int) -> Mapping[Form, Resample]:
+    """Return the forms that give an axis of a length another size, each with its function."""
+    forms: dict[Form, Resample] = {}
     if size < length:
         starts = [math.floor(i * length / size) for i in range(size)]
         ends = [math.ceil((i + 1) * length / size) for i in range(size)]
@@ -175,21 +193,26 @@ def _forms(length: int, size: int) -> Iterator[tuple[Form, Resample]]:
                     break
         for kind, bounds in windows.items():
             for pools, reduce in (("mean", np.mean), ("max", np.max)):
-                yield Form(kind, pools=pools), _pooled(bounds, reduce)
+                forms[Form(kind, pools=pools)] = _pooled(bounds, reduce)
     for kind, coefficient in (("nearest", 0.0), ("linear", 0.0), *(("cubic", a) for a in CUBIC)):
         for antialias, corners in ((False, False), (True, False), (False, True)):
             if (antialias and size >= length) or (kind == "nearest" and (antialias or corners)):
                 continue
             for clamps in (True, False):  # PyTorch repeats the edges, JAX leaves them out
                 form = Form(kind, coefficient, antialias, corners, clamps)
-                matrix = _matrix(length, size, form)
-                yield (form, lambda x, m=matrix: np.tensordot(m, x, 1))
+                forms[form] = _weighted(length, size, form)
+    return forms
 
 
 def _pooled(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
     return lambda x: np.stack([reduce(x[start:end], axis=0) for start, end in bounds])
 
 
+def _weighted(length: int, size: int, form: Form) -> Resample:
+    return lambda x: np.tensordot(_matrix(length, size, form), x, 1)
+
+
+@functools.lru_cache(maxsize=256)
 def _matrix(length: int, size: int, form: Form) -> np.ndarray:
     """Return the weights `[size, length]` of a kernel.
 
