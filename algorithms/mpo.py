@@ -182,7 +182,7 @@ class MPO(rl.ActorCritic):
         policy: Any,
         dual: nn.Variables,
         hyper: MPOHyperparams,
-    ) -> tuple[Any, dict[str, jax.Array]]:
+    ) -> tuple[rl.PyTree, dict[str, jax.Array]]:
         """Compute the losses of both steps `[B]`, and the KL divergences from the target policy.
 
         A Gaussian's log-density is that with the target's deviation plus that with its mean.

@@ -123,7 +123,7 @@ class ES(rl.AgentBase):
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def seen(self, state: ESState, obs: rl.Obs) -> rl.Obs:
+    def network_obs(self, state: ESState, obs: rl.Obs) -> rl.Obs:
         return rl.normalized(state.obs_stats, obs)
 
     def initial_carry(self, state: ESState, num_envs: int) -> rl.Carry:
@@ -139,7 +139,7 @@ class ES(rl.AgentBase):
         explore: bool,
     ) -> rl.PolicyOutput:
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
-        mean, obs = state.learner.variables, self.seen(state, inputs.obs)
+        mean, obs = state.learner.variables, self.network_obs(state, inputs.obs)
 
         def act_alone(named: rl.PyTree, *rows: rl.PyTree) -> rl.PyTree:
             member_variables = nn.Variables(params=self._decode(named), state=mean.state)

@@ -155,10 +155,14 @@ class VMPO(rl.PolicyGradient):
             learner, duals = learners
             key, dual_key = jax.random.split(key)
 
-            def loss(variables: nn.Variables, data: Batch, key: jax.Array) -> Any:
+            def loss(
+                variables: nn.Variables, data: Batch, key: jax.Array
+            ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
                 return self.loss(variables, duals.variables, data, key, hyper)
 
-            def dual_loss(variables: nn.Variables, data: Batch, key: jax.Array) -> Any:
+            def dual_loss(
+                variables: nn.Variables, data: Batch, key: jax.Array
+            ) -> tuple[jax.Array, tuple[rl.Metrics, rl.PyTree]]:
                 total, _ = self.loss(learner.variables, variables, data, key, hyper)
                 return total, ({}, variables.state)
 

@@ -88,12 +88,14 @@ def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tup
 def describe_inputs(inputs: Inputs) -> str:
     """Describe a batch of inputs, such as `float32 [B, 4]`."""
 
-    def one(spec: specs.Spec) -> str:
+    def described(spec: specs.Spec) -> str:
         if isinstance(spec, specs.Dict):
-            return "{" + ", ".join(f"{name}: {one(child)}" for name, child in spec.items) + "}"
+            return (
+                "{" + ", ".join(f"{name}: {described(child)}" for name, child in spec.items) + "}"
+            )
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
-    return " and ".join(one(spec) for spec in _checked(inputs))
+    return " and ".join(described(spec) for spec in _checked(inputs))
 
 
 def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:
@@ -110,7 +112,7 @@ def _checked(inputs: Inputs) -> tuple[specs.Spec, ...]:
     return obs_specs
 
 
-def display_name(module: Any) -> str:
+def display_name(module: object) -> str:
     """Name a module, function or class in errors and reports."""
     first = module[0] if isinstance(module, tuple) and module else module
     return getattr(first, "__name__", type(first).__name__)

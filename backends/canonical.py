@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core as jex
 
 from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
-from ..core.tracing.jaxprs import bind, evaluate
+from ..core.tracing.jaxprs import aval_of, bind, evaluate
 from ..core.tracing.norms import has_norms
 from ..core.tracing.products import in_one_order
 from ..core.types import Carry, Params, PyTree
@@ -156,16 +157,16 @@ class Value:
         return self.base if in_place else jnp.transpose(self.base, self.axes)
 
 
-def _evaluate(closed: Any, values: Sequence[Value]) -> list[Value]:
+def _evaluate(closed: jex.ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
     jaxpr = closed.jaxpr
     constants = [Value.of(constant, CONSTANT) for constant in closed.consts]
-    known: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
+    known: dict[jex.Var, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
     known.update(zip(jaxpr.invars, values, strict=True))
     read = evaluate(jaxpr.eqns, known, _rewrite, lambda value: Value.of(value, CONSTANT))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
+def _rewrite(equation: jex.JaxprEqn, operands: list[Value]) -> list[Value]:
     name, params = equation.primitive.name, equation.params
     if name in ("jit", "pjit") and _holds_products(equation):
         return _evaluate(params["jaxpr"], operands)
@@ -176,16 +177,16 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     if name == "dot_general" and _is_turned(operands, params["out_sharding"]):
         return [_product_as_stored(*operands, **params)]
     if name == "broadcast_in_dim" and len(operands) == 1 and operands[0].source == PARAMS:
-        shape = equation.outvars[0].aval.shape
+        shape = aval_of(equation.outvars[0]).shape
         if math.prod(shape) == operands[0].base.size:  # only axes of size 1 are added
             return [Value.of(operands[0].array().reshape(shape), PARAMS)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
         images, kernel = operands
-        return [_convolution(images, kernel, equation.outvars[0].aval.shape, **params)]
+        return [_convolution(images, kernel, aval_of(equation.outvars[0]).shape, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
     arrays = [operand.array() for operand in operands]
     if name in ("add", "sub", "mul", "div"):
-        shape = equation.outvars[0].aval.shape
+        shape = aval_of(equation.outvars[0]).shape
         arrays = [
             _spread(array, shape) if operand.source == PARAMS else array
             for operand, array in zip(operands, arrays, strict=True)
@@ -203,19 +204,19 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     )
 
 
-def _swaps(operands: list[Value], out_sharding: Any) -> bool:
+def _swaps(operands: list[Value], out_sharding: object) -> bool:
     left, right = operands
     # A sharding names the axes of the result in order.
     return left.source == PARAMS and bool(right.source & INPUTS) and out_sharding is None
 
 
-def _is_turned(operands: list[Value], out_sharding: Any) -> bool:
+def _is_turned(operands: list[Value], out_sharding: object) -> bool:
     left, right = operands
     turned = right.axes != tuple(range(len(right.axes)))
     return bool(left.source & INPUTS) and right.source == PARAMS and turned and out_sharding is None
 
 
-def _holds_products(equation: Any) -> bool:
+def _holds_products(equation: jex.JaxprEqn) -> bool:
     name = equation.primitive.name
     if name in ("jit", "pjit"):
         return any(map(_holds_products, equation.params["jaxpr"].jaxpr.eqns))
@@ -223,7 +224,12 @@ def _holds_products(equation: Any) -> bool:
 
 
 def _swapped_product(
-    left: Value, right: Value, *, dimension_numbers: Any, precision: Any, **params: Any
+    left: Value,
+    right: Value,
+    *,
+    dimension_numbers: jax.lax.DotDimensionNumbers,
+    precision: jax.lax.PrecisionLike,
+    **params: Any,
 ) -> Value:
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
     # Contract the parameter's stored axes, which avoids a transposition in the program.
@@ -248,7 +254,7 @@ def _swapped_product(
 
 
 def _product_as_stored(
-    left: Value, right: Value, *, dimension_numbers: Any, **params: Any
+    left: Value, right: Value, *, dimension_numbers: jax.lax.DotDimensionNumbers, **params: Any
 ) -> Value:
     """Multiply by a parameter on the right, along its stored axes."""
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
@@ -268,7 +274,7 @@ def _product_as_stored(
     return Value.of(product, left.source | right.source).transposed(axes)
 
 
-def _swapped_precision(precision: Any) -> Any:
+def _swapped_precision(precision: Any) -> jax.lax.PrecisionLike:
     if isinstance(precision, jax.lax.DotAlgorithm):
         return precision._replace(
             lhs_precision_type=precision.rhs_precision_type,
@@ -284,7 +290,7 @@ def _convolution(
     kernel: Value,
     shape: tuple[int, ...],
     *,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ConvDimensionNumbers,
     **params: Any,
 ) -> Value:
     # A specification gives the positions of (batch, feature, height, width).

@@ -5,6 +5,7 @@ Parameters exist once a module is called on example inputs, and its layers are k
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from inspect import Parameter
 from typing import Any
 
 import jax
@@ -25,18 +26,18 @@ def lift(
     backend: str,
     kind: str,
     name: str,
-    names: Mapping[str, Any],
+    names: Mapping[str, Parameter],
     obs_spec: calling.Inputs,
     initial_carry: calling.InitialCarry | None,
     *,
     init: Callable[..., tuple[PyTree, PyTree]],
     apply: Callable[..., tuple[PyTree, PyTree]],
     train_at_init: bool,
-    intercept: Callable[[Any], AbstractContextManager[Any]],
+    intercept: Callable[[Callable[..., PyTree]], AbstractContextManager[object]],
     place: Callable[[Any], Words | None],
     statistic: Callable[[Words], Statistic | None],
     words: Callable[[Any], Words] = words_of,
-    names_inside: Callable[[Any], bool] = lambda _: False,
+    names_inside: Callable[[object], bool] = lambda _: False,
 ) -> Network:
     """Build the network of a module that is called on a batch `[B, ...]`.
 
@@ -79,7 +80,9 @@ def lift(
         outputs, state = apply(variables, key, *args, **modes)
         return outputs, state if train else variables.state
 
-    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    def log_call(
+        method: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any
+    ) -> PyTree:
         if (path := place(context)) is None:
             return method(*args, **kwargs)
         inside = names_inside(context.module)

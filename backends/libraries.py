@@ -197,7 +197,7 @@ class Library:
             f"which {PARTS[part]}: see triglot.backends.libraries."
         )
 
-    def _reported(self) -> AbstractContextManager[Any]:
+    def _reported(self) -> AbstractContextManager[object]:
         """Report errors of a package's modules in one sentence; ours are raised as they are."""
         if self.name in LIBRARIES:
             return nullcontext()

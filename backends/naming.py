@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
-def words_of(path: Sequence[Any]) -> tuple[str, ...]:
+def words_of(path: Sequence[object]) -> tuple[str, ...]:
     """List the library's own names on a path of `jax.tree_util.tree_leaves_with_path`."""
     return tuple(_text(key) for key in path)
 
@@ -33,7 +32,7 @@ def normalize_separators(name: str) -> str:
     return "/".join(part for part in re.split(r"[/_.~]+", name) if part)
 
 
-def _text(key: Any) -> str:
+def _text(key: object) -> str:
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

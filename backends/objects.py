@@ -40,7 +40,7 @@ def constructor(
     return construct
 
 
-def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
+def constants_of(function: object) -> Callable[[], AbstractContextManager[object]]:
     """Return the context in which a function that makes arrays from a key is called.
 
     Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
@@ -55,10 +55,10 @@ def codec_of(
     backend: str,
     module: Any,
     params: Params,
-    is_layer: Callable[[Any], bool],
+    is_layer: Callable[[object], bool],
     *,
     spell: Callable[[Any], str],
-    is_parameter: Callable[[Any], bool] | None = None,
+    is_parameter: Callable[[object], bool] | None = None,
 ) -> Codec:
     """Describe the parameters of a module by the layers on the way to each of them.
 

@@ -3,7 +3,6 @@
 import operator
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 
@@ -12,7 +11,7 @@ from ..core.network import Codec, Leaf, Network, Variables, check_network
 from ..core.types import abstract_key, type_differences
 from .pairing.biases import sum_biases, without_extra_biases, zero_biases
 from .pairing.guessing import as_mapping, guess
-from .pairing.mapping import Mapped, Target, follow_mapping, is_split
+from .pairing.mapping import Arrays, Mapped, Target, follow_mapping, is_split
 from .pairing.stacks import align_stacks
 from .pairing.statistics import check_state, translate_state
 
@@ -222,8 +221,8 @@ def _different_functions(what: str, first: str, second: str) -> TriglotError:
 
 
 def _check_shapes(
-    moved: Mapping[str, Any],
-    shapes: Mapping[str, Any],
+    moved: Arrays,
+    shapes: Arrays,
     networks: str,
     names: Mapping[str, str],
     *,

@@ -8,6 +8,7 @@ import jax
 
 from .errors import TriglotError, kind_of
 from .hyper import (
+    OptionsT,
     as_float32,
     as_hyperparams,
     check_config,
@@ -39,6 +40,25 @@ from .types import (
 )
 
 
+class Observed(Protocol):
+    """What environments show after a reset or a step: a batched `TimeStep` or `VectorState`."""
+
+    @property
+    def state(self) -> EnvState:
+        """The environments' states `[N, ...]`."""
+        ...
+
+    @property
+    def obs(self) -> Obs:
+        """See `PolicyInput.obs`."""
+        ...
+
+    @property
+    def action_mask(self) -> jax.Array | None:
+        """See `PolicyInput.action_mask`."""
+        ...
+
+
 @pytree_dataclass
 class PolicyInput:
     """What a policy observes of `N` environments.
@@ -57,10 +77,10 @@ class PolicyInput:
     env_state: EnvState = None
 
     @classmethod
-    def of(cls, agent: "Agent", seen: Any, first: jax.Array) -> "PolicyInput":
-        """Take what `agent` may observe of `seen`, a batched `TimeStep` or `VectorState`."""
-        env_state = seen.state if agent.plans else None
-        return cls(obs=seen.obs, first=first, action_mask=seen.action_mask, env_state=env_state)
+    def of(cls, agent: "Agent", now: Observed, first: jax.Array) -> "PolicyInput":
+        """Select what `agent` may observe; only one that `plans` gets the environments' states."""
+        env_state = now.state if agent.plans else None
+        return cls(obs=now.obs, first=first, action_mask=now.action_mask, env_state=env_state)
 
 
 @pytree_dataclass
@@ -257,7 +277,7 @@ class Agent(Protocol):
         """
         ...
 
-    def for_environment(self, options: Any) -> Any:
+    def for_environment(self, options: OptionsT) -> OptionsT:
         """Fill in what its `Config` and `Hyperparams` leave to the environment."""
         ...
 
@@ -486,7 +506,7 @@ class AgentBase:
         numbers = as_float32(self.hyper if hyper is None else self.for_environment(hyper))
         return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
 
-    def for_environment(self, options: Any) -> Any:
+    def for_environment(self, options: OptionsT) -> OptionsT:
         """Fill in what a `Config` or `Hyperparams` leaves to the environment (`by_environment`).
 
         Its kinds are `images`, where observations have some, and `continuous`, where actions are a
@@ -500,7 +520,7 @@ class AgentBase:
         del state, num_envs
         return ()
 
-    def seen(self, state: AnyAgentState, obs: Obs) -> PyTree:
+    def network_obs(self, state: AnyAgentState, obs: Obs) -> PyTree:
         """Convert observations `[B, ...]` to what the network reads of them."""
         del state
         return obs

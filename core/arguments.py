@@ -9,12 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from .agent import Agent
 from .environment import Environment
 from .errors import TriglotError, kind_of, shown
 from .host_environment import HostEnvironment
 from .options import has_options, option_values
 from .specs import Box, Dict, Spec
-from .types import by_path
+from .types import PyTree, abstract_key, by_path
 
 _AGENT = (
     "init", "initial_carry", "act", "update", "obs_spec", "action_spec", "num_envs",
@@ -23,7 +24,7 @@ _AGENT = (
 _SPECS = "a Box, Discrete, MultiDiscrete or Dict of triglot"
 
 
-def check_env(env: Any, what: str = "env") -> None:
+def check_env(env: object, what: str = "env") -> None:
     """Refuse what is not one environment of either kind, or cannot be hashed.
 
     Args:
@@ -87,7 +88,7 @@ def check_agent(agent: Any) -> None:
         ) from None
 
 
-def check_fits(agent: Any, env: Any) -> None:
+def check_fits(agent: Agent, env: Environment | HostEnvironment) -> None:
     """Refuse an agent that was built for another environment's observations or actions.
 
     Args:
@@ -98,7 +99,7 @@ def check_fits(agent: Any, env: Any) -> None:
     """
     for name, what in (("obs_spec", "observations"), ("action_spec", "actions")):
         built, there = getattr(agent, name), getattr(env, name)
-        if not isinstance(built, Spec) or _alike(built, there):
+        if not isinstance(built, Spec) or _same_types(built, there):
             continue
         pair = [_short(spec) for spec in (built, there)]
         pair = pair if pair[0] != pair[1] else [shown(spec) for spec in (built, there)]
@@ -108,7 +109,7 @@ def check_fits(agent: Any, env: Any) -> None:
         )
 
 
-def check_state(agent: Any, state: Any) -> None:
+def check_state(agent: Agent, state: PyTree) -> None:
     """Refuse a state that is not the agent state of one seed.
 
     Args:
@@ -144,12 +145,11 @@ def check_state(agent: Any, state: Any) -> None:
 
 
 @functools.lru_cache(maxsize=32)
-def _state_types(agent: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
-    key = jax.random.key(0)
-    return _types(jax.eval_shape(lambda key: agent.init(key, agent.num_envs), key))
+def _state_types(agent: Agent) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return _types(jax.eval_shape(lambda key: agent.init(key, agent.num_envs), abstract_key()))
 
 
-def _types(state: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _types(state: PyTree) -> dict[str, tuple[str, tuple[int, ...]]]:
     # A training may fill in hyperparameters that are None.
     return {
         path: (str(leaf.dtype), tuple(leaf.shape))
@@ -158,24 +158,26 @@ def _types(state: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _same_types(spec: Spec, other: Spec) -> bool:
     """Return whether specs agree in all but the bounds of floats."""
-    if isinstance(one, Dict) and isinstance(other, Dict):
-        parts, others = dict(one.items), dict(other.items)
-        return parts.keys() == others.keys() and all(_alike(parts[n], others[n]) for n in parts)
-    if isinstance(one, Box) and isinstance(other, Box) and "float" in one.dtype:
-        return (one.shape, one.dtype) == (other.shape, other.dtype)
-    return one == other
+    if isinstance(spec, Dict) and isinstance(other, Dict):
+        parts, others = dict(spec.items), dict(other.items)
+        return parts.keys() == others.keys() and all(
+            _same_types(parts[n], others[n]) for n in parts
+        )
+    if isinstance(spec, Box) and isinstance(other, Box) and "float" in spec.dtype:
+        return (spec.shape, spec.dtype) == (other.shape, other.dtype)
+    return spec == other
 
 
-def _short(spec: Any) -> str:
+def _short(spec: Spec) -> str:
     """Describe a spec without bounds."""
     if isinstance(spec, Dict):
         return "{" + ", ".join(f"{name}: {_short(child)}" for name, child in spec.items) + "}"
     return f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, Box) else shown(spec)
 
 
-def _advice(env: Any) -> str:
+def _advice(env: object) -> str:
     if isinstance(env, type):
         return f": give triglot.make_env({env.__name__})."
     if hasattr(env, "observation_space") and hasattr(env, "reset"):
@@ -189,7 +191,7 @@ def _advice(env: Any) -> str:
     return ", such as triglot.make_env('gymnax:CartPole-v1')."
 
 
-def _unhashable(owner: Any) -> str:
+def _unhashable(owner: object) -> str:
     """Name the first field of a dataclass that cannot be hashed; empty if there is none."""
     if not has_options(owner) or isinstance(owner, type):
         return ""

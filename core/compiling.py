@@ -7,15 +7,17 @@ from typing import Any
 
 import jax
 
+from .types import PyTree
+
 # Of LLVM, whose default is 3. On CPU it takes up to a third less time, and most steps are as fast:
 # loops are vectorized at both levels. Level 0 saves more, but changes all initial weights.
-CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1}
+CPU_OPTIONS: dict[str, int] = {"xla_backend_optimization_level": 1}
 # With simple fusions, a program compiles in about half of the time, and runs up to twice as long.
 # JAX 0.10's XLA knows the option, that of 0.11 does not.
-RUNS_ONCE_OPTIONS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+RUNS_ONCE_OPTIONS: dict[str, int] = {"xla_cpu_use_fusion_emitters": False}
 
 
-def compiler_options(*, runs_once: bool = False) -> dict[str, Any]:
+def compiler_options(*, runs_once: bool = False) -> dict[str, int]:
     """Choose the options for JAX's default backend, without those that `XLA_FLAGS` states.
 
     Args:
@@ -28,13 +30,13 @@ def compiler_options(*, runs_once: bool = False) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in flags}
 
 
-def known_options(**options: Any) -> dict[str, Any]:
+def known_options(**options: int) -> dict[str, int]:
     """Leave out the options that this version of XLA does not know."""
     return {name: value for name, value in options.items() if _is_known(name, value)}
 
 
 @functools.cache
-def _is_known(name: str, value: Any) -> bool:
+def _is_known(name: str, value: int) -> bool:
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except Exception:
@@ -72,7 +74,7 @@ class WholeProgram:
         functools.update_wrapper(self, function)
         self.function = function
         self._needs_default, self._runs_once, self._options = needs_default, runs_once, options
-        self._programs: dict[tuple[tuple[str, Any], ...], Any] = {}
+        self._programs: dict[tuple[tuple[str, int], ...], Any] = {}  # JAX exports no type
 
     def _jitted(self, first: Any) -> Any:
         default = self._needs_default(first)
@@ -96,7 +98,7 @@ class WholeProgram:
         """Trace and lower for these arguments; see `jax.jit`."""
         return self._jitted(args[0]).lower(*args, **kwargs)
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: Any, **kwargs: Any) -> PyTree:
         """Compute the shapes of the result; a later `lower` does not trace again."""
         return self._jitted(args[0]).eval_shape(*args, **kwargs)
 

@@ -107,7 +107,7 @@ def with_strong_reward(step: Any) -> Any:
     return replace(step, reward=jnp.asarray(reward).astype(jnp.float32))
 
 
-def check_starts(env: Environment, starts: Any) -> None:
+def check_starts(env: Environment, starts: object) -> None:
     """Refuse what `reset` returned for several keys, unless it is as the specs declare it.
 
     It reads types only, so that a traced program checks it once, while it is traced.
@@ -122,7 +122,7 @@ def check_starts(env: Environment, starts: Any) -> None:
     _check_time_steps(env, starts, "reset")
 
 
-def check_steps(env: Environment, states: EnvState, obs: Obs, steps: Any) -> None:
+def check_steps(env: Environment, states: EnvState, obs: Obs, steps: object) -> None:
     """Refuse what `step` returned in several environments, unless it is as after `reset`.
 
     Args:
@@ -148,7 +148,7 @@ def _without_batch(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
-def _check_time_steps(env: Environment, steps: Any, method: str) -> None:
+def _check_time_steps(env: Environment, steps: object, method: str) -> None:
     owner = f"{method} of the environment {env.name}"
     if not isinstance(steps, TimeStep):
         helper = "; first_step(state, obs) builds it" if method == "reset" else ""
@@ -220,7 +220,7 @@ def initial_progress(env: Environment) -> PyTree:
     return env.initial_progress() if isinstance(env, Curriculum) else None
 
 
-Player: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
+Player: TypeAlias = Callable[[Obs, Any, jax.Array], jax.Array]
 """Choose an action from one observation, its action mask and a key."""
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -183,7 +182,7 @@ def check_known(kind: str, name: str, choices: Iterable[str]) -> None:
         raise unknown(kind, name, choices)
 
 
-def check_text(name: str, value: Any) -> None:
+def check_text(name: str, value: object) -> None:
     """Reject what is not text where a name is expected.
 
     Raises:
@@ -193,7 +192,7 @@ def check_text(name: str, value: Any) -> None:
         raise TriglotError(f"{name} must be text, got {kind_of(value)}.")
 
 
-def check_path(name: str, value: Any) -> None:
+def check_path(name: str, value: object) -> None:
     """Reject what is not a path where one is expected.
 
     Raises:

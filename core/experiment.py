@@ -6,7 +6,6 @@ from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +49,7 @@ from .loop.trainer import (
 from .records import JSON
 from .rl.schedules import Schedule
 from .trainers import make_trainer
-from .types import Params, PyTree, as_key, is_key, type_differences
+from .types import AnyHyperparams, Params, PyTree, as_key, is_key, type_differences
 from .wrappers.levels import held_out
 
 MAX_STEPS = 100_000  # of an episode in an evaluation
@@ -185,7 +184,7 @@ class Experiment:
         return jax.eval_shape(lambda: _split(self.key, self.num_seeds))
 
     @cached_property
-    def hyperparams(self) -> Any:
+    def hyperparams(self) -> AnyHyperparams:
         """The hyperparameters with which the training starts, numbers `[]` or arrays `[S]`.
 
         What is left to the environment is filled in, and schedules without a span last the whole
@@ -204,10 +203,10 @@ class Experiment:
         return jax.tree.map(lambda *rows: jnp.asarray(np.array(rows, np.float32)), *numbers)
 
     @property
-    def _one_hyper(self) -> Any:
+    def _one_hyper(self) -> AnyHyperparams:
         return self.complete(self.hyper[0] if isinstance(self.hyper, list | tuple) else self.hyper)
 
-    def complete(self, hyper: PyTree | None) -> Any:
+    def complete(self, hyper: AnyHyperparams | None) -> AnyHyperparams:
         """Check hyperparameters, and fill in what they leave to the environment and the training.
 
         Args:
@@ -531,7 +530,7 @@ def _keys_of_seeds(keys: jax.Array, num_seeds: int) -> int:
     return count
 
 
-def _members(population: Any, num_seeds: int) -> int:
+def _members(population: object, num_seeds: int) -> int:
     """Make the members of a population the seeds."""
     if not isinstance(population, Population):
         raise TriglotError(

@@ -1,9 +1,11 @@
 """Vectorized environments that are stepped in Python, such as Gymnasium's."""
 
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, SupportsIndex, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from .environment import Environment
 from .errors import TriglotError
@@ -12,7 +14,7 @@ from .specs import Dict, Spec, Specified, mask_size
 Arrays: TypeAlias = Any  # an array, or a dictionary of arrays where the spec is a Dict
 
 
-def to_dtype(values: Any, dtype: Any, name: str = "a value") -> np.ndarray:
+def to_dtype(values: npt.ArrayLike, dtype: npt.DTypeLike, name: str = "a value") -> np.ndarray:
     """Copy values from Python to an array of a dtype, which must hold them.
 
     Floats are rounded to a shorter float type. Integers, and what becomes an integer or a bool,
@@ -90,7 +92,7 @@ class HostStep(NamedTuple):
 
     @classmethod
     def of(
-        cls, reward: Any, terminated: np.ndarray, truncated: np.ndarray, *rest: Arrays
+        cls, reward: npt.ArrayLike, terminated: np.ndarray, truncated: np.ndarray, *rest: Arrays
     ) -> "HostStep":
         """Make it of what a vector environment returns, where both flags may be True.
 
@@ -116,16 +118,20 @@ class Transition(NamedTuple):
     """
 
     obs: Arrays
-    reward: Any
+    reward: np.float32
     terminated: bool
     truncated: bool
     next_obs: Arrays
     next_action_mask: np.ndarray | None
 
 
-def row(batch: Arrays, index: Any) -> Arrays:
+def row(batch: Arrays, index: SupportsIndex) -> Arrays:
     """Copy what belongs to one environment of a batch, `[N, ...]`."""
     return jax.tree.map(lambda leaf: np.array(leaf[index]), batch)
+
+
+Choose: TypeAlias = Callable[[int, int, np.ndarray | None], np.ndarray]
+"""Choose an action for an environment's number, its number of transitions, and its action mask."""
 
 
 class HostVector(Protocol):
@@ -186,7 +192,7 @@ class HostInspectable(HostEnvironment, Protocol):
         ...
 
     def transitions(
-        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+        self, mode: str, num_envs: int, seed: int, choose: Choose, num: int
     ) -> list[list[Transition]]:
         """Take `num` transitions in each of `num_envs` environments.
 

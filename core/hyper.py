@@ -28,7 +28,7 @@ from .options import (
     replace_options,
 )
 from .rl.schedules import FUNCTION, Schedule, is_schedule_text, schedule
-from .types import AnyConfig, AnyHyperparams, by_path
+from .types import AnyConfig, AnyHyperparams, PyTree, by_path
 
 Number: TypeAlias = float | jax.Array
 """A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
@@ -76,13 +76,13 @@ class Range:
 NON_NEGATIVE = Range(0.0, MAX_FLOAT)
 
 
-def _numbers_by_name(values: OptionValues) -> tuple[list[tuple[Any, Any]], OptionTable]:
+def _numbers_by_name(values: OptionValues) -> tuple[list[tuple[Any, PyTree]], OptionTable]:
     """Take `OptionValues` apart for JAX: a child for each field, as those of a dataclass."""
     named = option_values(values).items()
     return [(jax.tree_util.GetAttrKey(name), value) for name, value in named], values.table
 
 
-def _from_numbers(table: OptionTable, numbers: Iterable[Any]) -> OptionValues:
+def _from_numbers(table: OptionTable, numbers: Iterable[PyTree]) -> OptionValues:
     names = [field.name for field in option_fields(table)]
     return table(**dict(zip(names, numbers, strict=True)))
 
@@ -158,7 +158,7 @@ def by_environment(default: Any, **others: Any) -> Any:
     return field(default=None, metadata={**declared.metadata, "by_environment": defaults})
 
 
-def for_environment(options: Any, kinds: Collection[str]) -> Any:
+def for_environment(options: OptionsT, kinds: Collection[str]) -> OptionsT:
     """Replace None by the default in the fields declared by `by_environment`.
 
     Args:
@@ -227,7 +227,7 @@ def as_hyperparams(owner: str, values: Any, default: HyperparamsT) -> Hyperparam
     return replace_options(values, numbers) if numbers else values
 
 
-def _is_concrete(value: object) -> TypeGuard[Any]:
+def _is_concrete(value: object) -> TypeGuard[jax.Array | np.ndarray]:
     """Return whether a value is an array that is not traced."""
     return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, Tracer)
 
@@ -279,7 +279,7 @@ def check_hyperparams(owner: str, hyper: AnyHyperparams, config: AnyConfig) -> N
             )
 
 
-def allowed_by(field: "Field[Any]", config: AnyConfig) -> Any:
+def allowed_by(field: "Field[Any]", config: AnyConfig) -> Range:
     """Return what a field of `Hyperparams` allows under an algorithm's `config`.
 
     A count that depends on the actions, and is not known yet, limits nothing.
@@ -290,12 +290,12 @@ def allowed_by(field: "Field[Any]", config: AnyConfig) -> Any:
     return allowed if most is None else replace(allowed, high=float(most))
 
 
-def _check_numeric(name: str, array: Any) -> None:
+def _check_numeric(name: str, array: jax.Array | np.ndarray) -> None:
     if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":
         raise TriglotError(f"{name} must be numbers, got an array of {array.dtype}.")
 
 
-def _extremes(value: Any) -> tuple[float, ...]:
+def _extremes(value: object) -> tuple[float, ...]:
     """List the numbers between which a hyperparameter's values lie; none of None."""
     if _is_concrete(value):
         array = np.asarray(value, np.float64)
@@ -354,7 +354,7 @@ def check_config(owner: str, config: AnyConfig) -> None:
             raise TriglotError(f"{owner}'s {option.name} must be {allowed}, got {shown(value)}.")
 
 
-def _check_kind(name: str, declared: Any, value: Any) -> None:
+def _check_kind(name: str, declared: object, value: object) -> None:
     """Refuse another kind of value than a switch or a tuple that a field declares."""
     kinds = declared if isinstance(declared, str) else getattr(declared, "__name__", str(declared))
     members = {part.partition("[")[0].strip() for part in str(kinds).split("|")}
@@ -365,7 +365,7 @@ def _check_kind(name: str, declared: Any, value: Any) -> None:
         raise TriglotError(f"{name} must be a tuple, such as (64, 64), got {shown(value)}.")
 
 
-def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:
+def check_count(name: str, number: object, minimum: int = 1, maximum: int = MAX_COUNT) -> None:
     """Refuse what is not an integer within `[minimum, maximum]`.
 
     Args:
@@ -429,7 +429,7 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
     """
     if not has_options(hyper):
         return hyper
-    schedules: dict[str, Any] = {}
+    schedules: dict[str, Schedule] = {}
     for name, value in option_values(hyper).items():
         if is_schedule_text(value) or (callable(value) and not isinstance(value, jax.Array)):
             try:
@@ -470,13 +470,13 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
     if not any(shapes.values()):
         return hyper
 
-    def broadcast(number: Any) -> jax.Array:
+    def broadcast(number: Number) -> jax.Array:
         return jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,))
 
     return jax.tree.map(broadcast, hyper)
 
 
-def learning_ends(rate: Any, steps_per_update: int) -> float:
+def learning_ends(rate: Number | Schedule | None, steps_per_update: int) -> float:
     """Return the updates after which a learning rate is 0; infinity if it never is.
 
     Args:

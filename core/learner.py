@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ class Loss(Protocol):
     """A loss: a function of a network's variables, a batch and a key."""
 
     def __call__(
-        self, variables: Variables, batch: Any, key: jax.Array, /
+        self, variables: Variables, batch: PyTree, key: jax.Array, /
     ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
         """Compute the scalar, its metrics and the network's new state."""
         ...
@@ -126,7 +126,7 @@ class Learner:
         self,
         state: LearnerState,
         inputs: PyTree,
-        loss: Callable[[PyTree, Any], tuple[jax.Array, Metrics]],
+        loss: Callable[[PyTree, PyTree], tuple[jax.Array, Metrics]],
         batch: PyTree,
         key: jax.Array,
         hyper: AnyHyperparams = None,
@@ -149,7 +149,9 @@ class Learner:
         """
         variables, network = state.variables, self.network
 
-        def whole(variables: Variables, batch: PyTree, key: jax.Array) -> Any:
+        def whole(
+            variables: Variables, batch: PyTree, key: jax.Array
+        ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
             outputs, new_state = network.apply(variables, inputs, key=key, train=True)
             value, metrics = loss(outputs, batch)
             return value, (metrics, new_state)
@@ -218,7 +220,7 @@ def leave_out(left: jax.Array, before: PyTree, after: PyTree) -> PyTree:
       before, after: pytrees with any number of `LearnerState`.
     """
 
-    def chosen(old: Any, new: Any) -> Any:
+    def chosen(old: PyTree, new: PyTree) -> PyTree:
         kept = jax.tree.map(lambda a, b: jnp.where(left, a, b), old, new)
         if isinstance(new, LearnerState):
             return replace(kept, num_gradient_steps=new.num_gradient_steps)

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 
 from .errors import TriglotError, kind_of
-from .types import Key, Params, PyTree, pytree_dataclass
+from .types import Key, Params, PyTree, PyTreeDef, pytree_dataclass
 
-# Takes `loss(params) -> (scalar, aux)` and returns a function of the parameters.
-ValueAndGrad: TypeAlias = Callable[[Callable[[PyTree], Any]], Callable[[PyTree], Any]]
+# `loss(params) -> (scalar, aux)`, and what computes `((scalar, aux), gradient)` of one.
+LossOfParams: TypeAlias = Callable[[Params], tuple[jax.Array, PyTree]]
+GradOfParams: TypeAlias = Callable[[Params], tuple[tuple[jax.Array, PyTree], Params]]
+ValueAndGrad: TypeAlias = Callable[[LossOfParams], GradOfParams]
 
 
 @pytree_dataclass
@@ -149,7 +151,7 @@ class Codec:
       leaves: their leaves, in the order in which the library's structure flattens.
     """
 
-    treedef: Any
+    treedef: PyTreeDef
     leaves: tuple[Leaf, ...]
 
     def encode(self, params: Params, *, layout: bool = True) -> dict[str, jax.Array]:
@@ -211,7 +213,7 @@ def _no_carry(variables: Variables, num_envs: int) -> PyTree:
     return ()
 
 
-def value_and_grad_of(loss: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+def value_and_grad_of(loss: LossOfParams) -> GradOfParams:
     """Differentiate `loss(params) -> (scalar, aux)` with JAX."""
     return jax.value_and_grad(loss, has_aux=True)
 
@@ -275,7 +277,7 @@ class Network:
         return self.codec
 
 
-def check_network(owner: str, network: Any) -> None:
+def check_network(owner: str, network: object) -> None:
     """Refuse what is not a `Network`, such as a module of a library.
 
     Args:

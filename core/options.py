@@ -5,9 +5,10 @@ has an `OptionTable` for each, which lists the fields of both, and `OptionValues
 hold. The functions of this module take either.
 """
 
-from collections.abc import Mapping
 from dataclasses import Field, FrozenInstanceError, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from .records import AnyOptions, Values
 
 
 class OptionTable:
@@ -18,14 +19,14 @@ class OptionTable:
       parts: the dataclasses, of which no two have a field of the same name.
     """
 
-    def __init__(self, name: str, parts: tuple[Any, ...]) -> None:
+    def __init__(self, name: str, parts: tuple[type[Any], ...]) -> None:
         self.__name__, self.parts = name, parts
 
     def __call__(self, **values: Any) -> "OptionValues":
         """Build each dataclass of its own values; the others have their defaults."""
         if unknown := values.keys() - {field.name for field in option_fields(self)}:
             raise TypeError(f"{self.__name__} has no field {min(unknown)!r}.")
-        return OptionValues(self, tuple(part(**_of(part, values)) for part in self.parts))
+        return OptionValues(self, tuple(part(**_values_of(part, values)) for part in self.parts))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OptionTable) and vars(self) == vars(other)
@@ -56,7 +57,7 @@ class OptionValues:
         values = {name: value for part in parts for name, value in option_values(part).items()}
         vars(self).update(values, table=table, parts=parts)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __eq__(self, other: object) -> bool:
@@ -72,48 +73,48 @@ class OptionValues:
         return f"{self.table.__name__}({values})"
 
 
-def has_options(value: Any) -> bool:
+def has_options(value: object) -> bool:
     """Return whether something has option fields: a dataclass, a table, or values of either."""
     return isinstance(value, OptionTable | OptionValues) or is_dataclass(value)
 
 
-def option_fields(options: Any) -> tuple["Field[Any]", ...]:
+def option_fields(options: AnyOptions) -> tuple["Field[Any]", ...]:
     """List the fields of a dataclass, a table, or values of either."""
     if isinstance(options, OptionTable | OptionValues):
         return tuple(field for part in options.parts for field in fields(part))
     return fields(options)
 
 
-def option_values(options: Any) -> dict[str, Any]:
+def option_values(options: AnyOptions) -> dict[str, Any]:
     """List the values by name."""
     return {field.name: getattr(options, field.name) for field in option_fields(options)}
 
 
-def option_parts(kind: Any) -> tuple[Any, ...]:
+def option_parts(kind: type[Any] | OptionTable) -> tuple[type[Any], ...]:
     """List the dataclasses of a table; a dataclass is the only one of its own."""
     return kind.parts if isinstance(kind, OptionTable) else (kind,)
 
 
-def option_type(options: Any) -> Any:
+def option_type(options: AnyOptions) -> type[Any] | OptionTable:
     """Return the dataclass or the table of some values."""
     return options.table if isinstance(options, OptionValues) else type(options)
 
 
-def are_options_of(kind: Any, options: Any) -> bool:
+def are_options_of(kind: type[Any] | OptionTable, options: object) -> bool:
     """Return whether something holds values of a dataclass or a table."""
     if isinstance(kind, OptionTable):
         return isinstance(options, OptionValues) and options.table == kind
     return isinstance(options, kind)
 
 
-def replace_options(options: Any, changes: Mapping[str, Any]) -> Any:
+def replace_options(options: AnyOptions, changes: Values) -> AnyOptions:
     """Copy values with some of them replaced, by name."""
     if not isinstance(options, OptionValues):
         return replace(options, **changes)
     return options.table(**{**option_values(options), **changes})
 
 
-def select_options(options: OptionValues, kind: Any) -> Any:
+def select_options(options: OptionValues, kind: type[Any] | OptionTable) -> AnyOptions:
     """Select the values of some of a table's dataclasses.
 
     Args:
@@ -125,5 +126,5 @@ def select_options(options: OptionValues, kind: Any) -> Any:
     return next(part for part in options.parts if type(part) is kind)
 
 
-def _of(part: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _values_of(part: type[Any], values: Values) -> dict[str, Any]:
     return {field.name: values[field.name] for field in fields(part) if field.name in values}

@@ -11,6 +11,7 @@ import numpy as np
 
 from .errors import TriglotError, shown
 from .hyper import check_count, is_integer, is_number
+from .types import PyTree
 
 Bound: TypeAlias = float | tuple[float, ...]
 
@@ -36,7 +37,7 @@ class Discrete:
         return _up_to(self.num_values, self.dtype)
 
 
-def _check_dtype(kind: str, dtype: Any, kinds: str) -> None:
+def _check_dtype(kind: str, dtype: object, kinds: str) -> None:
     """Refuse what is not the name of a dtype of JAX of one of the kinds, as NumPy writes them."""
     try:
         parsed = jnp.dtype(dtype) if isinstance(dtype, str) else None
@@ -280,7 +281,7 @@ class Specified(Protocol):
         ...
 
 
-def zeros(spec: Spec, *leading: int) -> Any:
+def zeros(spec: Spec, *leading: int) -> PyTree:
     """Build zeros with the structure, shapes and dtypes of `spec`.
 
     Args:
@@ -300,7 +301,7 @@ def one_hot_spec(spec: Spec) -> Spec:
     return Box((spec.num_values,), low=0, high=1) if isinstance(spec, Discrete) else spec
 
 
-def one_hot(spec: Spec, value: Any) -> Any:
+def one_hot(spec: Spec, value: PyTree) -> PyTree:
     """Convert integers `[...]` of a `Discrete` to float32 `[..., num_values]`; others stay."""
     return jax.nn.one_hot(value, spec.num_values) if isinstance(spec, Discrete) else value
 
@@ -331,7 +332,7 @@ def vector_size(spec: Spec) -> int:
     return sum(mask_size(leaf) or math.prod(leaf.shape) for _, leaf in leaves(spec))
 
 
-def vector(spec: Spec, value: Any, *, num_axes: int = 1) -> jax.Array:
+def vector(spec: Spec, value: PyTree, *, num_axes: int = 1) -> jax.Array:
     """Convert a value to one vector of floats, such as a network reads.
 
     Args:
@@ -461,21 +462,21 @@ def mask_size(spec: Spec) -> int | None:
     return spec.num_values if isinstance(spec, Discrete) else None
 
 
-def to_stored(spec: Spec, value: Any) -> Any:
+def to_stored(spec: Spec, value: PyTree) -> PyTree:
     """Convert a value `[..., *shape]` of `spec` to the dtypes of fewest bytes, exactly."""
     if isinstance(spec, Dict):
         return {name: to_stored(child, value[name]) for name, child in spec.items}
     return value.astype(spec.stored_dtype) if isinstance(spec, Box) else value
 
 
-def from_stored(spec: Spec, value: Any) -> Any:
+def from_stored(spec: Spec, value: PyTree) -> PyTree:
     """Undo `to_stored`."""
     if isinstance(spec, Dict):
         return {name: from_stored(child, value[name]) for name, child in spec.items}
     return value.astype(jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
-def sample(spec: Spec, key: jax.Array) -> Any:
+def sample(spec: Spec, key: jax.Array) -> PyTree:
     """Draw one value uniformly from `spec`.
 
     A Box element with one finite bound is drawn within 1 (2 below `high`) of it, one without bounds
@@ -505,7 +506,7 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     return jnp.round(drawn) if spec.whole else drawn
 
 
-def mismatch(spec: Spec, value: Any) -> str | None:
+def mismatch(spec: Spec, value: PyTree) -> str | None:
     """Compare a concrete `value` with `spec`: structure, shape, dtype and bounds.
 
     Returns:

@@ -12,6 +12,8 @@ from .errors import TriglotError, kind_of
 
 PyTree: TypeAlias = Any
 """Any nesting of tuples, lists, dictionaries and registered dataclasses of arrays."""
+PyTreeDef: TypeAlias = Any  # the structure of a pytree; jaxlib has no stubs for it
+KeyImpl: TypeAlias = Any  # the generator of keys, as `jax.random.key_impl` returns it
 
 # Names of what a tree holds; a type checker sees `Any`, since every part has its own structure.
 Params: TypeAlias = PyTree  # the trainable arrays of a network
@@ -43,7 +45,7 @@ def by_path(tree: PyTree) -> dict[str, Any]:
     return {path_of(keys): leaf for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def path_of(keys: Any) -> str:
+def path_of(keys: jax.tree_util.KeyPath) -> str:
     """Join the keys of a leaf, as JAX gives them, by dots."""
     return jax.tree_util.keystr(keys, simple=True, separator=".")
 
@@ -68,7 +70,7 @@ def abstract_key() -> jax.ShapeDtypeStruct:
     return jax.eval_shape(lambda: jax.random.key(0))
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> bool:
     """Check whether an array holds typed random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 

@@ -7,6 +7,7 @@ Simulation", https://github.com/google/brax, version 0.14.
 import contextlib
 import io
 from collections.abc import Hashable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from ..core.types import EnvState, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.importing import without_warning
-from .adapting.options import arguments, check_given
+from .adapting.options import arguments, checked_options
 from .adapting.viewer import write_page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
@@ -67,7 +68,7 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     name, envs = f"brax:{env_name}", _brax_envs()
     known = arguments(envs._envs[env_name])
     known.pop("backend", None)
-    check_given(name, options, known)
+    checked_options(name, options, known)
     with without_warning("Brax System"):  # it recommends another library at every construction
         settings = f"on the backend {backend!r} with {options}"
         with user_error_context(f"{name} cannot be built {settings}"):
@@ -84,6 +85,6 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     return Adapter(reset, step, Box(started.obs.shape), actions, draw, ".html")
 
 
-def _brax_envs() -> Any:
+def _brax_envs() -> ModuleType:
     with contextlib.redirect_stdout(io.StringIO()):  # mujoco prints its missing dependencies
         return require("brax.envs", "brax")

@@ -10,10 +10,12 @@ import numpy as np
 
 from ..core.errors import TriglotError, require
 from ..core.host_environment import Arrays
+from ..core.types import Obs
 from .adapting import NEVER
 from .adapting.host import GymnasiumVector, HostAdapted, replaced
 from .adapting.importing import without_warning
-from .adapting.options import building, check_given, check_name
+from .adapting.masks import Info
+from .adapting.options import building, check_name, checked_options
 from .adapting.spaces import as_declared, channels_last, spec_from_space
 
 # Supported families of tasks. The others are for several players, have spaces without a spec, or
@@ -59,7 +61,7 @@ def make(name: str, **options: Any) -> "EnvPool":
     with without_warning(_PRECISION), building(full_name, options):
         default = registry.make_spec(name).config
         known = {key: getattr(default, key) for key in default._fields if key not in _RESERVED}
-        pairs = check_given(full_name, options, known)
+        pairs = checked_options(full_name, options, known)
         spec = registry.make_spec(name, **options)
         obs_spec = channels_last(spec_from_space(spec.gymnasium_observation_space))
         action_spec = spec_from_space(spec.gymnasium_action_space)
@@ -142,11 +144,11 @@ class EnvPoolVector(GymnasiumVector):
     def _action_space(self) -> Any:
         return self._vector.action_space
 
-    def read(self, obs: Any) -> Arrays:
+    def read(self, obs: Obs) -> Arrays:
         """Convert observations to the spec's dtypes, and images to channels last."""
         return as_declared(self._env.obs_spec, obs)
 
-    def renew(self, obs: Arrays, done: np.ndarray, info: Any) -> tuple[Arrays, Arrays]:
+    def renew(self, obs: Arrays, done: np.ndarray, info: Info) -> tuple[Arrays, Arrays]:
         """Reset ended environments by their ids."""
         self._steps[done] = 0
         starts, info = self._vector.reset(np.flatnonzero(done).astype(np.int32))

@@ -8,6 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from PIL import Image
 
 MAX_COLOURS = 256  # of a GIF's palette
@@ -50,7 +51,7 @@ def write_gif(
 
 
 def figure_frames(
-    figure: Any, init: Callable[[], None], update: Callable[[int], Any], num_frames: int
+    figure: "Figure", init: Callable[[], None], update: Callable[[int], object], num_frames: int
 ) -> Iterator[np.ndarray]:
     """Render a figure of matplotlib, uint8 `[height, width, 3]` each, and close it.
 

@@ -8,15 +8,16 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, check_known, describe, prefixed, require, unknown
-from ..core.host_environment import Transition
+from ..core.host_environment import Choose, Transition
 from ..core.specs import mask_size
 from .adapting import masks
-from .adapting.host import GymnasiumVector, HostAdapted
+from .adapting.host import GymnasiumVector, HostAdapted, Restart
 from .adapting.importing import without_warning
 from .adapting.options import building, check_values, hashable_options
 from .adapting.spaces import action_spec_from_space, observed, spec_from_space
@@ -95,7 +96,7 @@ class Copies:
         """That of the environment."""
         return self.env.metadata
 
-    def __deepcopy__(self, memo: Any) -> "Copies":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Copies":
         return self  # Gymnasium copies the specification that holds it
 
 
@@ -191,7 +192,7 @@ def _check_own(full_name: str, options: dict[str, Any], registered: Any) -> None
         check_known(f"render_mode of {full_name}", str(options["render_mode"]), modes)
 
 
-def _has_vectors_alone(gym: Any, name: str) -> bool:
+def _has_vectors_alone(gym: ModuleType, name: str) -> bool:
     """Whether an id is registered with a vector entry point and without one of single ones."""
     try:
         spec = gym.spec(name)
@@ -222,7 +223,7 @@ class Gymnasium(HostAdapted):
       factory: makes an environment that is not registered; None of one that is.
     """
 
-    vector_entry_point: Any
+    vector_entry_point: str | Callable[..., Any] | None
     vectorization_mode: str | None
     milliseconds: int
     mask_form: str
@@ -280,7 +281,7 @@ class Gymnasium(HostAdapted):
         return gym.make(_target(self.env_id, self.factory), **options)
 
     def transitions(
-        self, mode: str, num_envs: int, seed: int, choose: Any, num: int
+        self, mode: str, num_envs: int, seed: int, choose: Choose, num: int
     ) -> list[list[Transition]]:
         """Step environments alone, or several under an autoreset mode; see `HostInspectable`."""
         if mode:
@@ -294,7 +295,9 @@ class Gymnasium(HostAdapted):
                 per_env.append(of_single(single, read, seed + i, choose, num, i))
         return per_env
 
-    def _opened(self, vector: Any, restart: Any = None, **options: Any) -> GymnasiumVector:
+    def _opened(
+        self, vector: Any, restart: Restart | None = None, **options: Any
+    ) -> GymnasiumVector:
         options |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
         return GymnasiumVector(self, vector, restart, **options)
 
@@ -308,7 +311,7 @@ class Gymnasium(HostAdapted):
         return gym.make_vec(target, num_envs, mode, kwargs, wrappers, **options)
 
 
-def _restart_cartpole(vector: Any, done: Any) -> Any:
+def _restart_cartpole(vector: Any, done: np.ndarray) -> np.ndarray:
     """Reset a `CartPoleVectorEnv` where `done`, bool `[N]`, and return all observations."""
     vector.state[:, done] = vector.np_random.uniform(vector.low, vector.high, (4, done.sum()))
     vector.steps[done] = 0

@@ -6,6 +6,7 @@ https://github.com/RobertTLange/gymnax, version 1.x.
 
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -14,10 +15,10 @@ import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Spec
-from ..core.types import EnvState, abstract_key
+from ..core.types import EnvState, PyTree, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
-from .adapting.options import arguments, building, check_given
+from .adapting.options import arguments, building, checked_options
 from .adapting.spaces import as_returned, spec_from_space
 from .gif import figure_frames, without_window, write_gif
 
@@ -61,7 +62,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     name, gymnax = f"gymnax:{env_id}", require("gymnax", "gymnax")
     env, defaults = gymnax.make(env_id)
     of_class, of_params = arguments(type(env)), vars(defaults)
-    check_given(name, options, of_class | of_params)
+    checked_options(name, options, of_class | of_params)
     of_constructor = {n: options[n] for n in options.keys() & of_class.keys()}
     with building(name, of_constructor):
         env, defaults = gymnax.make(env_id, **of_constructor)
@@ -85,7 +86,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     return Adapter(reset, step, _corrected(env_id, obs_spec, returned), action_spec, draw)
 
 
-def _corrected(env_id: str, spec: Spec, returned: Any) -> Spec:
+def _corrected(env_id: str, spec: Spec, returned: PyTree) -> Spec:
     spec = as_returned(spec, returned)  # Catch and FourRooms declare another dtype
     if env_id in _OUT_OF_BOUNDS and isinstance(spec, Box):
         return Box(spec.shape, spec.dtype)
@@ -98,7 +99,7 @@ def _like(default: Any, value: Any) -> Any:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
 
-def _frames(env: Any, params: Any, states: list[EnvState]) -> Iterator[np.ndarray]:
+def _frames(env: Any, params: PyTree, states: list[EnvState]) -> Iterator[np.ndarray]:
     """Render each state with gymnax, uint8 `[height, width, 3]`."""
     visualize = require("gymnax.visualize.visualizer", "gymnax")
     if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
@@ -114,7 +115,7 @@ def _frames(env: Any, params: Any, states: list[EnvState]) -> Iterator[np.ndarra
 
 
 def _classic_frames(
-    vis_gym: Any, name: str, params: Any, states: list[EnvState]
+    vis_gym: ModuleType, name: str, params: PyTree, states: list[EnvState]
 ) -> Iterator[np.ndarray]:
     """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
     without_window()

@@ -36,13 +36,13 @@ import jax.numpy as jnp
 from ..core.environment import TimeStep
 from ..core.errors import check_known, require, user_error_context
 from ..core.specs import Box, Dict, Discrete, Leaf, Spec
-from ..core.types import EnvState, Obs, abstract_key
+from ..core.types import EnvState, Obs, PyTree, abstract_key
 from ..core.wrappers.observations import flat, flat_spec
 from . import adapting
 from .adapting import NEVER, Adapted, Adapter, check_values
 from .adapting.importing import outside_notebook
 from .adapting.mazes import divide
-from .adapting.options import arguments, building, check_given, kept_arguments
+from .adapting.options import arguments, building, checked_options, kept_arguments
 from .adapting.parts import actions_of
 from .adapting.spaces import as_returned, map_leaves, spec_from_space
 
@@ -106,7 +106,7 @@ class MazeGenerator(NamedTuple):
     num_rows: int = 10
     num_cols: int = 10
 
-    def __call__(self, key: jax.Array) -> Any:
+    def __call__(self, key: jax.Array) -> EnvState:
         types = require("jumanji.environments.routing.maze.types", "jumanji")
         state_key, walls_key, places_key = jax.random.split(key, 3)
         walls = divide(walls_key, self.num_rows, self.num_cols)
@@ -137,7 +137,7 @@ def _library_env(name: str, env_id: str, options: dict[str, Any]) -> Any:
     given_whole = generator is None or "generator" in options
     of_generator = {} if given_whole else arguments(make_generator)
     kept = {} if given_whole else kept_arguments(make_generator, generator)
-    check_given(name, options, _OWN | of_env | of_generator | kept)
+    checked_options(name, options, _OWN | of_env | of_generator | kept)
     with building(name, options):
         generator_options = {n: options.pop(n) for n in of_generator if n in options}
         if generator_options or (of_generator and make_generator is not type(generator)):
@@ -156,7 +156,7 @@ def _fields(spec: Any, above: str = "") -> Iterator[str]:
         yield from _fields(child, f"{above}{name}.") if child._specs else [above + name]
 
 
-def _as_dict(spec: Any, returned: Any) -> tuple[Spec, Callable[[Any], Any]]:
+def _as_dict(spec: Any, returned: PyTree) -> tuple[Spec, Callable[[Obs], Obs]]:
     """Describe observations as nested dictionaries, and make the function that converts them."""
     parts = spec_of(spec)
 
@@ -168,7 +168,7 @@ def _as_dict(spec: Any, returned: Any) -> tuple[Spec, Callable[[Any], Any]]:
     return as_returned(declared, returned), lambda obs: map_leaves(lambda _, v: v, parts, obs)
 
 
-def _as_vector(spec: Any) -> tuple[Spec, Callable[[Any], Any]]:
+def _as_vector(spec: Any) -> tuple[Spec, Callable[[Obs], jax.Array]]:
     """Describe observations as one float32 vector, and make the function that converts them.
 
     The arrays are in jumanji's order. A `DiscreteArray` becomes one-hot, with zeros for -1.
@@ -225,7 +225,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         env.time_limit = NEVER
     masked = mask_shape is not None and adapter_options.get("use_action_mask", True)
 
-    def observed(returned: Any) -> TimeStep:
+    def observed(returned: tuple[EnvState, PyTree]) -> TimeStep:
         state, step = adapting.strong(returned)  # some numbers are Python's
         return TimeStep(
             state=state,

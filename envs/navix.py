@@ -80,7 +80,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     def observe(obs: jax.Array) -> jax.Array:
         return adapting.planes(obs, SIZES) if observation in PLANES else obs
 
-    def kept(timestep: Any) -> Any:
+    def kept(timestep: EnvState) -> EnvState:
         # The sprites of each cell, 192 bytes each, are needed for pictures only.
         cache = timestep.state.cache if observation.startswith("rgb") else None
         state = timestep.state.replace(cache=cache)
@@ -101,7 +101,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
             truncated=after.is_truncation(),
         )
 
-    def render(timestep: Any) -> np.ndarray:
+    def render(timestep: EnvState) -> np.ndarray:
         cache = navix.rendering.cache.RenderingCache.init(timestep.state.grid)
         image = np.asarray(navix.observations.rgb(timestep.state.replace(cache=cache)))
         return image.repeat(4, axis=0).repeat(4, axis=1)

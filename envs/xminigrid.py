@@ -17,7 +17,7 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
-from ..core.types import EnvState, abstract_key
+from ..core.types import EnvState, PyTree, abstract_key
 from . import adapting
 from .adapting import Adapted, Adapter
 from .adapting.options import building
@@ -106,7 +106,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
 
 
 @lru_cache(2)
-def _benchmark(name: str, benchmark: str) -> Any:
+def _benchmark(name: str, benchmark: str) -> PyTree:
     library = require("xminigrid.benchmarks", "xminigrid")
     if os.path.isfile(benchmark):
         with user_error_context(f"{name}: the benchmark {benchmark!r} cannot be read"):

@@ -64,7 +64,7 @@ class Contrast(rl.AuxiliaryLoss):
         outputs: Mapping[str, jax.Array],
         next_outputs: Mapping[str, jax.Array],
         steps: rl.Trajectory,
-        hyper: Any,
+        hyper: rl.PyTree,
     ) -> tuple[jax.Array, rl.Metrics]:
         """Average -log(exp(s_nn) / sum_m exp(s_nm)) over steps and environments n.
 

@@ -12,7 +12,6 @@ replay learns from the bonus that a step had when it was stored, which a later c
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +69,7 @@ class Counts(rl.Extension):
     Config = CountsConfig
     Hyperparams = CountsHyperparams
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> CountsState:
+    def init(self, key: jax.Array, num_envs: int, hyper: rl.PyTree) -> CountsState:
         del hyper
         bits, size = self.config.counts_bits, rl.vector_size(self.obs_spec)
         shape = (num_envs, 2**bits) if self.config.counts_episodic else (2**bits,)
@@ -90,7 +89,7 @@ class Counts(rl.Extension):
         state: CountsState,
         trajectory: rl.Trajectory,
         key: jax.Array,
-        hyper: Any,
+        hyper: rl.PyTree,
     ) -> tuple[rl.Trajectory, CountsState, rl.Metrics]:
         """Count the successors in the order of the steps, and add the rewards."""
         del key

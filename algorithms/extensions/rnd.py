@@ -128,7 +128,7 @@ class RND(rl.Extension):
             **value_variables,
         }
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> RNDState:
+    def init(self, key: jax.Array, num_envs: int, hyper: rl.PyTree) -> RNDState:
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
@@ -147,7 +147,7 @@ class RND(rl.Extension):
         )
 
     def update(
-        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: Any
+        self, state: RNDState, trajectory: rl.Trajectory, key: jax.Array, hyper: rl.PyTree
     ) -> tuple[rl.Trajectory, RNDState, rl.Metrics]:
         """Reward the scaled error at each successor, then learn to predict it."""
         value_key = None
@@ -205,7 +205,7 @@ class RND(rl.Extension):
         stats: rl.RunningStats,
         reward: jax.Array,
         key: jax.Array,
-        hyper: Any,
+        hyper: rl.PyTree,
     ) -> tuple[rl.LearnerState, jax.Array, rl.Metrics]:
         """Estimate the advantages `[T, N]` of intrinsic rewards, then learn their value.
 
@@ -214,12 +214,12 @@ class RND(rl.Extension):
         observation bootstraps.
         """
 
-        def seen(obs: rl.Obs) -> jax.Array:
+        def normalized(obs: rl.Obs) -> jax.Array:
             return stats.normalize(rl.vector(self.obs_spec, obs), limit=5.0)
 
         def value_of(obs: rl.Obs) -> jax.Array:
             network = self._part("rnd_value")
-            return network.apply(learner.variables, seen(obs))[0]["value"]
+            return network.apply(learner.variables, normalized(obs))[0]["value"]
 
         obs = rl.flatten(trajectory.obs)
         value = value_of(obs).reshape(reward.shape)
@@ -248,7 +248,7 @@ class RND(rl.Extension):
         learner, learned = rl.epochs_of_minibatches(
             step,
             learner,
-            (seen(obs), target.reshape(-1)),
+            (normalized(obs), target.reshape(-1)),
             key,
             num_epochs=self.config.rnd_value_epochs,
             num_minibatches=1,

@@ -102,8 +102,8 @@ def from_equinox(
         if "key" in names and train and key is not None:
             keys = jax.random.split(key, jax.tree.leaves(args)[0].shape[0])
 
-        def one(
-            row: tuple[Any, ...], own_key: jax.Array | None, state: PyTree
+        def apply_row(
+            row: tuple[PyTree, ...], own_key: jax.Array | None, state: PyTree
         ) -> tuple[PyTree, PyTree]:
             more = {} if own_key is None else {"key": own_key}
             if not stateful:
@@ -114,7 +114,7 @@ def from_equinox(
         # Equinox refuses to use a State twice, so its leaves are carried instead.
         state = jax.tree.unflatten(state_structure, variables.state["state"])
         outputs, moved = jax.vmap(
-            one,
+            apply_row,
             in_axes=(0, None if keys is None else 0, None),
             out_axes=(0, None),
             axis_name=BATCH_AXIS,
@@ -123,7 +123,7 @@ def from_equinox(
             return outputs, variables.state
         return outputs, {"buffers": variables.state["buffers"], "state": moved}
 
-    def is_layer(node: Any) -> bool:
+    def is_layer(node: object) -> bool:
         return isinstance(node, eqx.Module)
 
     num_buffers = len(jax.tree.leaves(abstract_buffers))
@@ -147,7 +147,7 @@ def _statistics(module: Any, state: PyTree) -> list[Statistic | None]:
     places = jax.tree.unflatten(structure, range(len(leaves)))
     statistics: list[Statistic | None] = [None] * len(leaves)
 
-    def is_norm(node: Any) -> bool:
+    def is_norm(node: object) -> bool:
         return isinstance(node, eqx.nn.BatchNorm | eqx.nn.SpectralNorm)
 
     for path, norm in jax.tree_util.tree_leaves_with_path(module, is_leaf=is_norm):
@@ -176,11 +176,11 @@ class _Constant:
     value: np.ndarray | np.generic
 
 
-def _is_numpy(leaf: Any) -> bool:
+def _is_numpy(leaf: object) -> bool:
     return isinstance(leaf, np.ndarray | np.generic)
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
 
 

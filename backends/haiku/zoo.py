@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import haiku as hk
 import jax
@@ -31,7 +30,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     return lift_zoo(from_haiku, spec, name, make(spec), inputs_of(spec))
 
 
-def make(spec: NetworkSpec) -> Callable[..., Any]:
+def make(spec: NetworkSpec) -> Callable[..., PyTree]:
     """Return the Haiku function of a network, called on batches `[B, ...]`."""
     cell = spec.cell
     if cell is not None:

@@ -19,7 +19,7 @@ from .signatures import is_functions
 
 def from_functions(
     init: Any,
-    apply: Callable[..., Any] | None = None,
+    apply: Callable[..., PyTree] | None = None,
     *,
     obs_spec: calling.Inputs | None = None,
     name: str | None = None,
@@ -113,7 +113,7 @@ def lift_if_functions(
     return from_functions(init, apply, obs_spec=known, name=shown)
 
 
-def _pair_of(functions: Any, shown: str) -> tuple[PyTree, PyTree]:
+def _pair_of(functions: Any, shown: str) -> tuple[Callable[..., PyTree], Callable[..., PyTree]]:
     if isinstance(functions, type) and is_functions(functions):
         with user_error_context(f"the class {shown} failed when it was called with nothing"):
             functions = functions()
@@ -125,7 +125,7 @@ def _pair_of(functions: Any, shown: str) -> tuple[PyTree, PyTree]:
     return functions if type(functions) is tuple else (functions.init, functions.apply)
 
 
-def _name_of(functions: Any) -> str:
+def _name_of(functions: object) -> str:
     named = getattr(functions, "__qualname__", "")
     return (
         "functions"

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Variables
@@ -29,8 +30,8 @@ def read_init(init: Any, name: str) -> Signature:
 
 
 def lift(
-    init: Callable[..., Any],
-    apply: Callable[..., Any],
+    init: Callable[..., PyTree],
+    apply: Callable[..., PyTree],
     obs_spec: calling.Inputs | None,
     name: str,
     initial_carry: calling.InitialCarry | None,
@@ -97,7 +98,7 @@ def lift(
     arrays = [array for _, array in paths]
     stacks: list[Stack | None] = [None] * len(arrays)
     if obs_spec is not None:
-        arguments: Any = calling.example_arguments(obs_spec, initial_carry)
+        arguments: tuple[PyTree, ...] = calling.example_arguments(obs_spec, initial_carry)
         example_inputs = arguments[0] if len(arguments) == 1 else arguments
         with user_error_context(f"{calls.shown} failed on {calling.describe_inputs(obs_spec)}"):
             program = jax.make_jaxpr(apply_network)(example, example_inputs).jaxpr
@@ -118,7 +119,7 @@ def lift(
     return hold(network, buffers) if buffers else network
 
 
-def _is_pair(returned: Any) -> bool:
+def _is_pair(returned: object) -> bool:
     return isinstance(returned, tuple | list) and len(returned) == 2
 
 
@@ -127,7 +128,7 @@ def _is_shape(shape: PyTree) -> bool:
     return all(isinstance(size, int) for size in jax.tree.leaves(shape))
 
 
-def _input_shape(inputs: calling.Inputs) -> Any:
+def _input_shape(inputs: calling.Inputs) -> PyTree:
     """Give the shape of a batch, or several, with -1 for its size as stax writes it."""
     shapes = [
         jax.tree.map(lambda array: (-1, *array.shape[1:]), zeros)
@@ -139,7 +140,7 @@ def _input_shape(inputs: calling.Inputs) -> Any:
 def _arrays(tree: PyTree, shown: str) -> PyTree:
     """Convert the leaves to arrays, without weak types."""
 
-    def convert(leaf: Any) -> jax.Array:
+    def convert(leaf: ArrayLike) -> jax.Array:
         try:
             return jnp.asarray(leaf, jnp.result_type(leaf))
         except TypeError:

@@ -6,6 +6,7 @@ from inspect import Parameter
 from typing import Any, Protocol, TypeAlias
 
 from ...core.errors import TriglotError
+from ...core.types import PyTree
 from ..calling import EVALUATING, TRAINING, parameters
 
 PARAMS = ("params", "parameters", "weights", "theta", "variables")
@@ -29,16 +30,16 @@ class HasFunctions(Protocol):
     """An object with the two functions of a network."""
 
     @property
-    def init(self) -> Callable[..., Any]: ...
+    def init(self) -> Callable[..., PyTree]: ...
 
     @property
-    def apply(self) -> Callable[..., Any]: ...
+    def apply(self) -> Callable[..., PyTree]: ...
 
 
-Functions: TypeAlias = HasFunctions | tuple[Callable[..., Any], Callable[..., Any]]
+Functions: TypeAlias = HasFunctions | tuple[Callable[..., PyTree], Callable[..., PyTree]]
 
 
-def is_functions(functions: Any) -> bool:
+def is_functions(functions: object) -> bool:
     """Check whether an object is a pair `(init, apply)`, or has these two methods."""
     if type(functions) is tuple:
         return len(functions) == 2 and all(map(callable, functions))
@@ -59,7 +60,7 @@ class Signature:
       names: the parameters.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., PyTree]
     shown: str
     roles: Mapping[str, str]
     names: Mapping[str, Parameter]
@@ -110,7 +111,7 @@ class Signature:
         """Whether it requires inputs or their shape."""
         return self.requires_inputs or self.takes(SHAPE)
 
-    def call(self, inputs: tuple[Any, ...], known: Mapping[str, Any]) -> Any:
+    def call(self, inputs: tuple[PyTree, ...], known: Mapping[str, PyTree]) -> PyTree:
         """Call the function.
 
         Args:

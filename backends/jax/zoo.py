@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from .network import lift
 
 Arrays: TypeAlias = dict[str, jax.Array]
 Read: TypeAlias = Callable[[str, tuple[int, ...], Initializer], jax.Array]
+Declared: TypeAlias = dict[str, tuple[tuple[int, ...], Initializer]]
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -49,7 +50,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     return lift_zoo(build, spec, name)
 
 
-def make(spec: NetworkSpec) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def make(spec: NetworkSpec) -> tuple[Callable[..., PyTree], Callable[..., PyTree]]:
     """Return the functions of a network.
 
     Returns:
@@ -62,7 +63,7 @@ def make(spec: NetworkSpec) -> tuple[Callable[..., Any], Callable[..., Any]]:
         keys = jax.random.split(key, len(params))
         return _drawn(params, keys), _drawn(statistics, keys[: len(statistics)])
 
-    def apply(params: Arrays, state: Arrays, *inputs: PyTree, train: bool) -> tuple[Any, Arrays]:
+    def apply(params: Arrays, state: Arrays, *inputs: PyTree, train: bool) -> tuple[PyTree, Arrays]:
         layers = _Layers(spec, _reader(params), _reader(state), train)
         outputs = layers(*inputs)
         return outputs, {**state, **layers.moved}
@@ -74,18 +75,18 @@ def _reader(arrays: Mapping[str, jax.Array]) -> Read:
     return lambda name, *_: arrays[normalize_separators(name)]
 
 
-def _declared(spec: NetworkSpec) -> tuple[dict[str, Any], dict[str, Any]]:
+def _declared(spec: NetworkSpec) -> tuple[Declared, Declared]:
     """List the shape and the initializer of each parameter and of each running statistic."""
-    declared: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    declared: tuple[Declared, Declared] = {}, {}
 
-    def declaring(into: dict[str, Any]) -> Read:
+    def declaring(into: Declared) -> Read:
         def declare(name: str, shape: tuple[int, ...], init: Initializer) -> jax.Array:
             into[normalize_separators(name)] = shape, init
             return jnp.zeros(shape)
 
         return declare
 
-    def forward() -> Any:
+    def forward() -> PyTree:
         example = example_arguments(inputs_of(spec), spec.cell and spec.cell.initial_carry)
         params, statistics = map(declaring, declared)
         return _Layers(spec, params, statistics, False)(*example)
@@ -94,7 +95,7 @@ def _declared(spec: NetworkSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     return declared
 
 
-def _drawn(declared: Mapping[str, Any], keys: jax.Array) -> Arrays:
+def _drawn(declared: Declared, keys: jax.Array) -> Arrays:
     pairs = zip(declared.items(), keys, strict=True)
     return {name: init(key, shape, jnp.float32) for (name, (shape, init)), key in pairs}
 
@@ -117,7 +118,7 @@ class _Layers:
     train: bool
     moved: Arrays = field(default_factory=dict)
 
-    def __call__(self, *inputs: PyTree) -> Any:
+    def __call__(self, *inputs: PyTree) -> PyTree:
         spec = self.spec
         observations, more = spec.split(inputs)
         if spec.cell is None:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -61,11 +62,11 @@ def from_keras(
     example = jax.eval_shape(lambda: calling.example_arguments(obs_spec, initial_carry))
     failed = f"{what} failed on {calling.describe_inputs(obs_spec)}"
     with user_error_context(failed), calling_keras(keras), recording(keras) as start_of:
-        module = _made(keras, model, shown)
+        module = _layer_of(keras, model, shown)
         names = calling.parameters(module.call)
         takes_one = _takes_one(names)
 
-        def arguments(inputs: PyTree) -> tuple[Any, ...]:
+        def arguments(inputs: PyTree) -> tuple[PyTree, ...]:
             return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
 
         example_inputs = example[0] if len(example) == 1 else example
@@ -138,7 +139,7 @@ def from_keras(
 
 
 @contextmanager
-def calling_keras(keras: Any) -> Iterator[None]:
+def calling_keras(keras: ModuleType) -> Iterator[None]:
     """Let Keras promote dtypes and ranks, and raise a model's exceptions as they are.
 
     It adds the layer and all arguments to their messages otherwise.
@@ -153,7 +154,7 @@ def calling_keras(keras: Any) -> Iterator[None]:
             keras.config.enable_traceback_filtering()
 
 
-def _made(keras: Any, model: Any, shown: str) -> Any:
+def _layer_of(keras: ModuleType, model: Any, shown: str) -> Any:
     layer = model
     if not isinstance(layer, keras.Layer) and callable(layer):
         with user_error_context(f"{shown} failed when it was called with nothing"):
@@ -175,7 +176,7 @@ def _takes_one(names: Mapping[str, inspect.Parameter]) -> bool:
     return not several and kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 1
 
 
-def _symbolic(keras: Any) -> Callable[[jax.Array], Any]:
+def _symbolic(keras: ModuleType) -> Callable[[jax.Array], Any]:
     return lambda array: keras.KerasTensor((None, *array.shape[1:]), str(array.dtype))
 
 
@@ -184,7 +185,7 @@ def _is_trained(named: Named) -> bool:
     return named.variable.trainable and is_float
 
 
-def _check(entries: list[Named], starts: dict[str, Any], what: str) -> None:
+def _check(entries: list[Named], starts: Mapping[str, object], what: str) -> None:
     if len(starts) != len(entries):
         names = [named.name for named in entries]
         twice = next(name for name in names if names.count(name) > 1)

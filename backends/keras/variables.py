@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ class Named:
         return self.variable.name == SEED
 
 
-def named_variables(keras: Any, model: Any) -> list[Named]:
+def named_variables(keras: ModuleType, model: Any) -> list[Named]:
     """List a model's variables, those of a layer in two places once.
 
     A layer is named by the attribute that holds it; the layers of a functional or sequential model
@@ -69,20 +70,20 @@ def named_variables(keras: Any, model: Any) -> list[Named]:
     return list(named.values())
 
 
-def _children(keras: Any, layer: Any) -> list[tuple[Words, Any]]:
+def _children(keras: ModuleType, layer: Any) -> list[tuple[Words, Any]]:
     is_functional = isinstance(layer, keras.Model) and hasattr(layer, "operations")
     if is_functional or isinstance(layer, keras.Sequential):
         return _in_order(layer.layers)
 
     # A layer has one place: a public attribute, a private one, or Keras's own list of all.
-    def rank(item: tuple[str, Any]) -> tuple[bool, bool]:
+    def rank(item: tuple[str, object]) -> tuple[bool, bool]:
         return item[0] == "_layers", item[0].startswith("_")
 
     attributes = sorted(vars(layer).items(), key=rank)
     return [pair for name, value in attributes for pair in _layers_in(keras, value, (name,))]
 
 
-def _layers_in(keras: Any, value: Any, words: Words) -> Iterator[tuple[Words, Any]]:
+def _layers_in(keras: ModuleType, value: object, words: Words) -> Iterator[tuple[Words, Any]]:
     if isinstance(value, keras.Layer):
         yield tuple(word.strip("_") for word in words), value
     elif isinstance(value, Mapping):
@@ -116,7 +117,7 @@ def _is_automatic(name: str, kind: type) -> bool:
 
 
 @functools.cache
-def _generator(keras: Any) -> Any:
+def _generator(keras: ModuleType) -> Any:
     """Return the source of random numbers of every initializer; its state follows from a key."""
     return keras.random.SeedGenerator(0)
 
@@ -140,7 +141,7 @@ def same_seeds(starts: Sequence[Callable[..., Any] | jax.Array]) -> list[int]:
 
 
 @contextmanager
-def recording(keras: Any) -> Iterator[Callable[[Any], Callable[..., Any] | jax.Array]]:
+def recording(keras: ModuleType) -> Iterator[Callable[[Any], Callable[..., Any] | jax.Array]]:
     """Make variables without drawing their values.
 
     Yields:
@@ -180,7 +181,7 @@ def _initializers_required() -> Iterator[None]:
         ) from None
 
 
-def reseed(keras: Any, model: Any, initializers: Sequence[Any]) -> None:
+def reseed(keras: ModuleType, model: Any, initializers: Sequence[Any]) -> None:
     """Let a model's initializers draw from keys, in place of the seeds that they were made with.
 
     Such a seed is fixed, so an initializer would draw the same values for every key.
@@ -191,7 +192,7 @@ def reseed(keras: Any, model: Any, initializers: Sequence[Any]) -> None:
             initializer.seed = _generator(keras)
 
 
-def layers_of(keras: Any, layer: Any) -> list[Any]:
+def layers_of(keras: ModuleType, layer: Any) -> list[Any]:
     """List a layer and those in it."""
     layers = {id(layer): layer}
     waiting = [layer]
@@ -203,7 +204,9 @@ def layers_of(keras: Any, layer: Any) -> list[Any]:
     return list(layers.values())
 
 
-def draw(keras: Any, initializer: Callable[..., Any], key: jax.Array, variable: Any) -> jax.Array:
+def draw(
+    keras: ModuleType, initializer: Callable[..., Any], key: jax.Array, variable: Any
+) -> jax.Array:
     """Compute the initial value of a variable.
 
     Raises:

@@ -80,7 +80,7 @@ class TorsoAndHeads(keras.Layer):
         self.head = {name: _head(head, size, spec.noise) for name, head in spec.heads}
         self.activation = getattr(jax.nn, torso.activation)
 
-    def call(self, inputs: PyTree, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, training: bool = False) -> PyTree:
         spec, norm_input = self.spec, self.norm_input
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
@@ -88,7 +88,7 @@ class TorsoAndHeads(keras.Layer):
             partial(function, training=training) for function in (self._activated, self._norm)
         )
 
-        def convolution(features: Any, index: int) -> Any:
+        def convolution(features: jax.Array, index: int) -> jax.Array:
             layer: Any = self.torso[index]
             return layer(features)
 
@@ -109,24 +109,24 @@ class TorsoAndHeads(keras.Layer):
         features, carry = self.cell(features, more)
         return self._heads(features, noise), carry
 
-    def _activated(self, features: Any, index: int, training: bool) -> Any:
+    def _activated(self, features: jax.Array, index: int, training: bool) -> jax.Array:
         if not self.norm:
             return self.activation(features)
         norm = partial(self.norm[index], training=training)
         return activated(self.spec.layers, features, self.activation, norm)
 
-    def _norm(self, features: Any, index: int, training: bool) -> Any:
+    def _norm(self, features: jax.Array, index: int, training: bool) -> jax.Array:
         return self.norm[index](features, training=training) if self.norm else features
 
-    def _heads(self, features: Any, noise: Mapping[str, jax.Array]) -> dict[str, Any]:
-        def value(name: str, head: Head) -> Any:
+    def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        def value(name: str, head: Head) -> jax.Array:
             output = _apply(self.head[name], features, f"head_{name}", noise)
             return output[:, 0] if head.size is None else output
 
         return {name: value(name, head) for name, head in sorted(self.spec.heads)}
 
 
-def _pooled(features: Any) -> Any:
+def _pooled(features: jax.Array) -> Any:
     return keras.ops.max_pool(
         features, POOL_SIZE, POOL_STRIDE, padding="same", data_format="channels_last"
     )
@@ -151,7 +151,7 @@ def _dense(size: int, width: int, scale: float | None, noise: float | None) -> k
     return keras.layers.Dense(width, kernel_initializer=_kernel(scale), dtype=DTYPE)
 
 
-def _apply(layer: Any, features: Any, name: str, noise: Mapping[str, jax.Array]) -> Any:
+def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
     is_noisy = isinstance(layer, Noisy | Dueling)
     return layer(features, noise, place=name) if is_noisy else layer(features)
 
@@ -167,7 +167,7 @@ class Noisy(keras.Layer):
             width, kernel_initializer=start, bias_initializer=start, dtype=DTYPE
         )
 
-    def call(self, features: Any, noise: Mapping[str, jax.Array], place: str = "") -> Any:
+    def call(self, features: jax.Array, noise: Mapping[str, jax.Array], place: str = "") -> Any:
         before, after = of_layer(noise, place, features.shape[-1])
         return self.mu(features) + after * self.sigma(before * features)
 
@@ -179,7 +179,7 @@ def _cell(cell: RecurrentCell) -> keras.Layer:
 class LSTM(keras.layers.LSTMCell):
     """Keras's cell, with the order of results and the carry of built-in networks."""
 
-    def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, states: PyTree, training: bool = False) -> PyTree:
         carry = [states["hidden"], states["cell"]]
         hidden, (_, cell) = super().call(inputs, carry, training)
         return hidden, {"hidden": hidden, "cell": cell}
@@ -194,13 +194,13 @@ class GRU(keras.layers.GRUCell):
     def __init__(self, units: int, dtype: str) -> None:
         super().__init__(units, use_bias=False, dtype=dtype)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tuple[int, ...]) -> None:
         super().build(input_shape)
         size = self.units
         self.bias = self.add_weight(shape=(3 * size,), initializer="zeros", name="bias")
         self.bias_n = self.add_weight(shape=(size,), initializer="zeros", name="bias_n")
 
-    def call(self, inputs: PyTree, states: Any, training: bool = False) -> Any:
+    def call(self, inputs: PyTree, states: PyTree, training: bool = False) -> PyTree:
         hidden, sigmoid, product = states["hidden"], jax.nn.sigmoid, cast(Any, keras.ops.matmul)
         i_z, i_r, i_n = jnp.split(product(inputs, self.kernel) + self.bias, 3, axis=-1)
         h_z, h_r, h_n = jnp.split(product(hidden, self.recurrent_kernel), 3, axis=-1)
@@ -226,7 +226,7 @@ class Dueling(keras.Layer):
         self.value = _dense(size, 1, head.scale, noise)
         self.advantage = _dense(size, head.size or 1, head.scale, noise)
 
-    def call(self, features: Any, noise: Mapping[str, jax.Array], place: str = "") -> Any:
+    def call(self, features: jax.Array, noise: Mapping[str, jax.Array], place: str = "") -> Any:
         advantage = _apply(self.advantage, features, f"{place}_advantage", noise)
         value = _apply(self.value, features, f"{place}_value", noise)
         return value + advantage - advantage.mean(axis=-1, keepdims=True)
@@ -239,11 +239,11 @@ class StateIndependent(keras.Layer):
         super().__init__(dtype=DTYPE)
         self.size, self.start = size, start
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tuple[int, ...]) -> None:
         start = keras.initializers.Constant(self.start)
         self.bias = self.add_weight(shape=(self.size,), initializer=start, name="bias")
 
-    def call(self, features: Any) -> Any:
+    def call(self, features: jax.Array) -> Any:
         return jnp.broadcast_to(self.bias.value, (features.shape[0], self.size))
 
 
@@ -260,6 +260,6 @@ class Tabular(keras.Layer):
             for name, size in self.sizes.items()
         }
 
-    def call(self, obs: Obs) -> dict[str, Any]:
+    def call(self, obs: Obs) -> dict[str, jax.Array]:
         rows = {name: self.head[name](obs) for name in self.sizes}
         return {n: row[:, 0] if self.sizes[n] is None else row for n, row in rows.items()}

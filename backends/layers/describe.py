@@ -56,7 +56,7 @@ class CallLog:
         return next((self._owners[place] for place in places if place in self._owners), ())
 
 
-def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Owners:
+def walk(root: Any, path: Sequence[object], is_layer: Callable[[object], bool]) -> Owners:
     """List the modules on a pytree path, from the root to the last that can be reached."""
     nodes: list[tuple[Words, Any]] = [((), root)]
     node = root

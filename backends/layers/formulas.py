@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 Array: TypeAlias = Any  # of JAX, or of NumPy
-Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays by their names inside of the layer
+Arrays: TypeAlias = Mapping[str, Array]  # canonical arrays by their names inside of the layer
 Settings: TypeAlias = Mapping[str, Any]  # plain attributes by the library's names
 # `(settings, arrays, inputs) -> output`. An array without a canonical layout has the library's
 # name. `NotImplementedError` and `KeyError` say that the formula does not cover these settings.

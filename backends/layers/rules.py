@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ...core.network import Leaf
 from .. import cells
-from .formulas import Formula
+from .formulas import Formula, Settings
 
 Rule: TypeAlias = Callable[[Any, tuple[int, ...]], Leaf]
 Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
@@ -50,7 +50,7 @@ class Normalized(NamedTuple):
     spectral: bool = False
 
 
-def _no_variants(shapes: Shapes) -> Iterable[Mapping[str, Any]]:
+def _no_variants(shapes: Shapes) -> Iterable[Settings]:
     del shapes
     return ({},)
 
@@ -74,7 +74,7 @@ class Layer:
     parameters: dict[str, Rule] = field(default_factory=dict)
     refused: str = ""
     formula: Formula | None = None
-    variants: Callable[[Shapes], Iterable[Mapping[str, Any]]] = _no_variants
+    variants: Callable[[Shapes], Iterable[Settings]] = _no_variants
     wraps: Callable[[Words, Any], Normalized] | None = None
 
 

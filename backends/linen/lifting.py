@@ -1,7 +1,7 @@
 """`from_linen`: from a Linen module to a `Network`."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,7 +66,7 @@ def from_linen(
         collections = {"params": variables.params, **variables.state}
         mutable = list(variables.state) or False
 
-        def call(rngs: Any) -> Any:
+        def call(rngs: Mapping[str, jax.Array] | None) -> PyTree:
             return module.apply(collections, *inputs, rngs=rngs, mutable=mutable, **modes)
 
         if key is None:
@@ -107,7 +107,9 @@ def _statistic(path: Words) -> Statistic | None:
     return Statistic(normalize_separators("/".join(path[1:]))) if is_known else None
 
 
-def _streams_of(call: Callable[[Any], Any], key: jax.Array) -> frozenset[str]:
+def _streams_of(
+    call: Callable[[Mapping[str, jax.Array]], PyTree], key: jax.Array
+) -> frozenset[str]:
     """Return the names of the streams for which a module asks.
 
     A named stream matters: `nn.scan` and `nn.vmap` split by name, and what `split_rngs` says of

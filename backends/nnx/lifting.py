@@ -1,7 +1,7 @@
 """`from_nnx`: from an NNX module to a `Network`."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -49,16 +49,17 @@ def from_nnx(
     is_built = isinstance(module, nnx.Module)
     construct = (lambda key: module) if is_built else _constructor(nnx, module)
 
-    def is_trainable(path: Any, value: Any) -> bool:
+    def is_trainable(path: object, value: Any) -> bool:
         del path
         return isinstance(value, nnx.Param) and jnp.issubdtype(value.dtype, jnp.inexact)
 
-    def split(module: Any) -> tuple[Any, Any, Any, Any]:
+    def split(module: Any) -> tuple[Any, PyTree, PyTree, PyTree]:
+        """Split a module into its graph, its parameters, its random streams and its state."""
         return nnx.split(module, is_trainable, nnx.RngState, ...)
 
     structure: list[Any] = []
 
-    def build() -> tuple[Any, ...]:
+    def build() -> tuple[PyTree, ...]:
         built = construct(jax.random.key(0))
         if not isinstance(built, nnx.Module):
             structure.append(type(built))
@@ -86,7 +87,7 @@ def from_nnx(
         _, params, _, state = split(construct(key))
         return Variables(params=params, state=state)
 
-    def seeded(key: jax.Array) -> Any:
+    def seeded(key: jax.Array) -> PyTree:
         leaves, treedef = jax.tree.flatten(streams)
         keys = iter(folded)
         filled = [
@@ -113,10 +114,10 @@ def from_nnx(
         outputs = module(*args, **more, **modes)
         return outputs, split(module)[3] if train else variables.state
 
-    def is_layer(node: Any) -> bool:
+    def is_layer(node: object) -> bool:
         return isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
 
-    def is_variable(node: Any) -> bool:
+    def is_variable(node: object) -> bool:
         return isinstance(node, nnx.Variable)
 
     statistics = tuple(
@@ -144,7 +145,7 @@ def from_nnx(
     )
 
 
-def _statistic(path: Any, variable: Any) -> Statistic | None:
+def _statistic(path: Sequence[object], variable: object) -> Statistic | None:
     """Describe a running statistic by its path and its type in the state."""
     keys = [getattr(key, "key", None) for key in path]
     if keys[-1] in (("kernel", "u"), ("kernel", "sigma")):  # of `nnx.SpectralNorm`
@@ -184,7 +185,9 @@ def _constructor(nnx: Any, module: Any) -> Callable[[jax.Array], Any]:
     return constructor(module, "rngs", lambda key: nnx.Rngs(**named_keys(asked, key, STREAMS)))
 
 
-def _folded_into_keys(streams_of: Callable[[jax.Array], Any], abstract: Any) -> list[np.ndarray]:
+def _folded_into_keys(
+    streams_of: Callable[[jax.Array], PyTree], abstract: PyTree
+) -> list[np.ndarray]:
     """Return for each key of the streams what is folded into the key of a call, uint32.
 
     Equal keys have equal numbers.

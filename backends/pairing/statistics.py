@@ -1,7 +1,6 @@
 """Running statistics of batch normalizations, from one library's state to another's."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +68,7 @@ def translate_state(
     if len(to) != len(averages) or sizes[0] != sizes[1]:
         raise _other_state(source, target)
 
-    def value(kind: Statistic | None, leaf: Any) -> jax.Array:
+    def value(kind: Statistic | None, leaf: jax.Array) -> jax.Array:
         if kind is not None and not kind.counts:
             parts = [moved[name] for name in _slices(kind.name, target)]
             return jnp.concatenate(parts).reshape(leaf.shape).astype(leaf.dtype)

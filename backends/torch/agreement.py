@@ -2,7 +2,6 @@
 
 import copy
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +68,9 @@ def check_agreement(
         _check_equal(f"{shown} in training", what, one, other)
 
 
-def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
+def _example(
+    inputs: calling.Inputs, initial_carry: calling.InitialCarry | None
+) -> tuple[PyTree, ...]:
     """Draw a batch of observations, and the carry of a recurrent module."""
     key, drawn = jax.random.key(0), []
     for index, spec in enumerate(calling.arguments(inputs)):
@@ -81,7 +82,7 @@ def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
 
 
 def _with_pytorch(
-    skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool
+    skeleton: Skeleton, args: tuple[PyTree, ...], recurrent: bool, channels_first: bool
 ) -> tuple[PyTree, PyTree]:
     """Compute the outputs, and the gradients of their weighted sum, with PyTorch."""
     module = copy.deepcopy(skeleton.module).eval()
@@ -105,7 +106,7 @@ def _with_pytorch(
 
 
 def _in_training(
-    skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool
+    skeleton: Skeleton, args: tuple[PyTree, ...], recurrent: bool, channels_first: bool
 ) -> tuple[PyTree, PyTree] | None:
     """Compute the outputs and the state after a call in training; None if they are random."""
     results = []
@@ -122,7 +123,9 @@ def _in_training(
     return results[0] if is_same else None
 
 
-def _call(module: Any, args: tuple[Any, ...], recurrent: bool, channels_first: bool) -> Any:
+def _call(
+    module: torch.nn.Module, args: tuple[PyTree, ...], recurrent: bool, channels_first: bool
+) -> PyTree:
     """Call a module with PyTorch."""
     names = calling.parameters(module.forward)
     args, modes = calling.bind("the PyTorch module", names, args, module.training)
@@ -153,17 +156,19 @@ def _weights(shape: tuple[int, ...]) -> np.ndarray:
     return np.cos(np.arange(np.prod(shape, dtype=int), dtype=np.float32)).reshape(shape)
 
 
-def _to_array(output: Any) -> Any:
+def _to_array(output: object) -> object:
     """Convert a tensor; `to_arrays` refuses anything else."""
     return output.detach().numpy() if isinstance(output, torch.Tensor) else output
 
 
-def _to_tensor(array: np.ndarray) -> Any:
+def _to_tensor(array: np.ndarray) -> torch.Tensor:
     tensor = torch.from_numpy(array)
     return tensor.long() if tensor.dtype == torch.int32 else tensor
 
 
-def _hint(skeleton: Skeleton, args: tuple[Any, ...], recurrent: bool, channels_first: bool) -> str:
+def _hint(
+    skeleton: Skeleton, args: tuple[PyTree, ...], recurrent: bool, channels_first: bool
+) -> str:
     """Say whether the module accepts the other order of an image's axes."""
     observations = jax.tree.leaves(args[:-1] if recurrent else args)
     if not any(array.ndim > 2 for array in observations):

@@ -2,29 +2,29 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch.distributions import Distribution
 
 from ...core.network import Network
+from ...core.types import PyTree
 from .lifting import lift
 
 
 class _Function(torch.nn.Module):
     """A module that calls a function of tensors, or of a module and tensors."""
 
-    def __init__(self, function: Callable[..., Any], model: torch.nn.Module | None) -> None:
+    def __init__(self, function: Callable[..., PyTree], model: torch.nn.Module | None) -> None:
         super().__init__()
         self.function, self.model = function, model
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: PyTree) -> PyTree:
         with _without_validation():
             return self.function(*(() if self.model is None else (self.model,)), *inputs)
 
 
 def lift_function_of_tensors(
-    function: Callable[..., Any], model: torch.nn.Module | None, name: str
+    function: Callable[..., PyTree], model: torch.nn.Module | None, name: str
 ) -> Network:
     """Lift a function of tensors to a `Network`.
 

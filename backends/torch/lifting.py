@@ -99,7 +99,7 @@ def lift(
     built = module if is_built else construct(module, shown)
     skeleton = Skeleton(built, shown)
     names = calling.parameters(skeleton.module.forward)
-    draw: Callable[[Any], dict[str, Any]]
+    draw: Callable[[jax.Array], dict[str, jax.Array]]
     if is_built:
         start = {**skeleton.params, **skeleton.state}
         draw = lambda key: {name: jnp.array(array) for name, array in start.items()}  # noqa: E731

@@ -12,7 +12,8 @@ import torch
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ...core.errors import TriglotError
-from .running import Tensor
+from ...core.types import PyTree
+from .running import JaxEnvironment, Tensor
 
 
 class Place(NamedTuple):
@@ -64,12 +65,12 @@ class Skeleton:
 
     def call(
         self,
-        env: Any,
-        arrays: Mapping[str, Any],
-        inputs: tuple[Any, ...],
+        env: JaxEnvironment,
+        arrays: Mapping[str, jax.Array],
+        inputs: tuple[PyTree, ...],
         modes: Mapping[str, bool],
         train: bool,
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[PyTree, dict[str, Any]]:
         """Call the module with these arrays.
 
         Args:
@@ -112,7 +113,7 @@ class Skeleton:
                     held.update(old)
 
 
-def _normalized_weights(module: Any) -> dict[int, Any]:
+def _normalized_weights(module: torch.nn.Module) -> dict[int, torch.Tensor]:
     """Copy the weights that `torch.nn.utils.weight_norm` computes before each call.
 
     They have a gradient, so that `deepcopy` refuses them.
@@ -127,9 +128,9 @@ def _normalized_weights(module: Any) -> dict[int, Any]:
     return {id(weight): weight.detach().clone() for weight in weights}
 
 
-def arrays_of(module: Any) -> dict[str, Any]:
+def arrays_of(module: torch.nn.Module) -> dict[str, jax.Array]:
     """Read the JAX arrays of a module that was constructed with JAX, by name."""
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, jax.Array] = {}
     ids: set[int] = set()
     for name, tensor in _named_tensors(module):
         if id(tensor) not in ids:
@@ -138,22 +139,22 @@ def arrays_of(module: Any) -> dict[str, Any]:
     return arrays
 
 
-def move_channels(args: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
+def move_channels(args: tuple[PyTree, ...], recurrent: bool) -> tuple[PyTree, ...]:
     """Move the last axis of batches of images to the front, in the observations only."""
 
-    def move(array: Any) -> Any:
+    def move(array: jax.Array) -> jax.Array:
         return jnp.moveaxis(array, -1, 1) if array.ndim > 2 else array
 
     observations, carry = (args[:-1], args[-1:]) if recurrent else (args, ())
     return (*jax.tree.map(move, observations), *carry)
 
 
-def _named_tensors(module: Any) -> Iterator[tuple[str, Any]]:
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def _place(module: Any, name: str) -> Place:
+def _place(module: torch.nn.Module, name: str) -> Place:
     path, _, attribute = name.rpartition(".")
     return Place(module.get_submodule(path), attribute)
 
@@ -164,11 +165,11 @@ def _put(place: Place, tensor: Any) -> None:
     held[attribute] = tensor
 
 
-def _to_numpy(tensor: Any) -> np.ndarray:
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().clone().numpy()
 
 
-def _check(name: str, tensor: Any, shown: str) -> None:
+def _check(name: str, tensor: torch.Tensor, shown: str) -> None:
     if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
         raise TriglotError(
             f"{shown}: the shape of {name} is not known yet: call the module once before lifting "

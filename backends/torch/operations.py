@@ -13,15 +13,15 @@ import torch
 
 
 def batch_norm(
-    input: Any,
+    input: torch.Tensor,
     running_mean: Any,
     running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> torch.Tensor:
     """Compute `torch.nn.functional.batch_norm`, and move the running statistics in training."""
     axes = [0, *range(2, input.dim())]
     shape = [1, -1, *[1] * (input.dim() - 2)]

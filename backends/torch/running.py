@@ -77,7 +77,9 @@ class JaxEnvironment(torchax.tensor.Environment):
         """Compute a function of PyTorch by another one, of tensors."""
         self._ops[function] = Operator(function, replacement, False, True, False, is_view)
 
-    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+    def draw(
+        self, kind: str, shape: tuple[int, ...], generator: torch.Generator | None
+    ) -> jax.Array:
         """Draw from [0, 1) if `kind` is `uniform`, from the standard normal if it is `normal`."""
         draw = jax.random.uniform if kind == "uniform" else jax.random.normal
         return draw(self.get_and_rotate_prng_key(generator), shape)
@@ -89,14 +91,16 @@ class JaxEnvironment(torchax.tensor.Environment):
         first: float = 0.0,
         second: float = 1.0,
         *,
-        generator: Any = None,
+        generator: torch.Generator | None = None,
     ) -> Any:
         """Compute `uniform_(low, high)` and `normal_(mean, std)`; torchax's fails on the latter."""
         scale = second - first if kind == "uniform" else second
         drawn = self.draw(kind, tuple(tensor.shape), generator) * scale + first
         return tensor.copy_(Tensor(drawn, self))
 
-    def _construct(self, kind: str, *size: Any, generator: Any = None, **options: Any) -> Any:
+    def _construct(
+        self, kind: str, *size: Any, generator: torch.Generator | None = None, **options: Any
+    ) -> jax.Array:
         """Compute `torch.rand` and `torch.randn`."""
         size = options.pop("size", size)
         shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
@@ -104,13 +108,13 @@ class JaxEnvironment(torchax.tensor.Environment):
         dtype = options.get("dtype")
         return drawn if dtype is None else drawn.astype(mappings.t2j_dtype(dtype))
 
-    def _should_use_torchax_tensor(self, device: Any) -> bool:
+    def _should_use_torchax_tensor(self, device: object) -> bool:
         return True
 
     def _to_copy(self, the_tensor: Any, new_dtype: Any, new_device: Any) -> Any:
         return super()._to_copy(the_tensor, new_dtype, "jax")
 
-    def get_and_rotate_prng_key(self, generator: Any = None) -> Any:
+    def get_and_rotate_prng_key(self, generator: torch.Generator | None = None) -> jax.Array:
         """Return a new key; with a generator, the next one of its own sequence.
 
         torchax's own gives all draws of a generator the same key.
@@ -138,9 +142,9 @@ class Generators:
         """Derive all keys from one; without one they are the same in every call."""
         self._key = jax.random.key(0) if key is None else key
         # The generators themselves: the `id` of one that is freed may be that of the next.
-        self._counts: dict[Any, int] = {}
+        self._counts: dict[torch.Generator, int] = {}
 
-    def next_key(self, generator: Any) -> jax.Array:
+    def next_key(self, generator: torch.Generator) -> jax.Array:
         """Return the next key of a `torch.Generator`."""
         with no_dispatch(), torch._C.DisableTorchFunction():
             state = zlib.crc32(generator.get_state().numpy().tobytes())
@@ -155,13 +159,13 @@ class _Reshaped(torchax.view.ViewInfo):
         super().__init__()
         self.shape = shape
 
-    def transform_tensor(self, jax_array: Any) -> Any:
+    def transform_tensor(self, jax_array: jax.Array) -> jax.Array:
         return jax_array.reshape(self.shape)
 
-    def update_tensor(self, new_value: Any, jax_array: Any) -> Any:
+    def update_tensor(self, new_value: jax.Array, jax_array: jax.Array) -> jax.Array:
         return new_value.reshape(jax_array.shape)
 
-    def calculate_output_shape(self, source: Any) -> list[int]:
+    def calculate_output_shape(self, source: object) -> list[int]:
         return list(self.shape)
 
 
@@ -235,7 +239,7 @@ def environment() -> JaxEnvironment:
         return JaxEnvironment()
 
 
-def _as_stated(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+def _as_stated(mask: object, is_causal: bool | None = None, size: int | None = None) -> bool:
     """Return whether a module states that its mask is causal.
 
     `nn.TransformerEncoder` reads the mask's values to find out, which a traced one does not have; a
@@ -246,7 +250,7 @@ def _as_stated(mask: Any, is_causal: bool | None = None, size: int | None = None
 
 @contextmanager
 def running(
-    key: Any, env: JaxEnvironment | None = None, generators: Generators | None = None
+    key: jax.Array | None, env: JaxEnvironment | None = None, generators: Generators | None = None
 ) -> Iterator[JaxEnvironment]:
     """Compute PyTorch's operations with JAX while this context is active.
 
@@ -299,14 +303,14 @@ def explained(shown: str) -> Iterator[None]:
         ) from None
 
 
-def to_arrays(tree: PyTree, shown: str) -> Any:
+def to_arrays(tree: PyTree, shown: str) -> PyTree:
     """Convert the tensors of a module's outputs to JAX arrays.
 
     Raises:
       TriglotError: if there is anything else.
     """
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf: Any) -> jax.Array:
         if isinstance(leaf, Tensor | View):
             return leaf.jax()
         if isinstance(leaf, torch.Tensor):

@@ -19,7 +19,7 @@ SEED = 0
 SEEDING = threading.Lock()  # PyTorch's generator belongs to the process
 
 
-def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
+def construct(factory: Construct, shown: str, seed: int = SEED) -> torch.nn.Module:
     """Construct a module with PyTorch's own random numbers, and leave its generator as it was.
 
     Raises:
@@ -39,7 +39,7 @@ def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
 
 def drawing(
     factory: Construct, skeleton: Skeleton, shown: str, *, trusted: bool
-) -> Callable[[Any], dict[str, Any]]:
+) -> Callable[[jax.Array], dict[str, jax.Array]]:
     """Return the function of a key that draws a module's arrays.
 
     The constructor runs with JAX if its initial arrays are then those of PyTorch, given the same
@@ -55,24 +55,26 @@ def drawing(
     expected = {**skeleton.params, **skeleton.state}
     shapes = {name: jax.ShapeDtypeStruct(a.shape, _dtype(a)) for name, a in expected.items()}
 
-    def with_jax(key: Any, env: JaxEnvironment | None = None) -> dict[str, Any]:
+    def with_jax(key: jax.Array | None, env: JaxEnvironment | None = None) -> dict[str, jax.Array]:
         # A generator that a constructor makes has a fixed seed, with PyTorch too.
         with running(key, env, Generators()), constants():
             return arrays_of(factory())
 
-    def on_host(seed: Any) -> dict[str, np.ndarray]:
+    def on_host(seed: np.ndarray) -> dict[str, np.ndarray]:
         initial = Skeleton(construct(factory, shown, int(seed)), shown)
         drawn = {**initial.params, **initial.state}
         return {name: drawn[name].astype(shape.dtype) for name, shape in shapes.items()}
 
-    def with_callback(key: Any) -> dict[str, Any]:
+    def with_callback(key: jax.Array) -> dict[str, jax.Array]:
         seed = jax.random.bits(key, dtype="uint32")
         return jax.pure_callback(on_host, shapes, seed, vmap_method="sequential")
 
     return with_jax if trusted or _is_reproduced(with_jax, expected) else with_callback
 
 
-def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, Any]) -> bool:
+def _is_reproduced(
+    with_jax: Callable[..., dict[str, jax.Array]], expected: dict[str, np.ndarray]
+) -> bool:
     """Check that a constructor gives the same arrays with JAX from PyTorch's random numbers."""
     try:
         with torch.random.fork_rng(devices=[]):
@@ -92,12 +94,14 @@ def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, 
 class _Replaying(JaxEnvironment):
     """Takes random numbers from PyTorch's generator."""
 
-    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+    def draw(
+        self, kind: str, shape: tuple[int, ...], generator: torch.Generator | None
+    ) -> jax.Array:
         with no_dispatch(), torch._C.DisableTorchFunction():
             empty = torch.empty(shape)
             fill = empty.uniform_ if kind == "uniform" else empty.normal_
             return jax.numpy.asarray(fill(generator=generator).numpy())
 
 
-def _dtype(array: np.ndarray) -> Any:
+def _dtype(array: np.ndarray) -> np.dtype:
     return jax.dtypes.canonicalize_dtype(array.dtype)

@@ -6,6 +6,7 @@ Every module takes a batch `[B, ...]`, images with the channels last.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -24,14 +25,15 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.inputs import POOL_SIZE, POOL_STRIDE, pool_padding
 from ...core.networks.noise import dropped, of_layer, sigma_start
-from ...core.specs import scaled_bytes
+from ...core.specs import Box, scaled_bytes
+from ...core.types import PyTree
 from ..zoo.lifting import activated, lift_zoo, values_of
 from .lifting import lift
 
 Noise = Mapping[str, Any]
 
 # jax.nn's functions of these names, so that one option means one function in all libraries.
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "celu": functional.celu,
     "elu": functional.elu,
     "gelu": lambda x: functional.gelu(x, approximate="tanh"),
@@ -132,7 +134,7 @@ class TorsoAndHeads(nn.Module):
         for suffix, width in sizes.items():
             self._add(f"{name}{suffix}", _dense(size, width, head.scale, self.spec.noise))
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: PyTree) -> PyTree:
         spec = self.spec
         observations, more = spec.split(inputs)
         parts = spec.parts(observations, _joined)
@@ -141,7 +143,7 @@ class TorsoAndHeads(nn.Module):
         features, carry = self._step(self._torso(parts, {}), more, spec.cell)
         return self._heads(features, {}), carry
 
-    def _torso(self, parts: Sequence[Any], noise: Noise) -> Any:
+    def _torso(self, parts: Sequence[torch.Tensor], noise: Noise) -> torch.Tensor:
         torso = self.spec.layers
         flat = []
         for features, path in zip(parts, self.spec.paths, strict=True):
@@ -158,42 +160,42 @@ class TorsoAndHeads(nn.Module):
             features = self._activated(features, index)
         return features
 
-    def _convolution(self, features: Any, index: int) -> Any:
+    def _convolution(self, features: torch.Tensor, index: int) -> torch.Tensor:
         convolution = self.get_submodule(f"torso_{index}")
         return convolution(features.movedim(-1, 1)).movedim(1, -1)
 
-    def _norm(self, features: Any, index: int) -> Any:
+    def _norm(self, features: torch.Tensor, index: int) -> torch.Tensor:
         if self.spec.layers.normalization == "none":
             return features
         return self.get_submodule(f"norm_{index}")(features)
 
-    def _activated(self, features: Any, index: int) -> Any:
+    def _activated(self, features: torch.Tensor, index: int) -> torch.Tensor:
         torso = self.spec.layers
         if torso.normalization == "none":
             return self.activation(features)
         norm = self.get_submodule(f"norm_{index}")
         return activated(torso, features, self.activation, norm)
 
-    def _apply_dense(self, name: str, features: Any, noise: Noise) -> Any:
+    def _apply_dense(self, name: str, features: torch.Tensor, noise: Noise) -> torch.Tensor:
         layer = self.get_submodule(name)
         if not isinstance(layer, Noisy):
             return layer(features)
         return layer(features, *of_layer(noise, name, features.shape[-1]))
 
     def _step(
-        self, features: Any, carry: Mapping[str, Any], cell: RecurrentCell
-    ) -> tuple[Any, dict[str, Any]]:
+        self, features: torch.Tensor, carry: Mapping[str, torch.Tensor], cell: RecurrentCell
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         if cell.kind == "gru":
             hidden = self.cell(features, carry["hidden"])
             return hidden, {"hidden": hidden}
         hidden, memory = self.cell(features, (carry["hidden"], carry["cell"]))
         return hidden, {"hidden": hidden, "cell": memory}
 
-    def _heads(self, features: Any, noise: Noise) -> dict[str, Any]:
+    def _heads(self, features: torch.Tensor, noise: Noise) -> dict[str, Any]:
         heads = sorted(self.spec.heads)
         return {name: self._head(features, name, head, noise) for name, head in heads}
 
-    def _head(self, features: Any, name: str, head: Head, noise: Noise) -> Any:
+    def _head(self, features: torch.Tensor, name: str, head: Head, noise: Noise) -> Any:
         if head.state_independent is not None:
             return self.get_submodule(f"head_{name}")(features)
 
@@ -204,7 +206,7 @@ class TorsoAndHeads(nn.Module):
         return values_of(head, dense)
 
 
-def _pooled(features: Any) -> Any:
+def _pooled(features: torch.Tensor) -> torch.Tensor:
     """Pool images `[B, H, W, C]`; PyTorch's own padding is equal on both sides."""
     sides = [
         padding for side in reversed(features.shape[1:3]) for padding in pool_padding(int(side))
@@ -213,7 +215,7 @@ def _pooled(features: Any) -> Any:
     return functional.max_pool2d(padded, POOL_SIZE, POOL_STRIDE).movedim(1, -1)
 
 
-def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
+def _joined(specs: Sequence[Box], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """Convert inputs as `core.networks.inputs.joined` does."""
     scaled = [
         scaled_bytes(spec, array.float(), _constant)
@@ -226,7 +228,7 @@ def _joined(specs: Sequence[Any], inputs: Sequence[Any]) -> Any:
     return torch.cat([array.flatten(1) for array in scaled], dim=-1)
 
 
-def _constant(array: Any) -> Any:
+def _constant(array: np.ndarray) -> torch.Tensor:
     return torch.tensor(array.tolist())
 
 
@@ -240,7 +242,9 @@ class Noisy(nn.Module):
         for parameter in (self.sigma.weight, self.sigma.bias):
             nn.init.constant_(parameter, sigma_start(noise, size))
 
-    def forward(self, features: Any, before: Any, after: Any) -> Any:
+    def forward(
+        self, features: torch.Tensor, before: torch.Tensor, after: torch.Tensor
+    ) -> torch.Tensor:
         return self.mu(features) + after * self.sigma(before * features)
 
 
@@ -251,7 +255,7 @@ class StateIndependent(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.full((size,), start))
 
-    def forward(self, features: Any) -> Any:
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
         return self.bias.expand(features.shape[0], -1)
 
 
@@ -261,7 +265,7 @@ class BatchNorm(nn.BatchNorm1d):
     PyTorch's would be that of an unbiased estimate, which other libraries do not keep.
     """
 
-    def forward(self, features: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(self, features: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         mean, var = self.running_mean, self.running_var
         assert mean is not None and var is not None and self.momentum is not None  # they are kept
         if self.training:
@@ -281,7 +285,9 @@ class LSTMCell(nn.LSTMCell):
         super().__init__(num_inputs, size, bias=False)
         self.bias_ih = nn.Parameter(torch.zeros(4 * size))
 
-    def forward(self, features: Any, carry: Any) -> Any:  # pyright: ignore
+    def forward(  # pyright: ignore
+        self, features: torch.Tensor, carry: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         hidden, memory = carry
         gates = functional.linear(features, self.weight_ih) + functional.linear(
             hidden, self.weight_hh
@@ -299,7 +305,7 @@ class GRUCell(nn.GRUCell):
         self.bias_ih = nn.Parameter(torch.zeros(3 * size))
         self.bias_n = nn.Parameter(torch.zeros(size))
 
-    def forward(self, features: Any, hidden: Any) -> Any:  # pyright: ignore
+    def forward(self, features: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:  # pyright: ignore
         inputs = functional.linear(features, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
         recurrent = functional.linear(hidden, self.weight_hh).chunk(3, dim=-1)
         reset = torch.sigmoid(inputs[0] + recurrent[0])
@@ -319,6 +325,6 @@ class Tabular(nn.Module):
             nn.init.constant_(table.weight, spec.table.init)
             self.add_module(f"head_{name}", table)
 
-    def forward(self, obs: Any) -> dict[str, Any]:
+    def forward(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
         rows = {name: self.get_submodule(f"head_{name}")(obs) for name in self.is_scalar}
         return {name: row[:, 0] if self.is_scalar[name] else row for name, row in rows.items()}

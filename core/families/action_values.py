@@ -102,7 +102,7 @@ class ReplayedQState(AgentState):
     """
 
     target: Variables
-    replay: Any
+    replay: PyTree
 
 
 @pytree_dataclass
@@ -116,7 +116,7 @@ class ReplayedBatch:
       hyper: float32 `[]` each.
     """
 
-    sample: Any
+    sample: PyTree
     target: Variables
     weight: jax.Array
     hyper: AnyHyperparams
@@ -229,7 +229,7 @@ class ReplayedQ(AgentBase, ABC):
         return state, {**metrics, "epsilon": state.hyper.epsilon}
 
     def _learn_from(
-        self, state: ReplayedQState, sample: Any, key: jax.Array
+        self, state: ReplayedQState, sample: PyTree, key: jax.Array
     ) -> tuple[ReplayedQState, Metrics]:
         """Take one gradient step; then update the priorities and the target network."""
         hyper = state.hyper

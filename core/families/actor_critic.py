@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -213,7 +213,7 @@ class ActorCritic(AgentBase, ABC):
             obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def seen(self, state: ActorCriticState, obs: PyTree) -> PyTree:
+    def network_obs(self, state: ActorCriticState, obs: PyTree) -> PyTree:
         """Normalize observations `[B, ...]`, as `config` says."""
         return normalized(state.obs_stats, obs)
 
@@ -313,7 +313,7 @@ class ActorCritic(AgentBase, ABC):
         *,
         explore: bool,
     ) -> PolicyOutput:
-        obs, mask = self.seen(state, inputs.obs), inputs.action_mask
+        obs, mask = self.network_obs(state, inputs.obs), inputs.action_mask
         if explore:
             action_key, random_key = jax.random.split(key)
             action = self.choose(state, obs, mask, action_key)
@@ -482,14 +482,14 @@ class ActorCritic(AgentBase, ABC):
           move_targets: whether the targets move after each call.
         """
 
-        def one(
+        def step_on_batch(
             state: AnyAgentState, row: tuple[Sample, jax.Array]
         ) -> tuple[AnyAgentState, Metrics]:
             state, metrics = self.step(state, *row, **losses)
             return self.move_targets(state) if move_targets else state, metrics
 
         keys = jax.random.split(key, samples.reward.shape[0])
-        state, metrics = jax.lax.scan(one, state, (samples, keys))
+        state, metrics = jax.lax.scan(step_on_batch, state, (samples, keys))
         return state, jax.tree.map(lambda rows: rows.mean(axis=0), metrics)
 
     def temperature(self, state: ActorCriticState) -> jax.Array:
@@ -517,14 +517,14 @@ class ActorCritic(AgentBase, ABC):
             wanted = self._default_target_entropy(mask, state.hyper)
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _default_target_entropy(self, mask: jax.Array | None, hyper: AnyHyperparams) -> Any:
+    def _default_target_entropy(self, mask: jax.Array | None, hyper: AnyHyperparams) -> Number:
         """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
         if isinstance(self.unit, Box):
             return -float(self.unit.shape[0])
         num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
         return hyper.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
 
-    def _with_rate(self, part: str, hyper: AnyHyperparams) -> Any:
+    def _with_rate(self, part: str, hyper: AnyHyperparams) -> AnyHyperparams:
         """Fill in a part's learning rate, which the optimizer reads."""
         rate_name, known = f"{part}_learning_rate", {field.name for field in fields(hyper)}
         return (

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ..agent import Trajectory
+from ..agent import Agent, Trajectory
 from ..errors import TriglotError
 from ..learner import Learner, LearnerState
 from ..network import Network, Variables
@@ -64,25 +64,32 @@ class AuxiliaryLoss(Extension):
 
     @classmethod
     def described(
-        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: AnyConfig
-    ) -> dict[str, Any]:
+        cls,
+        networks: Mapping[str, NetworkSpec | Network],
+        obs_spec: Spec,
+        action_spec: Spec,
+        config: AnyConfig,
+    ) -> dict[str, NetworkSpec | Network]:
         """Add the heads to the algorithm's first network."""
         name, spec = next(iter(networks.items()))
-        why = None
-        if not isinstance(spec, NetworkSpec) or isinstance(spec.torso, Table):
-            why = "is a table, which has no features"
-        elif spec.obs_spec not in (obs_spec, one_hot_spec(obs_spec)):
+        why = "is a table, which has no features"
+        if isinstance(spec, NetworkSpec) and not isinstance(spec.torso, Table):
+            if spec.obs_spec in (obs_spec, one_hot_spec(obs_spec)):
+                added = tuple(cls.heads(obs_spec, action_spec, config).items())
+                return {**networks, name: replace(spec, heads=(*spec.heads, *added))}
             why = "reads more than an observation"
-        if why:
-            raise TriglotError(
-                f"{cls.name} adds heads to a network of layers that reads one observation, and "
-                f"{name} {why}: leave out +{cls.name}, or choose another algorithm or network."
-            )
-        added = tuple(cls.heads(obs_spec, action_spec, config).items())
-        return {**networks, name: replace(spec, heads=(*spec.heads, *added))}
+        raise TriglotError(
+            f"{cls.name} adds heads to a network of layers that reads one observation, and "
+            f"{name} {why}: leave out +{cls.name}, or choose another algorithm or network."
+        )
 
     def start(
-        self, agent: Any, state: AnyAgentState, key: jax.Array, num_envs: int, hyper: AnyHyperparams
+        self,
+        agent: Agent,
+        state: AnyAgentState,
+        key: jax.Array,
+        num_envs: int,
+        hyper: AnyHyperparams,
     ) -> LearnerState:
         """Start the optimizer of the agent's variables, which stay in the agent's state."""
         del key, num_envs
@@ -105,22 +112,24 @@ class AuxiliaryLoss(Extension):
         trajectory: Trajectory,
         key: jax.Array,
         hyper: AnyHyperparams,
-    ) -> tuple[Any, LearnerState, Metrics]:
+    ) -> tuple[AnyAgentState, LearnerState, Metrics]:
         """Take one gradient step on the agent's variables."""
         name, network, reads = _shaped(agent)
         names = self.heads(self.obs_spec, agent.action_spec, self.config)
         shape = trajectory.reward.shape
 
-        def seen(obs: PyTree) -> PyTree:
-            normalized = agent.seen(agent_state, flatten(obs))
+        def network_obs(obs: PyTree) -> PyTree:
+            normalized = agent.network_obs(agent_state, flatten(obs))
             normalized = (
                 normalized if reads == self.obs_spec else one_hot(self.obs_spec, normalized)
             )
             return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), normalized)
 
-        obs, next_obs = seen(trajectory.obs), seen(trajectory.next_obs)
+        obs, next_obs = network_obs(trajectory.obs), network_obs(trajectory.next_obs)
 
-        def loss(variables: Variables, batch: Any, own_key: jax.Array) -> Any:
+        def loss(
+            variables: Variables, batch: PyTree, own_key: jax.Array
+        ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
             del batch
             inputs, next_inputs = obs, next_obs
             if network.recurrent:
@@ -181,7 +190,7 @@ def _variables(state: AnyAgentState, name: str | None) -> Variables:
     return variables if name is None else part_of(variables, name)
 
 
-def _with_variables(state: AnyAgentState, name: str | None, variables: Variables) -> Any:
+def _with_variables(state: AnyAgentState, name: str | None, variables: Variables) -> AnyAgentState:
     if isinstance(state, ExtendedState):
         return replace(state, agent=_with_variables(state.agent, name, variables))
     if hasattr(state, "learners"):

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import jax
 
-from ..agent import PolicyInput, PolicyOutput, Trajectory
+from ..agent import Agent, PolicyInput, PolicyOutput, Trajectory
 from ..errors import TriglotError, kind_of
 from ..hyper import (
+    OptionsT,
     as_float32,
     as_hyperparams,
     check_config,
@@ -75,8 +76,12 @@ class Extension:
 
     @classmethod
     def described(
-        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: AnyConfig
-    ) -> dict[str, Any]:
+        cls,
+        networks: Mapping[str, NetworkSpec | Network],
+        obs_spec: Spec,
+        action_spec: Spec,
+        config: AnyConfig,
+    ) -> dict[str, NetworkSpec | Network]:
         """Describe the algorithm's `networks` and its own."""
         return {**networks, **cls.networks(obs_spec, action_spec, config)}
 
@@ -100,12 +105,17 @@ class Extension:
         """
         raise NotImplementedError
 
-    def check(self, agent: Any) -> None:
+    def check(self, agent: Agent) -> None:
         """Refuse an agent that it cannot extend, by TriglotError."""
         del agent
 
     def start(
-        self, agent: Any, state: AnyAgentState, key: jax.Array, num_envs: int, hyper: AnyHyperparams
+        self,
+        agent: Agent,
+        state: AnyAgentState,
+        key: jax.Array,
+        num_envs: int,
+        hyper: AnyHyperparams,
     ) -> PyTree:
         """Make its state beside the first `state` of `agent`; the rest is as in `init`."""
         del agent, state
@@ -171,7 +181,7 @@ class ExtendedState:
       kind: the extension's class, which selects the variables of its networks.
     """
 
-    agent: Any
+    agent: AnyAgentState
     extension: PyTree
     hyper: OptionValues
     kind: type[Extension] = field(metadata={"static": True})
@@ -416,7 +426,7 @@ class Extended:
     def learns_otherwise(self) -> str:
         return self.agent.learns_otherwise
 
-    def for_environment(self, options: Any) -> Any:
+    def for_environment(self, options: OptionsT) -> OptionsT:
         return self.agent.for_environment(options)
 
     def init(
@@ -459,11 +469,11 @@ class Extended:
         added = {f"{self.extension.name}_{n}": value for n, value in {**before, **after}.items()}
         return self._state(agent_state, extension, state.hyper), {**metrics, **added}
 
-    def seen(self, state: ExtendedState, obs: PyTree) -> PyTree:
+    def network_obs(self, state: ExtendedState, obs: PyTree) -> PyTree:
         """Convert observations `[B, ...]` to what the agent's network reads of them."""
-        return self.agent.seen(self.agent_state(state), obs)
+        return self.agent.network_obs(self.agent_state(state), obs)
 
-    def agent_state(self, state: ExtendedState) -> Any:
+    def agent_state(self, state: ExtendedState) -> AnyAgentState:
         """Return the state of the agent alone, with its hyperparameters."""
         hyper = select_options(state.hyper, self.algorithm.algorithm.Hyperparams)
         return replace(state.agent, hyper=hyper)
@@ -500,7 +510,7 @@ def _is_extended(node: object) -> bool:
     return isinstance(node, ExtendedState)
 
 
-def without_extensions(agent: Any, state: AnyAgentState) -> tuple[Any, Any]:
+def without_extensions(agent: Agent, state: AnyAgentState) -> tuple[Agent, AnyAgentState]:
     """Return the agent that learns and acts, and its state; an agent without extension as it is."""
     while isinstance(agent, Extended):
         agent, state = agent.agent, agent.agent_state(state)

@@ -29,7 +29,7 @@ from ..rl.minibatches import epochs_of_minibatches, flatten, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
 from ..rl.schedules import schedule
 from ..specs import Spec
-from ..types import AnyAgentState, AnyHyperparams, Key, Metrics, PyTree, pytree_dataclass
+from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Key, Metrics, PyTree, pytree_dataclass
 
 ADDED_ADVANTAGE = "added_advantage"  # in a trajectory's extras
 
@@ -127,7 +127,7 @@ class AdvantageSamples(PolicySamples):
 
 SamplesT = TypeVar("SamplesT", bound=PolicySamples)
 PolicyLoss: TypeAlias = Callable[
-    [Variables, Any, Key, Any], tuple[jax.Array, tuple[Metrics, PyTree]]
+    [Variables, PyTree, Key, AnyHyperparams], tuple[jax.Array, tuple[Metrics, PyTree]]
 ]
 
 
@@ -174,13 +174,15 @@ class PolicyGradient(AgentBase):
 
     @classmethod
     def networks(
-        cls, obs_spec: Spec, action_spec: Spec, config: Any = None
+        cls, obs_spec: Spec, action_spec: Spec, config: AnyConfig = None
     ) -> dict[str, NetworkSpec]:
         """Describe `actor` and `critic`, or `actor_critic` where the torso is shared."""
         config = cls.Config() if config is None else config
         return actor_critic(obs_spec, action_spec, config, algorithm=cls.__name__)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None) -> Any:
+    def init(
+        self, key: jax.Array, num_envs: int, hyper: AnyHyperparams | None = None
+    ) -> AnyAgentState:
         learned = vars(super().init(key, num_envs, hyper))
         normalizer = Normalizer.init(self.config, self.obs_spec, self.action_spec, num_envs)
         return PolicyGradientState(**learned, normalizer=normalizer)
@@ -192,7 +194,7 @@ class PolicyGradient(AgentBase):
     def initial_carry(self, state: AnyAgentState, num_envs: int) -> PyTree:
         return self.network.initial_carry(self.acting(state), num_envs)
 
-    def seen(self, state: AnyAgentState, obs: PyTree) -> PyTree:
+    def network_obs(self, state: AnyAgentState, obs: PyTree) -> PyTree:
         """Normalize observations `[B, ...]`, as `config` says."""
         return state.normalizer.obs(obs)
 
@@ -210,7 +212,7 @@ class PolicyGradient(AgentBase):
         Log-probabilities, and values of a network of their own, are cheaper for a whole rollout at
         once, in `update`. One network for all heads has computed the value already.
         """
-        obs = self.seen(state, inputs.obs)
+        obs = self.network_obs(state, inputs.obs)
         outputs, carry = apply_step(self.network, self.acting(state), obs, inputs.first, carry)
         heads = merge_heads(outputs)
         actor = policy(self.action_spec, heads, inputs.action_mask)
@@ -225,7 +227,7 @@ class PolicyGradient(AgentBase):
         return policy(self.action_spec, trajectory.extras, trajectory.action_mask)
 
     def values(
-        self, variables: Variables, steps: Any, value: jax.Array | None = None
+        self, variables: Variables, steps: PyTree, value: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Estimate V of each step's observation and of its true successor.
 

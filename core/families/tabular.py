@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,15 @@ from ..networks.heads import apply_heads, merge_heads
 from ..rl.exploration import at_action, epsilon_greedy_probs, sample_probs
 from ..rl.optimizers import OptimizerFn, sgd
 from ..specs import Discrete, Spec
-from ..types import AnyAgentState, AnyConfig, AnyHyperparams, Carry, Metrics, pytree_dataclass
+from ..types import (
+    AnyAgentState,
+    AnyConfig,
+    AnyHyperparams,
+    Carry,
+    Metrics,
+    PyTree,
+    pytree_dataclass,
+)
 
 
 @pytree_dataclass
@@ -158,7 +166,7 @@ class Tabular(AgentBase):
           The learner's state, and the mean absolute error `td_error`.
         """
 
-        def loss(outputs: Any, target: jax.Array) -> tuple[jax.Array, Metrics]:
+        def loss(outputs: PyTree, target: jax.Array) -> tuple[jax.Array, Metrics]:
             error = target - at_action(merge_heads(outputs)["q"], action)
             # The sum over environments, not the mean: each transition moves its value in full.
             return 0.5 * jnp.sum(error**2), {"td_error": jnp.mean(jnp.abs(error))}

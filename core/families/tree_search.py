@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -94,7 +93,7 @@ class TreeSearch(AgentBase, ABC):
 
     @abstractmethod
     def loss(
-        self, variables: Variables, batch: tuple[Trajectory, Any], key: jax.Array
+        self, variables: Variables, batch: tuple[Trajectory, AnyHyperparams], key: jax.Array
     ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
         """Average over the replayed steps `[L, B, ...]` of `batch`, beside the hyperparameters.
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from ..loop.episode import Episode, Episodes
 from ..specs import Spec, zeros
 from ..tracing.hoist import vmap_seeds
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import AnyAgentState, PyTree
+from ..types import AnyAgentState, Carry, KeyImpl, Obs, PyTree, PyTreeDef
 from .vector import HostRunner
 
 
@@ -50,7 +50,7 @@ def actor(
     num_envs: int,
     *,
     explore: bool,
-    impl: Any,
+    impl: KeyImpl,
 ) -> Actor:
     """Build an actor; the result is cached, so equal arguments compile once.
 
@@ -72,16 +72,21 @@ def actor(
 def _actor(
     agent: Agent,
     shapes: tuple[jax.ShapeDtypeStruct, ...],
-    treedef: Any,
+    treedef: PyTreeDef,
     obs_spec: Spec,
     num_masked: int | None,
     num_envs: int,
     explore: bool,
-    impl: Any,
+    impl: KeyImpl,
 ) -> Actor:
     def act(
-        state: PyTree, carry: PyTree, key: jax.Array, obs: PyTree, first: jax.Array, mask: Any
-    ) -> tuple:
+        state: AnyAgentState,
+        carry: Carry,
+        key: jax.Array,
+        obs: Obs,
+        first: jax.Array,
+        mask: jax.Array | None,
+    ) -> tuple[jax.Array, Carry, dict[str, jax.Array]]:
         inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
         output = agent.act(state, carry, inputs, key, explore=explore)
         return output.action, output.carry, output.extras

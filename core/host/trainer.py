@@ -17,7 +17,7 @@ import numpy as np
 from ..agent import Agent, Trajectory
 from ..arguments import check_agent, check_env, check_fits
 from ..errors import TriglotError
-from ..host_environment import HostEnvironment, host_mask_size
+from ..host_environment import Arrays, HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
 from ..loop.state import (
@@ -30,7 +30,15 @@ from ..loop.state import (
 )
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
-from ..types import AnyAgentState, AnyHyperparams, PyTree, abstract_key, pytree_dataclass
+from ..types import (
+    AnyAgentState,
+    AnyHyperparams,
+    Carry,
+    KeyImpl,
+    PyTree,
+    abstract_key,
+    pytree_dataclass,
+)
 from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
@@ -142,7 +150,7 @@ class HostProgram:
         self._learn: Callable[..., tuple] | None = None
         self._shows_rate = reads_learning_rate(trainer.agent)
         # The last trajectory `[S, T, N]` and key data `[S, ...]`, by which a NaN is explained.
-        self.learned_from: tuple[Trajectory, Any] | None = None
+        self.learned_from: tuple[Trajectory, np.ndarray] | None = None
 
     def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Compile acting and learning before the first call; see `CompiledProgram`."""
@@ -170,7 +178,9 @@ class HostProgram:
         self._learn = _learn.lower(agent, jax.random.key_impl(state.key), *learning).compile()
         on_stage("compile")
 
-    def __call__(self, state: RunnerState, num_updates: Any) -> tuple[RunnerState, Metrics]:
+    def __call__(
+        self, state: RunnerState, num_updates: int | np.int32
+    ) -> tuple[RunnerState, Metrics]:
         """Run `num_updates` updates of every seed. The given states are donated.
 
         Returns:
@@ -181,7 +191,7 @@ class HostProgram:
             that are not finite. It holds the state after the last whole update.
         """
         self._state = state
-        history: list[dict[str, Any]] = []
+        history: list[dict[str, jax.Array | np.ndarray]] = []
         try:
             self._actor = self._actor or self._find_actor(state)
             self._runner = self._runner or self._open(state)
@@ -213,7 +223,7 @@ class HostProgram:
 
     def _update(
         self, actor: Actor, learn: Callable[..., tuple], runner: HostRunner
-    ) -> dict[str, Any]:
+    ) -> dict[str, jax.Array | np.ndarray]:
         """Collect one rollout and learn from it; an online agent learns after every step."""
         agent, state = self._trainer.agent, self._state
         if agent.explores_by_parameters and runner.num_steps:  # it was opened with these seeds
@@ -235,7 +245,7 @@ class HostProgram:
                 after = (step.reward, step.terminated, step.truncated, step.next_obs)
                 steps.append(((*observed, on_host, *after, step.next_action_mask), extras))
             arrays, extras = over_time(steps)
-            recorded: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
+            recorded: dict[str, Arrays] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(recorded)
             trajectory = _trajectory({**recorded, "extras": extras}, self._state.carry)
             self.learned_from = trajectory, learn_keys[:, start]
@@ -294,36 +304,42 @@ def _scheduled(
 @functools.partial(jax.jit, static_argnums=0)
 def _scheduled_hyper(
     steps_per_update: int, states: RunnerState, num_steps: jax.Array
-) -> tuple[Any, dict[str, jax.Array]]:
-    def one(state: RunnerState) -> tuple[Any, dict[str, jax.Array]]:
+) -> tuple[AnyHyperparams, dict[str, jax.Array]]:
+    def of_seed(state: RunnerState) -> tuple[AnyHyperparams, dict[str, jax.Array]]:
         state, values = scheduled(state, steps_per_update, num_steps)
         return state.agent.hyper, values
 
-    return jax.vmap(one)(states)
+    return jax.vmap(of_seed)(states)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _learn(
-    agent: Agent, impl: Any, agent_state: AnyAgentState, trajectory: Trajectory, key_data: jax.Array
-) -> tuple[Any, dict[str, jax.Array]]:
+    agent: Agent,
+    impl: KeyImpl,
+    agent_state: AnyAgentState,
+    trajectory: Trajectory,
+    key_data: jax.Array,
+) -> tuple[AnyAgentState, dict[str, jax.Array]]:
     """Learn from each seed's trajectory; the given states are donated."""
 
-    def learn(inputs: tuple[Any, Trajectory, jax.Array]) -> tuple[Any, dict[str, jax.Array]]:
+    def learn(
+        inputs: tuple[AnyAgentState, Trajectory, jax.Array],
+    ) -> tuple[AnyAgentState, dict[str, jax.Array]]:
         state, trajectory, key_data = inputs
         return agent.update(state, trajectory, jax.random.wrap_key_data(key_data, impl=impl))
 
     return vmap_seeds(learn, (agent_state, trajectory, key_data))
 
 
-def _trajectory(steps: dict[str, Any], carry: PyTree) -> Trajectory:
+def _trajectory(steps: dict[str, Arrays], carry: Carry) -> Trajectory:
     return Trajectory(**steps, carry=carry)
 
 
-def _stacked(history: list[dict[str, Any]]) -> Metrics:
+def _stacked(history: list[dict[str, jax.Array | np.ndarray]]) -> Metrics:
     return over_time(jax.device_get(history)) if history else {}
 
 
-def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(parts: list[dict[str, Arrays]]) -> dict[str, np.ndarray]:
     names = ("reward", "terminated", "truncated")
     return {name: np.concatenate([part[name] for part in parts], axis=1) for name in names}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import TriglotError, describe
 from ..host_environment import (
@@ -96,7 +97,7 @@ class HostRunner:
         self.first = step.terminated | step.truncated
         return step
 
-    def episodes(self, steps: dict[str, Any]) -> dict[str, np.ndarray]:
+    def episodes(self, steps: dict[str, Arrays]) -> dict[str, np.ndarray]:
         """Average over the episodes that ended in steps `[S, T, N]`, float32 `[S]` each.
 
         The steps must follow those of the previous call. An average over no episode is NaN.
@@ -126,7 +127,7 @@ class HostRunner:
             }
         return {name: value.astype(np.float32) for name, value in averages.items()}
 
-    def check_finite(self, steps: dict[str, Any]) -> None:
+    def check_finite(self, steps: dict[str, Arrays]) -> None:
         """Reject values in the last steps, `[S, T, N, ...]`, that cannot be learned from.
 
         These are NaN and infinite rewards and observations, and numbers outside of what their spec
@@ -142,7 +143,7 @@ class HostRunner:
                 if leaf.dtype.kind == "f" and not (fine := np.isfinite(leaf)).all():
                     raise self._refusal(name, leaf, fine, "values must be finite")
 
-    def _check_declared(self, steps: dict[str, Any]) -> None:
+    def _check_declared(self, steps: dict[str, Arrays]) -> None:
         for name in ("next_obs", "obs"):
             arrays = jax.tree.leaves(steps[name])
             for (place, spec), leaf in zip(leaves(self._env.obs_spec), arrays, strict=True):
@@ -175,7 +176,7 @@ class HostRunner:
             for vector in reversed(self._vectors):
                 closing.callback(vector.close)
 
-    def _step(self, vector: Any, action: np.ndarray) -> HostStep:
+    def _step(self, vector: HostVector, action: np.ndarray) -> HostStep:
         try:
             step = vector.step(action)
             next_obs = self._read(step.next_obs)
@@ -199,7 +200,7 @@ class HostRunner:
         check_shapes(self._env.obs_spec, obs, self._num_envs)
         return jax.tree.map(_in_jax_dtype, obs)
 
-    def _mask(self, mask: Any, must_allow: np.ndarray) -> np.ndarray | None:
+    def _mask(self, mask: np.ndarray | None, must_allow: np.ndarray) -> np.ndarray | None:
         """Check masks `[N, num_actions]`; they allow an action where `must_allow` `[N]` is True."""
         if mask is None and self._mask_size is None:
             return None
@@ -221,7 +222,7 @@ class HostRunner:
             )
         return mask
 
-    def _per_env(self, name: str, values: Any, dtype: Any) -> np.ndarray:
+    def _per_env(self, name: str, values: Any, dtype: npt.DTypeLike) -> np.ndarray:
         """Check that there is one value for each environment, and convert them."""
         if getattr(values, "dtype", None) != dtype:
             values = to_dtype(values, dtype, name)
@@ -242,7 +243,7 @@ def _in_jax_dtype(array: np.ndarray) -> np.ndarray:
 def over_time(steps: Sequence[PyTree]) -> PyTree:
     """Stack `T` steps `[S, ...]` on the host to `[S, T, ...]`."""
 
-    def stack(*leaves: Any) -> np.ndarray:
+    def stack(*leaves: npt.ArrayLike) -> np.ndarray:
         # Several times as fast as np.stack for small arrays.
         arrays = np.concatenate([np.asarray(leaf) for leaf in leaves])
         return arrays.reshape(len(leaves), *np.shape(leaves[0])).swapaxes(0, 1)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ OnStage: TypeAlias = Callable[[str], None]
 Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], bool | np.bool_ | None]
 
 
-def check_callback(name: str, callback: Any) -> None:
+def check_callback(name: str, callback: object) -> None:
     """Refuse what cannot be called with the number of updates and the metrics.
 
     Raises:
@@ -32,7 +32,7 @@ def check_callback(name: str, callback: Any) -> None:
         pass
 
 
-def asks_to_stop(answer: Any) -> bool:
+def asks_to_stop(answer: object) -> bool:
     """Return whether the result of a callback ends the training, which only False does."""
     return isinstance(answer, bool | np.bool_) and not answer
 

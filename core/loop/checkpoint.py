@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import CannotWrite, TriglotError, describe, writing
 from ..folders import require_plain
 from ..manifest import DamagedError, check_manifest, sync, write_manifest
-from ..records import JSON
+from ..records import JSON, JSONDict
 from ..types import PyTree, by_path, is_key, on_data, path_of, type_differences
 
 State = TypeVar("State")
@@ -85,7 +85,7 @@ def restore_bound(
     added: Mapping[str, PyTree] | None = None,
     dropped: tuple[str, ...] = (),
     renamed: Mapping[str, str] | None = None,
-) -> tuple[State, dict[str, Any]]:
+) -> tuple[State, JSONDict]:
     """Read a pytree written by `save`, and what it belongs to.
 
     Args:
@@ -154,7 +154,7 @@ def restore_bound(
             raise DamagedError(f"{path} is not a complete checkpoint: {message}") from error
 
 
-def _without_empty(state: Any) -> Any:
+def _without_empty(state: PyTree) -> PyTree:
     """Replace arrays without elements, which orbax does not save, by None."""
     empty = _empty(state)
     return jax.tree.map_with_path(
@@ -172,10 +172,10 @@ def _empty(tree: PyTree) -> dict[str, jax.Array]:
     }
 
 
-def _plain(abstract: Any) -> Any:
+def _plain(abstract: PyTree) -> PyTree:
     """Replace typed keys by the integers that are stored."""
 
-    def stored(leaf: Any) -> Any:
+    def stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
     return jax.tree.map(stored, abstract)
@@ -266,7 +266,7 @@ class Checkpoints:
         added: Mapping[str, PyTree] | None = None,
         dropped: tuple[str, ...] = (),
         renamed: Mapping[str, str] | None = None,
-    ) -> tuple[int, State, dict[str, Any]]:
+    ) -> tuple[int, State, JSONDict]:
         """Read the last checkpoint, and what it belongs to.
 
         Args:
@@ -285,7 +285,7 @@ class Checkpoints:
         if not numbers:
             raise TriglotError(f"there is no checkpoint in {self.folder}.")
 
-        def read(number: int) -> tuple[int, State, dict[str, Any]]:
+        def read(number: int) -> tuple[int, State, JSONDict]:
             wanted: Any = like(number) if callable(like) else like
             return number, *restore_bound(self.path(number), wanted, added, dropped, renamed)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from .sharding import on_host
 from .state import RunnerState, Updated
 
-Call: TypeAlias = Callable[[RunnerState, Any], Updated]
+Call: TypeAlias = Callable[[RunnerState, np.int32], Updated]
 
 
 @dataclass(frozen=True, kw_only=True)

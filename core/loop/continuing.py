@@ -1,22 +1,22 @@
 """Continue a training from its last state, with schedules over the whole of both."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..agent import Agent
 from ..errors import TriglotError, kind_of
 from ..hyper import learning_ends
 from ..options import option_values, replace_options
+from ..records import Values
 from ..rl.schedules import Schedule
 from ..types import AnyAgentState, AnyHyperparams, PyTree, on_data, type_differences
 from .state import RunnerState, reads_learning_rate
 
 
-def check_continued(agent: Any, expected: RunnerState, state: Any, num_seeds: int) -> int:
+def check_continued(agent: Agent, expected: RunnerState, state: object, num_seeds: int) -> int:
     """Refuse a state that this training cannot continue; return the updates that it has done.
 
     Args:
@@ -54,7 +54,7 @@ def check_continued(agent: Any, expected: RunnerState, state: Any, num_seeds: in
 
 
 def continued(
-    agent: Any, state: RunnerState, hyper: dict[str, Any], num_updates: int, steps_per_update: int
+    agent: Agent, state: RunnerState, hyper: Values, num_updates: int, steps_per_update: int
 ) -> RunnerState:
     """Copy the state and fit its schedules to the longer training.
 
@@ -91,7 +91,7 @@ def continued(
     return jax.tree.map(lambda leaf: on_data(jnp.copy, leaf), changed)
 
 
-def stretched(hyper: AnyHyperparams, done: int, num_updates: int) -> Any:
+def stretched(hyper: AnyHyperparams, done: int, num_updates: int) -> AnyHyperparams:
     """Stretch the schedules of a training that ended with it, as `continued` stretches the state's.
 
     Args:
@@ -111,7 +111,7 @@ def stretched(hyper: AnyHyperparams, done: int, num_updates: int) -> Any:
     return replace_options(hyper, changes) if changes else hyper
 
 
-def with_hyper(states: RunnerState, hyper: Mapping[str, Any], steps_per_update: int) -> RunnerState:
+def with_hyper(states: RunnerState, hyper: Values, steps_per_update: int) -> RunnerState:
     """Replace hyperparameters of a training by numbers or schedules, for all seeds alike.
 
     Args:
@@ -121,7 +121,7 @@ def with_hyper(states: RunnerState, hyper: Mapping[str, Any], steps_per_update: 
     """
     num_seeds, schedules = states.num_updates.shape[0], dict(states.schedules)
     done = states.num_updates[0]
-    numbers: dict[str, Any] = {}
+    numbers: dict[str, jax.Array] = {}
     for name, value in hyper.items():
         schedules.pop(name, None)
         if isinstance(value, Schedule):

@@ -98,7 +98,7 @@ class LastFinite:
           num_seeds: `S`.
         """
 
-        def choose(now: Any, kept: Any) -> Any:
+        def choose(now: PyTree, kept: PyTree) -> PyTree:
             if _is_replay(now):
                 return now
             return on_data(lambda array: jnp.asarray(array[:num_seeds]), kept)
@@ -108,7 +108,7 @@ class LastFinite:
     def _take(self, state: RunnerState) -> None:
         start = time.perf_counter()
 
-        def copy(node: PyTree) -> Any:
+        def copy(node: PyTree) -> PyTree:
             return None if _is_replay(node) else _host_copy(node)
 
         self._kept = jax.tree.map(copy, state, is_leaf=_is_replay)
@@ -164,5 +164,5 @@ def _finite(tree: PyTree) -> bool:
     return all(bool(jnp.isfinite(array).all()) for array in _floats(tree))
 
 
-def _floats(tree: PyTree) -> list[Any]:
+def _floats(tree: PyTree) -> list[jax.Array]:
     return [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]

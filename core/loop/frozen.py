@@ -1,5 +1,6 @@
 """A policy as it was at one moment: one function of the arrays that `act` reads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from ..host_environment import HostEnvironment, host_mask_size
 from ..numerics import where_rows
 from ..specs import zeros
 from ..tracing.jaxprs import leaves_read, with_leaves
-from ..types import AnyAgentState, Carry, Obs, abstract_key
+from ..types import AnyAgentState, Carry, Obs, PyTreeDef, abstract_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class FrozenPolicy:
     num_actions: int | None
     explore: bool
     arrays: tuple[jax.Array, ...]
-    treedef: Any
+    treedef: PyTreeDef
     shapes: tuple[jax.ShapeDtypeStruct, ...]
     read: tuple[int, ...]
 
@@ -59,7 +60,9 @@ class FrozenPolicy:
         inputs = whole.example(1)
         key = abstract_key()
 
-        def act(leaves: Any, carry: Carry, inputs: PolicyInput, key: jax.Array) -> Any:
+        def act(
+            leaves: Sequence[jax.Array], carry: Carry, inputs: PolicyInput, key: jax.Array
+        ) -> tuple[jax.Array, Carry]:
             return whole.act(leaves, carry, inputs, key)
 
         read = leaves_read(act, shapes, whole.carry(1), inputs, key)
@@ -88,7 +91,7 @@ class FrozenPolicy:
         return bool(jax.tree.leaves(self.carry(1)))
 
     def act(
-        self, arrays: Any, carry: Carry, inputs: PolicyInput, key: jax.Array
+        self, arrays: Sequence[jax.Array], carry: Carry, inputs: PolicyInput, key: jax.Array
     ) -> tuple[jax.Array, Carry]:
         """Choose actions, `[N, ...]`.
 
@@ -107,7 +110,9 @@ class FrozenPolicy:
         output = self.agent.act(state, carry, inputs, key, explore=self.explore)
         return output.action, output.carry
 
-    def play(self, arrays: Any, obs: Obs, mask: jax.Array | None, key: jax.Array) -> jax.Array:
+    def play(
+        self, arrays: Sequence[jax.Array], obs: Obs, mask: jax.Array | None, key: jax.Array
+    ) -> jax.Array:
         """Choose the action of one player of a game, who sees `obs`; see `Player`.
 
         Args:

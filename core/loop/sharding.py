@@ -14,7 +14,7 @@ device; sums have another order, so numbers agree up to rounding.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from ..types import Key, PyTree, on_data
 from .state import RunnerState, Updated
 
 Shard: TypeAlias = Literal["seeds", "envs"]
+ResultT = TypeVar("ResultT")
 
 SHARDS = ("seeds", "envs")
 AXIS = "devices"  # of the mesh
@@ -66,7 +67,7 @@ class Sharding:
     def of(self, states: RunnerState) -> RunnerState:
         """Give the sharding of each array of the runner states `[S, ...]`."""
 
-        def everywhere(tree: PyTree, *axes: str | None) -> Any:
+        def everywhere(tree: PyTree, *axes: str | None) -> PyTree:
             return jax.tree.map(lambda _: self._named(*axes), tree)
 
         if self.shard == "seeds":
@@ -77,7 +78,7 @@ class Sharding:
         carry = everywhere(states.carry, None, AXIS)
         return replace(everywhere(states), env=env, carry=carry)
 
-    def place(self, states: Any) -> Any:
+    def place(self, states: PyTree) -> PyTree:
         """Put the runner states `[S, ...]`, equal in all processes, on the devices.
 
         Returns:
@@ -86,7 +87,7 @@ class Sharding:
         """
         return jax.tree.map(self._placed, states, self.of(states))
 
-    def placed_shapes(self, states: Any) -> Any:
+    def placed_shapes(self, states: PyTree) -> PyTree:
         """Describe the arrays that `place` returns."""
 
         def shape(leaf: jax.Array, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -95,8 +96,8 @@ class Sharding:
 
         return jax.tree.map(shape, states, self.of(states))
 
-    def over_seeds(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Trace `function(*given)`, each device with its share of the seeds `[S', ...]`."""
+    def over_seeds(self, function: Callable[..., ResultT], *args: PyTree) -> ResultT:
+        """Trace `function(*args)`, each device with its share of the seeds `[S', ...]`."""
         spec = PartitionSpec(AXIS)
         divided = jax.shard_map(
             function, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
@@ -286,7 +287,7 @@ def on_host(leaf: jax.Array) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
 
 
-def _gathered(leaf: Any, num_seeds: int) -> Any:
+def _gathered(leaf: PyTree, num_seeds: int) -> PyTree:
     if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
         return leaf
     return on_data(lambda array: jnp.asarray(on_host(array)[:num_seeds]), leaf)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from ..options import replace_options
 from ..rl.optimizers import is_read
 from ..rl.schedules import Schedule, values_at
 from ..types import AnyAgentState, AnyHyperparams, Carry, PyTree, pytree_dataclass
+
+LeafT = TypeVar("LeafT")
 
 
 @pytree_dataclass
@@ -35,11 +37,11 @@ class RunnerState:
     key: jax.Array
     agent: AnyAgentState
     carry: Carry
-    env: Any
+    env: PyTree
     num_updates: jax.Array
     opponent: PyTree = None
     schedules: dict[str, Schedule] = field(default_factory=dict)
-    member: Any = ()
+    member: PyTree = ()
 
 
 def run_key(key: jax.Array) -> jax.Array:
@@ -50,7 +52,7 @@ def run_key(key: jax.Array) -> jax.Array:
 def first_state(
     agent: Agent,
     num_envs: int,
-    reset: Callable[[jax.Array], Any],
+    reset: Callable[[jax.Array], PyTree],
     key: jax.Array,
     hyper: AnyHyperparams,
 ) -> RunnerState:
@@ -104,14 +106,15 @@ def reads_learning_rate(agent: Any) -> bool:
     return is_read(optimizer, hyper, "learning_rate")
 
 
-def without_unread(agent: Agent, metrics: dict[str, Any]) -> dict[str, Any]:
+def without_unread(agent: Agent, metrics: dict[str, LeafT]) -> dict[str, LeafT]:
     """Leave out the learning rate where the optimizer is a custom one that does not read it."""
     if "learning_rate" not in metrics or reads_learning_rate(agent):
         return metrics
     return {name: value for name, value in metrics.items() if name != "learning_rate"}
 
 
-Updated: TypeAlias = tuple[RunnerState, dict[str, Any]]  # with the metrics by name
+Updated: TypeAlias = tuple[RunnerState, dict[str, Any]]
+"""The next states, and the metrics by name, arrays of JAX or NumPy."""
 
 
 class UpdateKeys(NamedTuple):

@@ -42,7 +42,7 @@ _SHORT_ROLLOUT = 8
 _MAX_DRAWN_BYTES = 2**26
 USUAL_CHUNK = 64
 
-Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
+Monitor: TypeAlias = Callable[[AnyAgentState], dict[str, jax.Array]]
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _with_params(trainer: "TrainerLike", params: Params) -> "TrainerLike":
     static_argnums=0,
     donate_argnums=1,
 )
-def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
+def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.Array) -> Updated:
     """Run `num_updates` updates of every seed. The given states are donated.
 
     The function is compiled once per trainer: equal trainers share the program. With several
@@ -328,7 +328,7 @@ def play_seeds(
     return trainer.seed_sharding.over_seeds(play, agent_states, keys)
 
 
-def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
+def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.Array) -> Updated:
     return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
@@ -363,7 +363,7 @@ class CompiledProgram:
         self.compiled = lowered.compile()
         on_stage("compile")
 
-    def __call__(self, runner_states: RunnerState, num_updates: Any) -> Updated:
+    def __call__(self, runner_states: RunnerState, num_updates: int | np.int32) -> Updated:
         """Run `num_updates` updates of every seed. The given states are donated.
 
         Args:
@@ -386,7 +386,7 @@ class CompiledProgram:
             return states, metrics
         return states, {name: on_host(values)[:num_seeds] for name, values in metrics.items()}
 
-    def _run(self, runner_states: RunnerState, num_updates: Any) -> Updated:
+    def _run(self, runner_states: RunnerState, num_updates: int | np.int32) -> Updated:
         if self.compiled is not None:
             return self.compiled(runner_states, num_updates)
         return train_seeds(self._trainer, runner_states, num_updates)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, one_of, only_for
 from ..specs import Box, Discrete, Spec
-from ..types import AnyConfig, PyTree
+from ..types import AnyConfig, Obs, PyTree
 from .inputs import (
     Convolution,
     Path,
@@ -420,7 +420,7 @@ class NetworkSpec:
         arrays = arrays[0] if len(arrays) == 1 else arrays
         return arrays if self.cell is None else (arrays, carry)
 
-    def split(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+    def split(self, arguments: tuple[PyTree, ...]) -> tuple[tuple[Obs, ...], PyTree]:
         """Separate the observations from what follows: a carry, noise or masks, or nothing."""
         if self.cell is not None:
             obs, carry = arguments
@@ -429,7 +429,7 @@ class NetworkSpec:
         return arguments[:count], arguments[count] if self.drawn_sizes else {}
 
     def parts(
-        self, observations: tuple[Any, ...], joined: Callable[..., Any] = joined
+        self, observations: tuple[Obs, ...], joined: Callable[..., Any] = joined
     ) -> list[Any]:
         """Convert the observations of a `plain` network to floats, one array for each path.
 

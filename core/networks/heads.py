@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +30,7 @@ def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]
 def apply_heads(
     network: Network,
     variables: Variables,
-    inputs: Any,
+    inputs: PyTree,
     *,
     key: Key | None = None,
     train: bool = False,
@@ -49,8 +48,8 @@ def apply_heads(
     return merge_heads(outputs), state
 
 
-def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
+def _flatten(outputs: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    merged: dict[str, PyTree] = {}
     for name, value in outputs.items():
         heads = value if isinstance(value, Mapping) else {name: value}
         twice = sorted(merged.keys() & heads.keys())
@@ -158,7 +157,7 @@ def check_heads(
         raise TriglotError(f"{context} returned {' and '.join(wrong)}.")
 
 
-def _outputs(network: Network, variables: Variables, obs: Obs, batch: int) -> Any:
+def _outputs(network: Network, variables: Variables, obs: Obs, batch: int) -> PyTree:
     """Evaluate the outputs' shapes of one step.
 
     Raises:

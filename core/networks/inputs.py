@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..specs import Box, Dict, Spec, floats, leaves, vector, vector_size
+from ..types import PyTree
 
 POOL_SIZE, POOL_STRIDE = 3, 2  # of max pooling, padded so that every pixel is in a window
 SECTION_SIZE = 5  # convolutions in a residual section
@@ -171,7 +172,7 @@ def plain_specs(spec: Spec, *, with_images: bool) -> Iterator[Box]:
         yield Box((size,))
 
 
-def plain(spec: Spec, value: Any, *, with_images: bool) -> Iterator[jax.Array]:
+def plain(spec: Spec, value: PyTree, *, with_images: bool) -> Iterator[jax.Array]:
     """Convert an input to arrays: its images, then one vector of all else (`core.specs.vector`).
 
     A Box stays as it is. Arguments are those of `plain_specs`, and a batch `value`.
@@ -219,7 +220,7 @@ def concatenated(arrays: Sequence[jax.Array]) -> jax.Array:
     return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, axis=-1)
 
 
-def joined(specs: Sequence[Any], inputs: Sequence[jax.Array], *, batched: bool = True) -> jax.Array:
+def joined(specs: Sequence[Box], inputs: Sequence[jax.Array], *, batched: bool = True) -> jax.Array:
     """Convert inputs to one float32 array; several are flattened and concatenated.
 
     Args:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from ..agent import Trajectory
 from ..learner import steps_if_ready
-from ..types import Metrics
+from ..types import AnyAgentState, Metrics
 from .replay import Replay, ReplayConfig, Sample
 
 StateT = TypeVar("StateT")
@@ -44,11 +44,11 @@ def replay_and_learn(
       The state, and the averages of the steps' metrics (NaN before `learning_starts`) with
       `replay_size`.
     """
-    before: Any = state
+    before: AnyAgentState = state
     added = replay.add_trajectory(before.replay, trajectory, action=action)
     unmasked = trajectory.next_action_mask is None
 
-    def sample_and_step(state: Any, keys: jax.Array) -> tuple[Any, Metrics]:
+    def sample_and_step(state: AnyAgentState, keys: jax.Array) -> tuple[AnyAgentState, Metrics]:
         discount = state.hyper.discount
         size = config.batch_size * (num_batches or 1)
         sample = replay.sample(state.replay, keys[0], size, discount)

@@ -1,7 +1,6 @@
 """Epochs of minibatches from a rollout."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +58,9 @@ def epochs_of_minibatches(
         return state, jax.tree.map(jnp.mean, metrics)
     left = jnp.arange(num_steps, dtype=jnp.float32) >= epochs * num_minibatches
 
-    def unless_left(state: PyTree, step_and_left: tuple[Any, jax.Array]) -> tuple[PyTree, Metrics]:
+    def unless_left(
+        state: PyTree, step_and_left: tuple[PyTree, jax.Array]
+    ) -> tuple[PyTree, Metrics]:
         after, metrics = on_minibatch(state, step_and_left[0])
         return leave_out(step_and_left[1], state, after), metrics
 
@@ -69,9 +70,9 @@ def epochs_of_minibatches(
 
 def _until(
     stop: Callable[[Metrics], jax.Array],
-    on_minibatch: Callable[[PyTree, Any], tuple[PyTree, Metrics]],
+    on_minibatch: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]],
     state: PyTree,
-    steps: Any,
+    steps: PyTree,
     epochs: Number | None,
     num_minibatches: int,
 ) -> tuple[PyTree, Metrics]:
@@ -81,7 +82,7 @@ def _until(
     late = jnp.arange(num_steps, dtype=jnp.float32) >= last
 
     def unless_stopped(
-        before: tuple[PyTree, jax.Array], step_and_late: tuple[Any, jax.Array]
+        before: tuple[PyTree, jax.Array], step_and_late: tuple[PyTree, jax.Array]
     ) -> tuple[tuple[PyTree, jax.Array], tuple[Metrics, jax.Array]]:
         state, stopped = before
         after, metrics = on_minibatch(state, step_and_late[0])

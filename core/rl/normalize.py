@@ -1,7 +1,6 @@
 """Normalize observations and scale rewards by running statistics."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from ..agent import Trajectory
 from ..errors import TriglotError
+from ..hyper import Number
 from ..specs import Box, Dict, Spec
 from ..types import AnyConfig, PyTree, pytree_dataclass
 
@@ -91,7 +91,7 @@ class RewardScale:
         return cls(stats=RunningStats.zero(()), returns=jnp.zeros((num_envs,), jnp.float32))
 
     def add(
-        self, trajectory: Trajectory, discount: Any, *, limit: float = 10.0
+        self, trajectory: Trajectory, discount: Number, *, limit: float = 10.0
     ) -> tuple[Float[Array, "T N"], "RewardScale"]:
         """Update the statistics with a rollout's rewards, then scale these rewards.
 
@@ -116,7 +116,7 @@ def discounted_sums(
     reward: Float[Array, "T N"],
     *,
     first: Bool[Array, "T N"],
-    discount: Any,
+    discount: Number,
 ) -> tuple[Float[Array, " N"], Float[Array, "T N"]]:
     """Sum discounted rewards forward in time, from 0 where an episode starts.
 
@@ -197,7 +197,9 @@ class Normalizer:
         """Normalize observations `[..., *shape]`."""
         return normalized(self.obs_stats, obs)
 
-    def trajectory(self, trajectory: Trajectory, discount: Any) -> tuple[Trajectory, "Normalizer"]:
+    def trajectory(
+        self, trajectory: Trajectory, discount: Number
+    ) -> tuple[Trajectory, "Normalizer"]:
         """Normalize with the statistics from before the rollout, then add the rollout to them."""
         stats, scale, reward = self.obs_stats, self.reward_scale, trajectory.reward
         if scale is not None:

@@ -15,7 +15,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ..errors import TriglotError, user_error_context
-from ..types import AnyHyperparams, PyTree, pytree_dataclass
+from ..types import AnyHyperparams, PyTree, PyTreeDef, pytree_dataclass
 
 
 @runtime_checkable
@@ -57,8 +57,8 @@ def rmsprop(hyper: AnyHyperparams) -> optax.GradientTransformation:
     """
     names = {"decay": "rmsprop_decay", "eps": "rmsprop_eps"}
     fields_by_option = {name: getattr(hyper, field, None) for name, field in names.items()}
-    chosen: Any = {name: number for name, number in fields_by_option.items() if number is not None}
-    return _clipped(hyper, optax.rmsprop(hyper.learning_rate, **chosen))
+    options: Any = {name: number for name, number in fields_by_option.items() if number is not None}
+    return _clipped(hyper, optax.rmsprop(hyper.learning_rate, **options))
 
 
 def sgd(hyper: AnyHyperparams) -> optax.GradientTransformation:
@@ -85,7 +85,7 @@ class OneVector:
     def of(cls, opt_state: PyTree, params: PyTree) -> "OneVector":
         """Join what `opt_state` holds per parameter; `params` are of one dtype."""
 
-        def shapes(tree: PyTree) -> Any:
+        def shapes(tree: PyTree) -> tuple[PyTreeDef, list[tuple[int, ...]]]:
             leaves, structure = jax.tree.flatten(tree)
             return structure, [jnp.shape(leaf) for leaf in leaves]
 
@@ -113,7 +113,7 @@ class OneVector:
     ) -> "tuple[PyTree, OneVector]":
         """Compute the updates, per parameter, and the next state."""
         vector, divide = ravel_pytree(grads)
-        updates: Any
+        updates: PyTree
         updates, state = optimizer.update(vector, self.state, ravel_pytree(params)[0])
         return divide(updates), OneVector(state=state)
 
@@ -172,5 +172,5 @@ def _clipped(
     return optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer)
 
 
-def _adam_eps(hyper: AnyHyperparams) -> Any:
+def _adam_eps(hyper: AnyHyperparams) -> float | jax.Array:
     return getattr(hyper, "adam_eps", 1e-8)

@@ -97,7 +97,7 @@ def turn(model: Environment, before: PyTree, after: PyTree) -> jax.Array | float
     return 1.0 if first is None else jnp.where(first == second, 1.0, -1.0)
 
 
-def require_model(owner: str, model: Any) -> None:
+def require_model(owner: str, model: object) -> None:
     """Refuse a planner without a model.
 
     Raises:

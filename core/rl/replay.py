@@ -6,7 +6,6 @@ only two observations: the first, and the true successor of the last step.
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -335,8 +334,8 @@ def write(slots: PyTree, new: PyTree, position: jax.Array) -> PyTree:
 
 
 def cut_before(
-    slots: Any, first: Bool[Array, "T N"], position: jax.Array, num_added: jax.Array
-) -> Any:
+    slots: PyTree, first: Bool[Array, "T N"], position: jax.Array, num_added: jax.Array
+) -> PyTree:
     """Truncate the steps before a rollout that have no end, where it starts another episode.
 
     Args:

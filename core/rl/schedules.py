@@ -9,10 +9,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from ..errors import TriglotError, shown, unknown, user_error_context
 
@@ -21,6 +22,7 @@ RAMPS = ("linear", "cosine", "exponential")  # from a start to an end
 TABLES = ("piecewise", "interpolate")  # of values by the count at which each begins
 KINDS = (*RAMPS, *TABLES)
 FUNCTION = "function"  # of the number of updates, as optax builds; in Python only
+FunctionOfUpdates: TypeAlias = Callable[[ArrayLike], Any]
 FORMS = {
     **{name: f"{name}(START, END) or {name}(START, END, SPAN)" for name in RAMPS},
     **{name: f"{name}(0: VALUE, COUNT: VALUE, ...)" for name in TABLES},
@@ -52,7 +54,7 @@ class Schedule:
         values: tuple[Any, ...] = (),
         counts: tuple[Any, ...] = (),
         unit: str = "steps",
-        function: Callable[[Any], Any] | None = None,
+        function: FunctionOfUpdates | None = None,
     ) -> None:
         self.kind, self.values, self.counts = kind, values, counts
         self.unit, self.function = unit, function
@@ -98,7 +100,7 @@ class Schedule:
             return self
         return Schedule(self.kind, self.values, (float(num_updates),), "updates")
 
-    def at(self, num_updates: Any, num_steps: Any) -> jax.Array:
+    def at(self, num_updates: ArrayLike, num_steps: ArrayLike) -> jax.Array:
         """Compute the value, float32 `[]`.
 
         Args:
@@ -150,7 +152,7 @@ def _ramp(kind: str, start: jax.Array, end: jax.Array, share: jax.Array, unit: s
     return start * (end / start) ** share
 
 
-def schedule(given: "str | Schedule | Callable[[Any], Any]") -> Schedule:
+def schedule(value: str | Schedule | FunctionOfUpdates) -> Schedule:
     """Make a schedule from its text, or from an `optax` schedule, a function of the updates.
 
     `linear(START, END)`, `cosine(START, END)` and `exponential(START, END)` change over the whole
@@ -164,25 +166,25 @@ def schedule(given: "str | Schedule | Callable[[Any], Any]") -> Schedule:
     >>> schedule("linear(3e-4, 0, 500 updates)")
     linear(0.0003, 0, 500 updates)
     """
-    if isinstance(given, Schedule):
-        return given
-    if callable(given):
-        return Schedule(FUNCTION, unit="updates", function=given)
-    if not isinstance(given, str):
+    if isinstance(value, Schedule):
+        return value
+    if callable(value):
+        return Schedule(FUNCTION, unit="updates", function=value)
+    if not isinstance(value, str):
         raise TriglotError(
             f"a schedule is text such as 'linear(3e-4, 0)' or a function of the updates, got "
-            f"{shown(given)}."
+            f"{shown(value)}."
         )
-    form = re.fullmatch(r"\s*([\w.-]*)\s*\((.*)\)\s*", given)
+    form = re.fullmatch(r"\s*([\w.-]*)\s*\((.*)\)\s*", value)
     if form is None:
         raise TriglotError(
-            f"a schedule has the form NAME(...), such as linear(3e-4, 0), got {shown(given)}."
+            f"a schedule has the form NAME(...), such as linear(3e-4, 0), got {shown(value)}."
         )
     kind = form[1].lower()
     if kind not in KINDS:
         raise unknown("schedule", form[1], KINDS)
     parts = [part.strip() for part in form[2].split(",")]
-    return _of_ramp(kind, parts, given) if kind in RAMPS else _of_table(kind, parts, given)
+    return _of_ramp(kind, parts, value) if kind in RAMPS else _of_table(kind, parts, value)
 
 
 def is_schedule_text(value: object) -> bool:
@@ -191,7 +193,7 @@ def is_schedule_text(value: object) -> bool:
 
 
 def values_at(
-    schedules: Mapping[str, Schedule], num_updates: Any, num_steps: Any
+    schedules: Mapping[str, Schedule], num_updates: ArrayLike, num_steps: ArrayLike
 ) -> dict[str, jax.Array]:
     """Compute the value of each schedule; see `Schedule.at`."""
     return {name: schedule.at(num_updates, num_steps) for name, schedule in schedules.items()}

@@ -85,8 +85,8 @@ class Node:
     logits: jax.Array
     value: jax.Array
     action_mask: jax.Array | None = None
-    reward: Any = None
-    discount: Any = None
+    reward: jax.Array | None = None
+    discount: jax.Array | None = None
 
 
 @pytree_dataclass
@@ -143,7 +143,9 @@ def search(
     """
     mctx = require("mctx", "search")
 
-    def recurrent_fn(_: Any, key: jax.Array, action: jax.Array, state: PyTree) -> Any:
+    def recurrent_fn(
+        _: tuple[()], key: jax.Array, action: jax.Array, state: PyTree
+    ) -> tuple[PyTree, PyTree]:
         typed = key if is_key(key) else jax.random.wrap_key_data(key)
         node = expand(state, action.astype(jnp.int32), typed)
         output = mctx.RecurrentFnOutput(

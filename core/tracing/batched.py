@@ -10,9 +10,9 @@ The results are those of a plain scan up to rounding.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.extend.core as jex
@@ -30,7 +30,7 @@ from .hoist import (
     stages_of,
     trace_step,
 )
-from .jaxprs import aval_of, bind, evaluate, needed, variables
+from .jaxprs import Atom, aval_of, bind, evaluate, needed, variables
 
 
 def scan_batched(
@@ -60,7 +60,12 @@ def scan_batched(
         return jax.lax.scan(step, carry, rows)
 
 
-def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTree, PyTree]:
+def _scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    carry: PyTree,
+    rows: PyTree,
+    max_bytes: int,
+) -> tuple[PyTree, PyTree]:
     length = num_rows(rows)
     closed, out_tree = trace_step(step, carry, rows)
     jaxpr, size = closed.jaxpr, len(jax.tree.leaves(carry))
@@ -70,30 +75,32 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     evaluate(parts.once, constants)
 
-    # What one part makes and a later part reads, one row of each.
+    # What one part computes and a later part reads, one row of each.
     in_after, in_loop = _read(parts.after, outputs), _read(parts.loop, next_carry)
-    ahead, during = {*row_vars, *_made(parts.before)}, [*carry_vars, *_made(parts.loop)]
+    ahead, during = {*row_vars, *_results(parts.before)}, [*carry_vars, *_results(parts.loop)]
     read_in_loop = [var for var in in_loop if var in ahead]
     read_after = [var for var in in_after if var in ahead.union(during)]
-    made_before = [var for var in _made(parts.before) if var in {*read_in_loop, *in_after}]
-    made_in_loop = [var for var in during if var in in_after]
+    results_before = [var for var in _results(parts.before) if var in {*read_in_loop, *in_after}]
+    results_in_loop = [var for var in during if var in in_after]
 
     def stage(
         equations: list[jex.JaxprEqn],
-        names: list[Any],
-        values: list[Any],
-        outputs_of_stage: list[Any],
-    ) -> Any:
-        read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
+        inputs: list[jex.Var],
+        values: list[jax.Array],
+        outputs_of_stage: Sequence[Atom],
+    ) -> list[jax.Array]:
+        read = evaluate(equations, {**constants, **dict(zip(inputs, values, strict=True))})
         return [read(atom) for atom in outputs_of_stage]
 
     summed = [_Product(equation) for equation in parts.loop if _is_summed(equation, constants)]
 
-    def body(carry: PyTree, row: tuple[list[Any], list[Any]]) -> tuple[PyTree, list[Any]]:
+    def body(
+        carry: PyTree, row: tuple[list[jax.Array], list[PyTree]]
+    ) -> tuple[PyTree, list[jax.Array]]:
         loop_inputs, slots = row
         by_product = {id(p.equation): (p, slot) for p, slot in zip(summed, slots, strict=True)}
 
-        def rule(equation: jex.JaxprEqn, operands: list[Any]) -> list[Any]:
+        def rule(equation: jex.JaxprEqn, operands: list[jax.Array]) -> list[jax.Array]:
             if id(equation) not in by_product:
                 return bind(equation, operands)
             (product, slot), (left, right) = by_product[id(equation)], operands
@@ -102,23 +109,23 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
         known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
         known |= dict(zip(read_in_loop, loop_inputs, strict=True))
         read = evaluate(parts.loop, known, rule)
-        body_outputs = [read(atom) for atom in [*next_carry, *made_in_loop]]
+        body_outputs = [read(atom) for atom in [*next_carry, *results_in_loop]]
         return jax.tree.unflatten(out_tree.children()[0], body_outputs[:size]), body_outputs[size:]
 
     leaves = jax.tree.leaves(rows)
     known = dict(zip(row_vars, leaves, strict=True))
-    stage_outputs = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
-    known |= dict(zip(made_before, stage_outputs, strict=True))
+    stage_outputs = jax.vmap(lambda row: stage(parts.before, row_vars, row, results_before))(leaves)
+    known |= dict(zip(results_before, stage_outputs, strict=True))
     stage_inputs = [known[var] for var in read_in_loop]
     slots = [_slots(p, constants[p.equation.invars[1]], length) for p in summed]
     carry, stage_outputs = jax.lax.scan(body, carry, (stage_inputs, slots), length=length)
-    known |= dict(zip(made_in_loop, stage_outputs, strict=True))
+    known |= dict(zip(results_in_loop, stage_outputs, strict=True))
     stage_inputs = [known[var] for var in read_after]
     last = jax.vmap(lambda row: stage(parts.after, read_after, row, outputs), axis_size=length)
     return carry, jax.tree.unflatten(out_tree.children()[1], last(stage_inputs))
 
 
-def _is_summed(equation: jex.JaxprEqn, constants: dict[Any, Any]) -> bool:
+def _is_summed(equation: jex.JaxprEqn, constants: Container[Atom]) -> bool:
     """Whether an equation of the loop is a product of the carry and a constant on its right."""
     if equation.primitive.name != "dot_general":
         return False
@@ -150,12 +157,16 @@ def _multiply(product: _Product, left: jax.Array, right: jax.Array, slot: PyTree
     return product(left, right)
 
 
-def _multiply_forward(product: _Product, left: Any, right: Any, slot: PyTree) -> Any:
+def _multiply_forward(
+    product: _Product, left: jax.Array, right: jax.Array, slot: PyTree
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     del slot
     return product(left, right), (left, right)
 
 
-def _multiply_backward(product: _Product, operands: tuple[Any, Any], gradient: jax.Array) -> Any:
+def _multiply_backward(
+    product: _Product, operands: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array, PyTree]:
     left, right = operands
     (of_left,) = jax.linear_transpose(lambda left: product(left, right), left)(gradient)
     return of_left, jnp.zeros_like(right), (left, gradient)
@@ -172,11 +183,13 @@ def _slots(product: _Product, right: jax.Array, length: int) -> PyTree:
     return tuple(jnp.zeros((length, *aval.shape), aval.dtype) for aval in avals)
 
 
-def _slots_forward(product: _Product, right: jax.Array, length: int) -> Any:
+def _slots_forward(product: _Product, right: jax.Array, length: int) -> tuple[PyTree, jax.Array]:
     return _slots(product, right, length), right
 
 
-def _slots_backward(product: _Product, length: int, right: jax.Array, filled: PyTree) -> Any:
+def _slots_backward(
+    product: _Product, length: int, right: jax.Array, filled: PyTree
+) -> tuple[jax.Array]:
     del length
     left, gradient = filled
     of_all = jax.linear_transpose(lambda right: jax.vmap(product, (0, None))(left, right), right)
@@ -196,31 +209,31 @@ class _Parts(NamedTuple):
       after: the other ones that depend on the carry.
     """
 
-    once: list[Any]
-    before: list[Any]
-    loop: list[Any]
-    after: list[Any]
+    once: list[jex.JaxprEqn]
+    before: list[jex.JaxprEqn]
+    loop: list[jex.JaxprEqn]
+    after: list[jex.JaxprEqn]
 
 
 def _split(jaxpr: jex.Jaxpr, carry_size: int, max_bytes: float) -> _Parts:
     live = needed(jaxpr.eqns, jaxpr.outvars)
     may_batch = [batched_bytes(equation) <= max_bytes for equation in live]  # none with effects
-    staged: dict[str, list[Any]] = {ONCE: [], AHEAD: [], LOOP: []}
+    staged: dict[str, list[jex.JaxprEqn]] = {ONCE: [], AHEAD: [], LOOP: []}
     stages = stages_of(live, may_batch, jaxpr.invars[:carry_size], jaxpr.invars[carry_size:])
     for equation, stage in zip(live, stages, strict=True):
         staged[stage].append(equation)
     single = [equation for equation, batched in zip(live, may_batch, strict=True) if not batched]
-    loop = needed(staged[LOOP], [*jaxpr.outvars[:carry_size], *_made(single)])
+    loop = needed(staged[LOOP], [*jaxpr.outvars[:carry_size], *_results(single)])
     kept = set(map(id, loop))
     after = [equation for equation in staged[LOOP] if id(equation) not in kept]
     return _Parts(staged[ONCE], staged[AHEAD], loop, after)
 
 
-def _made(equations: Iterable[jex.JaxprEqn]) -> list[Any]:
+def _results(equations: Iterable[jex.JaxprEqn]) -> list[jex.Var]:
     return [var for equation in equations for var in equation.outvars]
 
 
-def _read(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Any]) -> list[Any]:
+def _read(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Atom]) -> list[jex.Var]:
     """List the variables that equations or outputs read, in order, so that programs repeat."""
     atoms = [atom for equation in equations for atom in equation.invars]
     return list(dict.fromkeys(variables([*atoms, *outputs])))

@@ -20,14 +20,13 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
 
-from ..types import PyTree
-from .jaxprs import evaluate, needed, variables
+from ..types import PyTree, PyTreeDef
+from .jaxprs import Atom, aval_of, evaluate, needed, variables
 
 # Name of the vmapped axis of independent seeds, whose size counts in the limit below.
 SEED_AXIS = "seeds"
@@ -38,7 +37,7 @@ _IN_LOOP = {"cond", "while", "pure_callback", "ffi_call", "rng_bit_generator", "
 
 
 def scan_keys(
-    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]],
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     carry: PyTree,
     keys: PyTree,
     *,
@@ -61,7 +60,7 @@ def scan_keys(
 
 
 def draw_ahead(
-    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]],
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     carry: PyTree,
     keys: PyTree,
     *,
@@ -111,7 +110,9 @@ def num_rows(tree: PyTree) -> int:
     return jax.tree.leaves(tree)[0].shape[0]
 
 
-def trace_step(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[Any, Any]:
+def trace_step(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
+) -> tuple[jex.ClosedJaxpr, PyTreeDef]:
     """Trace a scan's step: its closed jaxpr, and the structure of what it returns."""
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), keys)
     closed, shapes = jax.make_jaxpr(step, return_shape=True)(carry, row)
@@ -123,9 +124,10 @@ def trace_step(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[A
     return closed, jax.tree.structure(shapes)
 
 
-def _as_traced(leaf: Any, var: Any) -> Any:
-    same = jax.typeof(leaf).dtype == var.aval.dtype
-    return leaf if same else jax.lax.convert_element_type(leaf, var.aval.dtype)
+def _as_traced(leaf: jax.Array, var: jex.Var) -> jax.Array:
+    dtype = aval_of(var).dtype
+    same = jax.typeof(leaf).dtype == dtype
+    return leaf if same else jax.lax.convert_element_type(leaf, dtype)
 
 
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
@@ -148,13 +150,13 @@ def num_seeds() -> int:
 class _Parts:
     """Equations evaluated in a batch, those of the loop, and the values passed to them."""
 
-    before: list[Any]
-    during: list[Any]
-    passed: list[Any]
+    before: list[jex.JaxprEqn]
+    during: list[jex.JaxprEqn]
+    passed: list[jex.Var]
 
 
 def _choose(
-    jaxpr: jex.Jaxpr, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
+    jaxpr: jex.Jaxpr, carry_vars: Sequence[jex.Var], row_vars: Sequence[jex.Var], max_bytes: float
 ) -> _Parts:
     """Batch the equations up to the largest size with which all passed values fit."""
     live = needed(jaxpr.eqns, jaxpr.outvars)
@@ -168,11 +170,11 @@ def _choose(
 
 
 def _split(
-    live: Sequence[Any],
+    live: Sequence[jex.JaxprEqn],
     may_batch: Sequence[bool],
-    outvars: Sequence[Any],
-    carry_vars: Sequence[Any],
-    row_vars: Sequence[Any],
+    outvars: Sequence[Atom],
+    carry_vars: Sequence[jex.Var],
+    row_vars: Sequence[jex.Var],
 ) -> _Parts:
     stages = stages_of(live, may_batch, carry_vars, row_vars)
     # What depends on constants only is evaluated in both parts, to avoid stacking it T times.
@@ -193,8 +195,8 @@ ONCE, AHEAD, LOOP = "once", "ahead", "loop"
 def stages_of(
     equations: Sequence[jex.JaxprEqn],
     may_batch: Sequence[bool],
-    carry_vars: Sequence[Any],
-    row_vars: Sequence[Any],
+    carry_vars: Sequence[jex.Var],
+    row_vars: Sequence[jex.Var],
 ) -> list[str]:
     """Say when each equation of a step can be evaluated.
 
@@ -226,18 +228,19 @@ def batched_bytes(equation: jex.JaxprEqn) -> float:
     if equation.primitive.name in _IN_LOOP or equation.effects:
         return math.inf
     atoms = [*equation.invars, *equation.outvars]
-    if any(_is_other_key(atom.aval.dtype) for atom in atoms):
+    if any(_is_other_key(aval_of(atom).dtype) for atom in atoms):
         return math.inf
     inner = [e for jaxpr in jex.jaxprs_in_params(equation.params) for e in jaxpr.eqns]
     return max([*map(_bytes, equation.outvars), *map(batched_bytes, inner)], default=0)
 
 
-def _bytes(var: Any) -> int:
-    return math.prod(var.aval.shape) * var.aval.dtype.itemsize
+def _bytes(var: jex.Var) -> int:
+    aval = aval_of(var)
+    return math.prod(aval.shape) * aval.dtype.itemsize
 
 
 @functools.cache  # asked for every value of every equation
-def _is_other_key(dtype: Any) -> bool:
+def _is_other_key(dtype: jnp.dtype) -> bool:
     """Check whether keys are of another generator than threefry, whose batches are exact."""
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False

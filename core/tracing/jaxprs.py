@@ -1,15 +1,17 @@
 """Jaxpr utilities."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core as jex
 from jax.extend import source_info_util
 
-from ..types import PyTree
+from ..types import PyTree, PyTreeDef
+
+Atom: TypeAlias = jex.Var | jex.Literal
 
 # Where an equation that calls another program has it.
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -49,15 +51,15 @@ def context_of(equation: jex.JaxprEqn) -> Iterator[None]:
 
 def evaluate(
     equations: Iterable[jex.JaxprEqn],
-    known: dict[Any, Any],
-    rule: Callable[[Any, list[Any]], Sequence[Any]] = bind,
+    known: dict[jex.Var, Any],
+    rule: Callable[[jex.JaxprEqn, list[Any]], Sequence[Any]] = bind,
     literal: Callable[[Any], Any] = lambda value: value,
-) -> Callable[[Any], Any]:
+) -> Callable[[Atom], Any]:
     """Evaluate equations in order, each in its own context.
 
     Args:
       equations: of one jaxpr.
-      known: values by variable; the results are added.
+      known: values by variable, of any type that the rule takes; the results are added.
       rule: `rule(equation, operands) -> results`.
       literal: converts the value of a literal to an operand.
 
@@ -65,7 +67,7 @@ def evaluate(
       A function that reads the value of a variable or literal.
     """
 
-    def read(atom: Any) -> Any:
+    def read(atom: Atom) -> Any:
         return literal(atom.val) if isinstance(atom, jex.Literal) else known[atom]
 
     for equation in equations:
@@ -78,9 +80,9 @@ def evaluate(
 
 def walk(
     jaxpr: jex.Jaxpr,
-    callers: tuple[Any, ...] = (),
-    enter: Callable[[Any], bool] = lambda equation: True,
-) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    callers: tuple[jex.JaxprEqn, ...] = (),
+    enter: Callable[[jex.JaxprEqn], bool] = lambda equation: True,
+) -> Iterator[tuple[jex.JaxprEqn, tuple[jex.JaxprEqn, ...]]]:
     """Yield the equations of a jaxpr and of those inside them, each with the calls that hold it.
 
     Args:
@@ -102,18 +104,18 @@ def called_program(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
     return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
 
 
-def aval_of(atom: jex.Var | jex.Literal) -> jax.ShapeDtypeStruct:
+def aval_of(atom: Atom) -> jax.ShapeDtypeStruct:
     """Return the shape and the dtype of an operand or a result, which JAX's types leave open."""
     array: Any = atom.aval
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def variables(atoms: Iterable[Any]) -> list[Any]:
+def variables(atoms: Iterable[Atom]) -> list[jex.Var]:
     """Return the atoms that are variables, not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
 
 
-def needed(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Any]) -> list[Any]:
+def needed(equations: Iterable[jex.JaxprEqn], outputs: Iterable[Atom]) -> list[jex.JaxprEqn]:
     """Return the equations on which the outputs depend, and those with effects."""
     wanted, kept = set(variables(outputs)), []
     for equation in reversed(list(equations)):
@@ -144,7 +146,10 @@ def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) ->
 
 
 def with_leaves(
-    treedef: Any, shapes: Sequence[Any], read: Sequence[int], arrays: Iterable[jax.Array]
+    treedef: PyTreeDef,
+    shapes: Sequence[jax.ShapeDtypeStruct],
+    read: Sequence[int],
+    arrays: Iterable[jax.Array],
 ) -> PyTree:
     """Rebuild a tree from the leaves that `leaves_read` found; the others are zeros.
 
@@ -160,7 +165,7 @@ def with_leaves(
     return treedef.unflatten(leaves)
 
 
-def ends_of_scan(params: Any) -> tuple[int, int]:
+def ends_of_scan(params: Mapping[str, Any]) -> tuple[int, int]:
     """Count a scan's constant operands, and those with its carry."""
     if "num_consts" in params:
         return params["num_consts"], params["num_consts"] + params["num_carry"]
@@ -174,9 +179,9 @@ def scan_lengths(jaxpr: jex.Jaxpr) -> list[int]:
 
     Rows in reverse order count, and so do single rows that are read outside of a scan.
     """
-    lengths: dict[Any, int] = {}
+    lengths: dict[Atom, int] = {}
     for equation in reversed(jaxpr.eqns):
-        read: Iterable[tuple[Any, int]] = ()
+        read: Iterable[tuple[Atom, int]] = ()
         if equation.primitive.name == "scan":
             _, first = ends_of_scan(equation.params)
             read = ((atom, equation.params["length"]) for atom in equation.invars[first:])

@@ -5,7 +5,7 @@ NaN are followed back to the operation that made a NaN of finite or infinite num
 branches are entered; a loop is entered at the step where its carry became NaN.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from jax.extend import core as jex
 from jax.extend import source_info_util
 
 from ..types import PyTree
-from .jaxprs import bind, called_program, context_of, ends_of_scan
+from .jaxprs import Atom, bind, called_program, context_of, ends_of_scan
 
 MAX_SHOWN = 3  # operands in a description
 
@@ -64,7 +64,7 @@ def find_nan_source(
 
 
 def _explain(
-    jaxpr: jex.Jaxpr, consts: Sequence[Any], values: Sequence[Any], output: int | None
+    jaxpr: jex.Jaxpr, consts: Sequence[jax.Array], values: Sequence[jax.Array], output: int | None
 ) -> NanSource | int | None:
     """Evaluate a program and follow a NaN back.
 
@@ -76,11 +76,11 @@ def _explain(
     Returns:
       The operation, the number of the argument that was NaN, or None.
     """
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known: dict[Atom, jax.Array] = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, values, strict=True))
-    makers: dict[Any, tuple[int, Any, int]] = {}
+    makers: dict[Atom, tuple[int, jex.JaxprEqn, int]] = {}
 
-    def read(atom: Any) -> Any:
+    def read(atom: Atom) -> jax.Array:
         return atom.val if isinstance(atom, jex.Literal) else known[atom]
 
     for number, equation in enumerate(jaxpr.eqns):
@@ -110,7 +110,9 @@ def _explain(
     return jaxpr.invars.index(variable) if variable in jaxpr.invars else None
 
 
-def _inside(equation: jex.JaxprEqn, operands: Sequence[Any], output: int) -> NanSource | int | None:
+def _inside(
+    equation: jex.JaxprEqn, operands: Sequence[jax.Array], output: int
+) -> NanSource | int | None:
     """Explain a result of an equation that holds programs; the number of an operand, or None."""
     name, params = equation.primitive.name, equation.params
     program = called_program(equation)
@@ -127,7 +129,9 @@ def _inside(equation: jex.JaxprEqn, operands: Sequence[Any], output: int) -> Nan
     return None
 
 
-def _in_scan(params: Any, operands: Sequence[Any], output: int) -> NanSource | int | None:
+def _in_scan(
+    params: Mapping[str, Any], operands: Sequence[jax.Array], output: int
+) -> NanSource | int | None:
     program, (num_consts, num_fixed) = params["jaxpr"], ends_of_scan(params)
     order = range(params["length"])[:: -1 if params["reverse"] else 1]
 
@@ -143,7 +147,9 @@ def _in_scan(params: Any, operands: Sequence[Any], output: int) -> NanSource | i
     return _in_loop(program, steps, range(num_consts, num_fixed), output)
 
 
-def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | int | None:
+def _in_while(
+    params: Mapping[str, Any], operands: Sequence[jax.Array], output: int
+) -> NanSource | int | None:
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     program, of_test = params["body_jaxpr"], [*operands[:num_cond]]
 
@@ -163,12 +169,12 @@ def _in_while(params: Any, operands: Sequence[Any], output: int) -> NanSource | 
 class _Step(NamedTuple):
     """A step of a loop: the arguments and the results of its body."""
 
-    arguments: list[Any]
-    results: list[Any]
+    arguments: list[jax.Array]
+    results: list[jax.Array]
 
 
 def _in_loop(
-    program: Any, steps: Callable[[], Iterator[_Step]], carry: range, output: int
+    program: jex.ClosedJaxpr, steps: Callable[[], Iterator[_Step]], carry: range, output: int
 ) -> NanSource | int | None:
     """Explain a result of a loop: enter its body where that became NaN.
 
@@ -199,7 +205,7 @@ def _is_nan(value: Any) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.inexact)) and bool(jnp.isnan(value).any())
 
 
-def _source(equation: jex.JaxprEqn, operands: Sequence[Any], result: Any) -> NanSource:
+def _source(equation: jex.JaxprEqn, operands: Sequence[jax.Array], result: jax.Array) -> NanSource:
     place = np.unravel_index(int(np.asarray(jnp.isnan(result)).argmax()), np.shape(result))
     shown = []
     for value in operands:

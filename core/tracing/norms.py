@@ -20,9 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
+from jax.typing import ArrayLike, DTypeLike
 
 from ..types import is_key
-from .jaxprs import aval_of, bind, context_of, walk
+from .jaxprs import Atom, aval_of, bind, context_of, walk
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
 COMMUTATIVE = ("add", "max", "min")
@@ -98,27 +99,27 @@ class Graph:
 
     Attributes:
       known: results of equations by name.
-      seen: counts equations and constants that cannot be compared.
+      counts: of equations and constants that cannot be compared.
       instead: values that are computed in place of others, by the others' names.
     """
 
     known: dict[str, Value] = field(default_factory=dict)
-    seen: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     instead: dict[str, Value] = field(default_factory=dict)
 
-    def given(self, array: Any, name: str, reads_inputs: bool = False) -> Value:
+    def input(self, array: ArrayLike, name: str, reads_inputs: bool = False) -> Value:
         return Value(name, (0, "", name), jnp.shape(array), reads_inputs, array)
 
-    def constant(self, array: Any) -> Value:
+    def constant(self, array: ArrayLike) -> Value:
         if isinstance(array, np.ndarray | np.generic | float | int) and np.size(array) == 1:
             number = np.asarray(array)
-            return self.given(number, f"number {number.dtype}{number.shape}{number.tolist()}")
-        return self.given(array, self._unique("constant"))
+            return self.input(number, f"number {number.dtype}{number.shape}{number.tolist()}")
+        return self.input(array, self._unique("constant"))
 
-    def add(self, jaxpr: jex.Jaxpr, known: dict[Any, Value]) -> list[Value]:
+    def add(self, jaxpr: jex.Jaxpr, known: dict[jex.Var, Value]) -> list[Value]:
         """Add a jaxpr's equations and return its results."""
 
-        def read(atom: Any) -> Value:
+        def read(atom: Atom) -> Value:
             return self.constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
 
         for equation in jaxpr.eqns:
@@ -243,7 +244,7 @@ class Graph:
             operands = sorted(operands, key=lambda operand: operand.order)
         return self._new(equation, operands, [shape])[0]
 
-    def _variance(self, squares: Value, square: Value, dtype: Any) -> Value | None:
+    def _variance(self, squares: Value, square: Value, dtype: DTypeLike) -> Value | None:
         """Rewrite mean(square(x)) - square(mean) to mean(square(x - mean)); None if it is not.
 
         The difference cancels where the mean is large.
@@ -265,7 +266,9 @@ class Graph:
 
         return self.through(variance, dtype, x)
 
-    def through(self, function: Callable[..., jax.Array], dtype: Any, *values: Value) -> Value:
+    def through(
+        self, function: Callable[..., jax.Array], dtype: DTypeLike, *values: Value
+    ) -> Value:
         """Add what a function of arrays computes; `dtype` is that of all of them."""
         shapes = [jax.ShapeDtypeStruct(value.shape, dtype) for value in values]
         jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
@@ -286,7 +289,9 @@ class Graph:
         is_scaled = second.is_factor and not first.is_factor and not second.is_number
         return replace(product, factors=(first, second)) if is_scaled else product
 
-    def _shifted(self, operands: list[Value], shape: tuple[int, ...], dtype: Any) -> Value | None:
+    def _shifted(
+        self, operands: list[Value], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> Value | None:
         """Rewrite x * root + (bias - mean * root) to (x - mean) * root + bias; None for others."""
         for scaled, rest in (operands, operands[::-1]):
             factors = self._parts("mul ", scaled, shape)
@@ -302,7 +307,7 @@ class Graph:
         return None
 
     def _difference(
-        self, one: list[Value], other: list[Value], shape: tuple[int, ...], dtype: Any
+        self, one: list[Value], other: list[Value], shape: tuple[int, ...], dtype: DTypeLike
     ) -> Value | None:
         """Rewrite x * factors + (-mean) * factors to (x - mean) * factors; None for others."""
         names = [Counter(part.name for part in side) for side in (one, other)]
@@ -404,7 +409,7 @@ class Graph:
     def _named(
         self,
         primitive: str,
-        params: Any,
+        params: dict[str, Any] | None,
         operands: list[Value],
         compute: Compute,
         shapes: list[tuple[int, ...]],
@@ -415,15 +420,21 @@ class Graph:
         depth = 1 + max((operand.order[0] for operand in operands), default=0)
         order = (depth, primitive, name)
         reads = any(operand.reads_inputs for operand in operands)
-        fields_of_value: Any = {"compute": compute, "operands": tuple(operands)}
         for number, shape in enumerate(shapes):
-            value = Value(f"{name}#{number}", order, tuple(shape), reads, **fields_of_value)
+            value = Value(
+                f"{name}#{number}",
+                order,
+                tuple(shape),
+                reads,
+                compute=compute,
+                operands=tuple(operands),
+            )
             self.known.setdefault(value.name, value)
         return [self.known[f"{name}#{number}"] for number in range(len(shapes))]
 
     def _unique(self, text: str) -> str:
-        self.seen[text] += 1
-        return f"{text} {self.seen[text]}"
+        self.counts[text] += 1
+        return f"{text} {self.counts[text]}"
 
 
 def _mean_of_mean(

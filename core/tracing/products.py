@@ -7,7 +7,7 @@ order, and all products of one array with parameters become one product with the
 A step w (e - s) from s is (1 - w) s + w e.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from .jaxprs import aval_of, context_of
 from .norms import Graph, Value, kept_axes
 
 
-def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> Any:
+def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> jex.ClosedJaxpr:
     """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
 
     One with side effects is returned as it is.
@@ -33,13 +33,12 @@ def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> Any:
     def evaluate(*inputs: jax.Array) -> list[jax.Array]:
         graph, known = Products(), {}
         for index, (variable, array) in enumerate(zip(jaxpr.invars, inputs, strict=True)):
-            known[variable] = graph.given(array, f"input {index}", index >= num_params)
+            known[variable] = graph.input(array, f"input {index}", index >= num_params)
         for variable, array in zip(jaxpr.constvars, closed.consts, strict=True):
             known[variable] = graph.constant(array)
         return graph.compute(graph.add(jaxpr, known))
 
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
-    return jax.make_jaxpr(evaluate)(*shapes)
+    return jax.make_jaxpr(evaluate)(*map(aval_of, jaxpr.invars))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +91,9 @@ class Products(Graph):
       wholes: the product that computes several, and where each is in it, by their names.
     """
 
-    factors: dict[str, tuple[Value, Value, Any, Any]] = field(default_factory=dict)
+    factors: dict[str, tuple[Value, Value, jax.lax.PrecisionLike, jex.JaxprEqn]] = field(
+        default_factory=dict
+    )
     sums: dict[str, tuple[tuple[Value, ...], float]] = field(default_factory=dict)
     wholes: dict[str, tuple[Value, int, int]] = field(default_factory=dict)
 
@@ -124,8 +125,7 @@ class Products(Graph):
             for start, step in (operands, operands[::-1]):
                 if between := _interpolated(start, step):
                     weight, end = between
-                    mix: Any = lambda s, w, e: (1.0 - w) * s + w * e  # noqa: E731
-                    return [self.through(mix, np.float32, start, weight, end)]
+                    return [self.through(_mix, np.float32, start, weight, end)]
         return super()._apply(equation, operands)
 
     def join(self, parts: Sequence[Value], axis: int) -> Value:
@@ -364,7 +364,7 @@ class Products(Graph):
         self.sums[total.name] = tuple(ordered), number
         return Sum(**_fields(total), terms=tuple(ordered), number=number)
 
-    def _place(self, term: Value) -> Any:
+    def _place(self, term: Value) -> tuple[int, str, tuple[int, str, str]]:
         """Sort products by what they multiply, which is the same for all gates."""
         left = self.factors[term.name][0].name if term.name in self.factors else ""
         return -term.order[0], left, term.order
@@ -384,7 +384,7 @@ class Products(Graph):
 
     def compute(self, values: Sequence[Value]) -> list[jax.Array]:
         """Compute values; products of one array with several parameters become one product."""
-        groups: dict[Any, list[Value]] = {}
+        groups: dict[tuple[str, str], list[Value]] = {}
         for value in self._needed(values):
             if value.name in self.factors:
                 left, right, precision, _ = self.factors[value.name]
@@ -393,14 +393,14 @@ class Products(Graph):
         for group in groups.values():
             if len(group) > 1:
                 self._join_products(group)
-        alike: dict[Any, list[Value]] = {}
+        sums_by_parts: dict[tuple[str | float, ...], list[Value]] = {}
         for value in self._needed(values):
             terms, number = self.sums.get(value.name, ((), 0.0))
             wholes = [self.wholes[term.name][0].name for term in terms if term.name in self.wholes]
             num_biases = sum(map(_is_bias, terms))
             if wholes and 1 < len(terms) == len(wholes) + num_biases:
-                alike.setdefault((*wholes, num_biases, number), []).append(value)
-        for group in alike.values():
+                sums_by_parts.setdefault((*wholes, num_biases, number), []).append(value)
+        for group in sums_by_parts.values():
             if len(group) > 1:
                 self._join_sums(group)
         return super().compute(values)
@@ -458,7 +458,7 @@ def _borders(sizes: Iterable[int]) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(sizes, initial=0)))
 
 
-def _border_of(params: Any, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+def _border_of(params: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Find the axis of a slice along one axis, and where it starts and stops; None for another."""
     borders = list(zip(params["start_indices"], params["limit_indices"], strict=True))
     cut = [axis for axis, size in enumerate(shape) if borders[axis] != (0, size)]
@@ -498,5 +498,9 @@ def _fields(value: Value) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _dot(left: jax.Array, right: jax.Array, precision: Any) -> jax.Array:
+def _mix(start: jax.Array, weight: jax.Array, end: jax.Array) -> jax.Array:
+    return (1.0 - weight) * start + weight * end
+
+
+def _dot(left: jax.Array, right: jax.Array, precision: jax.lax.PrecisionLike) -> jax.Array:
     return jax.lax.dot_general(left, right, (((1,), (0,)), ((), ())), precision=precision)

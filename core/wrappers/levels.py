@@ -1,7 +1,6 @@
 """Procedural levels: a numbered set to train on, others held out, and curricula over the set."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -143,7 +142,7 @@ class Levels(Wrapper):
         return self.start(jnp.minimum(level, self.num_levels - 1))
 
 
-def held_out(env: Any) -> Environment | None:
+def held_out(env: object) -> Environment | None:
     """Replace the levels of an environment by all levels after them; None if it has no levels.
 
     >>> from triglot.envs import gridworld

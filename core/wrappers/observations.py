@@ -89,7 +89,7 @@ class FrameStack(Wrapper):
         frames = jnp.concatenate([kept, newest], axis=-1)
         return replace(step, state=StackedState(state=step.state, frames=frames), obs=frames)
 
-    def _channels(self, obs: Obs) -> Any:
+    def _channels(self, obs: Obs) -> Obs:
         return obs[..., None] if obs.ndim in (0, 2) else obs
 
 
@@ -191,7 +191,7 @@ class FlattenObservation(Wrapper):
         return replace(step, obs=flat(self.env.obs_spec, step.obs))
 
 
-def flatten_if(env: Environment, wanted: Any) -> Environment:
+def flatten_if(env: Environment, wanted: object) -> Environment:
     """Wrap an environment in `FlattenObservation` if it is wanted.
 
     Raises:

@@ -1,7 +1,6 @@
 """Wrappers of rewards; returns in reports are of the changed rewards."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +64,7 @@ class ClipReward(Wrapper):
         return replace(step, reward=jnp.clip(step.reward, self.low, self.high))
 
 
-def clip_within(env: Environment, limit: Any) -> ClipReward:
+def clip_within(env: Environment, limit: object) -> ClipReward:
     """Clip rewards to within `-limit` and `limit`, or to a pair of bounds.
 
     Raises:

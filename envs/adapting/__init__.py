@@ -1,7 +1,7 @@
 """Utilities of the adapters of environment libraries."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...core.environment import TimeStep, first_step
 from ...core.errors import TriglotError
+from ...core.records import Values
 from ...core.specs import Box, Spec
-from ...core.types import EnvState, PyTree
+from ...core.types import EnvState, Obs, PyTree
 from ..gif import write_gif
 from .importing import unused
 from .options import Options, changed, check_name, check_options, check_values, hashable_options
@@ -79,8 +81,8 @@ class Players(NamedTuple):
     """
 
     number: int
-    moving: Callable[[Any], jax.Array]
-    observe: Callable[[Any, int], jax.Array]
+    moving: Callable[[EnvState], jax.Array]
+    observe: Callable[[EnvState, int], jax.Array]
     alternates: bool = False
 
 
@@ -110,7 +112,7 @@ class Adapter(NamedTuple):
 
 
 def gymnax_functions(
-    env: Any, params: Any, is_truncated: Callable[[Any], Any]
+    env: Any, params: PyTree, is_truncated: Callable[[EnvState], jax.Array]
 ) -> tuple[Callable[[jax.Array], TimeStep], Callable[[EnvState, jax.Array, jax.Array], TimeStep]]:
     """Make `reset` and `step` of an environment with gymnax's interface, without its own reset.
 
@@ -138,7 +140,7 @@ STEPS = "triglot_steps"  # key of the step count in `State.info`
 
 
 def brax_functions(
-    env: Any, limit: int, observe: Callable[[Any], Any] = lambda state: state.obs
+    env: Any, limit: int, observe: Callable[[EnvState], Obs] = lambda state: state.obs
 ) -> tuple[Callable[[jax.Array], TimeStep], Callable[[EnvState, jax.Array, jax.Array], TimeStep]]:
     """Make `reset` and `step` of an environment with brax's `State`, truncated at a limit.
 
@@ -150,7 +152,7 @@ def brax_functions(
       observe: takes the observation out of a state.
     """
 
-    def counted(state: EnvState, steps: jax.Array) -> Any:
+    def counted(state: EnvState, steps: jax.Array) -> EnvState:
         # Some numbers are Python's or float64, with another dtype after `step` than after `reset`.
         state = strong(state)
         reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
@@ -263,7 +265,7 @@ def _put_right(step: TimeStep) -> TimeStep:
 def adapted(
     suite: str,
     env_id: str,
-    options: Mapping[str, Any],
+    options: Values,
     build: Callable[[str, dict[str, Any]], Adapter],
 ) -> Adapted:
     """Make an environment, and fail now on a wrong option.
@@ -290,7 +292,7 @@ def planes_spec(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Box:
     return Box((*shape[:2], sum(sizes)), "float32", 0.0, 1.0, whole=True)
 
 
-def gif(render: Callable[[Any], Any]) -> Callable[[list[EnvState], str], None]:
+def gif(render: Callable[[EnvState], ArrayLike]) -> Callable[[list[EnvState], str], None]:
     """Make an `Adapter.draw` of a function from a state to uint8 `[height, width, 3]`."""
 
     def draw(states: list[EnvState], path: str) -> None:

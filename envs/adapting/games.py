@@ -1,6 +1,5 @@
 """Games of several players: the agent is one of them, and the others are played for it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from ...core.environment import Environment, Player, TimeStep
 from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
+from ...core.records import Values
 from ...core.types import PyTree
 from ...core.wrappers.base import Wrapper
 from ...core.wrappers.games import random_player
@@ -106,7 +106,7 @@ class Both(Wrapper):
         )
 
 
-def against(game: Adapted, options: Mapping[str, Any]) -> Environment:
+def against(game: Adapted, options: Values) -> Environment:
     """Let an opponent play the other players of a game; one of a single player stays as it is.
 
     Args:

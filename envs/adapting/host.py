@@ -6,16 +6,18 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from ...core.errors import TriglotError, describe
 from ...core.host_environment import Arrays, HostStart, HostStep, to_dtype
 from ...core.specs import Box, Leaf, Spec, mask_size
 from ...core.types import Obs
 from . import masks
+from .masks import Info
 from .options import Options
 from .spaces import map_leaves
 
-Restart = Callable[[Any, np.ndarray], Any]
+Restart = Callable[[Any, np.ndarray], Obs]
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class GymnasiumVector:
             next_mask = self._last_masks(mask, done, info)
         return HostStep.of(reward, terminated, truncated, next_obs, obs, next_mask, mask)
 
-    def _masks(self, raw_obs: Any, info: Any, method: str) -> np.ndarray | None:
+    def _masks(self, raw_obs: Obs, info: Info, method: str) -> np.ndarray | None:
         """Read the masks of all environments, bool `[N, num_actions]`; None without masks."""
         if not self._mask_form:
             if not self._ignores_mask and masks.KEY in info:
@@ -104,7 +106,9 @@ class GymnasiumVector:
             return to_dtype(raw_obs[key], bool, "an entry of the action mask")
         return masks.of_vector(info, self._vector.num_envs, self._mask_size, method)
 
-    def _last_masks(self, mask: np.ndarray | None, done: np.ndarray, info: Any) -> Any:
+    def _last_masks(
+        self, mask: np.ndarray | None, done: np.ndarray, info: Info
+    ) -> np.ndarray | None:
         """Put the masks from before the reset where episodes ended."""
         if mask is None:
             return None
@@ -135,7 +139,7 @@ class GymnasiumVector:
         """The library's vector environment."""
         return self._vector
 
-    def mask_of(self, raw_obs: Any, info: Any) -> np.ndarray | None:
+    def mask_of(self, raw_obs: Obs, info: Info) -> np.ndarray | None:
         """Read the mask of one environment, bool `[num_actions]`; None without masks."""
         if not self._mask_form:
             return None
@@ -148,7 +152,9 @@ class GymnasiumVector:
         converted = np.asarray(action).astype(self._action_space.dtype)
         return converted if converted.ndim else converted[()]
 
-    def reset_where(self, done: np.ndarray, obs: Arrays, mask: Any) -> tuple[Arrays, Any]:
+    def reset_where(
+        self, done: np.ndarray, obs: Arrays, mask: np.ndarray | None
+    ) -> tuple[Arrays, np.ndarray | None]:
         """Reset ended environments of a vector without autoreset."""
         raw_obs, info = self._vector.reset(options={"reset_mask": done})
         started, index = self.read(raw_obs), np.flatnonzero(done)
@@ -192,7 +198,7 @@ class GymnasiumVector:
         A tuple becomes a dictionary, without the texts. Gymnasium reuses its arrays.
         """
 
-        def cast(leaf: Leaf, space: Any, values: Any) -> np.ndarray:
+        def cast(leaf: Leaf, space: Any, values: npt.ArrayLike) -> np.ndarray:
             start = getattr(space, "start", None)
             values = values if start is None else np.asarray(values) - start
             return to_dtype(values, leaf.dtype, "an observation")
@@ -206,7 +212,7 @@ class GymnasiumVector:
         """Return the key of what is left of an observation without its mask; "" if it is whole."""
         return masks.without_mask(self._mask_form, space)[1] if self._mask_form else ""
 
-    def renew(self, obs: Arrays, done: np.ndarray, info: Any) -> tuple[Arrays, Arrays]:
+    def renew(self, obs: Arrays, done: np.ndarray, info: Info) -> tuple[Arrays, Arrays]:
         """Begin new episodes where `done`; return the true successors and the next observations.
 
         Args:
@@ -230,7 +236,7 @@ class GymnasiumVector:
         return replaced(obs, ended, jax.tree.map(lambda *rows: np.stack(rows), *last)), obs
 
     def _check_shapes(self, obs: Obs, index: int, cause: Exception | None = None) -> None:
-        def check(leaf: Leaf, value: Any) -> None:
+        def check(leaf: Leaf, value: npt.ArrayLike) -> None:
             if np.shape(value) != leaf.shape:
                 raise TriglotError(
                     f"environment {index} returned an observation of shape {np.shape(value)}, but "

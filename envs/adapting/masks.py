@@ -10,18 +10,23 @@ Three forms are read:
   (https://sb3-contrib.readthedocs.io/en/master/modules/ppo_mask.html).
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...core.errors import TriglotError, require
 from ...core.host_environment import to_dtype
 from ...core.specs import Spec, mask_size
+from ...core.types import Obs
 
 IN_INFO, METHOD = "info", "method"
 KEY, METHOD_NAME = "action_mask", "action_masks"
 OBS_KEYS = ("obs", "observation", "observations")
+Info: TypeAlias = dict[str, Any]
+"""What Gymnasium returns beside an observation: values of any kind by name."""
+
 HOW_TO_IGNORE = "or ignore it with the option use_action_mask=False"
 
 
@@ -74,7 +79,7 @@ def _key_in(space: Any, size: int | None) -> str:
     return ""
 
 
-def _misfit(shape: Any, size: int | None) -> TriglotError:
+def _misfit(shape: tuple[int, ...], size: int | None) -> TriglotError:
     wanted = (
         "only Discrete and MultiDiscrete actions have masks: remove it"
         if size is None
@@ -115,7 +120,7 @@ def without_mask(form: str, space: Any) -> tuple[Any, str]:
     return spaces.Dict(rest), ""
 
 
-def in_info(form: str, size: int | None) -> Any:
+def in_info(form: str, size: int | None) -> Callable[[Any], Any]:
     """Make a wrapper that puts the mask of every reset and step into `info`, bool `[size]`."""
     return partial(_wrap, form=form, size=size)
 
@@ -126,16 +131,16 @@ def _wrap(env: Any, form: str, size: int | None) -> Any:
     class ActionMaskInInfo(gym.Wrapper):
         """Put the action mask into `info`, so that vector environments keep it across resets."""
 
-        def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        def reset(self, **options: Any) -> tuple[Obs, Info]:
             obs, info = self.env.reset(**options)
             return obs, {**info, KEY: self._mask(info, "reset")}
 
-        def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        def step(self, action: np.ndarray) -> tuple[Obs, float, bool, bool, Info]:
             obs, reward, terminated, truncated, info = self.env.step(action)
             info = {**info, KEY: self._mask(info, "step")}
             return obs, reward, terminated, truncated, info
 
-        def _mask(self, info: dict[str, Any], method: str) -> np.ndarray:
+        def _mask(self, info: Info, method: str) -> np.ndarray:
             if form == METHOD:
                 return as_mask(self.get_wrapper_attr(METHOD_NAME)(), size)
             if KEY not in info:
@@ -161,7 +166,7 @@ def unexpected() -> TriglotError:
     )
 
 
-def of_vector(info: Any, num_envs: int, size: int | None, method: str) -> np.ndarray:
+def of_vector(info: Info, num_envs: int, size: int | None, method: str) -> np.ndarray:
     """Read the masks of a vector environment's info, bool `[num_envs, size]`."""
     if KEY not in info or not np.all(info.get(f"_{KEY}", True)):
         raise missing(method)
@@ -171,7 +176,7 @@ def of_vector(info: Any, num_envs: int, size: int | None, method: str) -> np.nda
     return to_dtype(array, bool, "an entry of the action mask")
 
 
-def of_last(info: Any, index: int, size: int | None) -> np.ndarray:
+def of_last(info: Info, index: int, size: int | None) -> np.ndarray:
     """Read the mask of an ended environment, from before its reset, bool `[size]`."""
     last = info.get("final_info", {})
     last = last if isinstance(last, dict) else last[index]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ...core.errors import TriglotError, UnknownOption, shown, unknown, user_error_context
 from ...core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
+from ...core.records import Values
 
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
 
@@ -75,7 +76,7 @@ def check_options(environment: str, options: Iterable[str], known: Iterable[str]
             raise UnknownOption(environment, name, known)
 
 
-def check_values(environment: str, options: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
+def check_values(environment: str, options: Values, examples: Values) -> None:
     """Reject values of another type than an example, numbers out of range, and counts below 1.
 
     Args:
@@ -110,7 +111,7 @@ def check_values(environment: str, options: Mapping[str, Any], examples: Mapping
             raise TriglotError(f"{what} must be finite, got {shown(value)}.")
 
 
-def arguments(function: Callable[..., Any]) -> dict[str, Any]:
+def arguments(function: Callable[..., object]) -> dict[str, Any]:
     """List what may be given to a function by name, with an example of each for `check_values`.
 
     It is the default, 1 for an integer without one, or else `Parameter.empty`.
@@ -128,7 +129,7 @@ def arguments(function: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters} | integers
 
 
-def kept_arguments(constructor: Callable[..., Any], instance: Any) -> dict[str, Any]:
+def kept_arguments(constructor: Callable[..., object], instance: object) -> dict[str, Any]:
     """List the arguments of a constructor that an object keeps, as attributes of their names.
 
     A name may begin with an underscore.
@@ -140,9 +141,7 @@ def kept_arguments(constructor: Callable[..., Any], instance: Any) -> dict[str, 
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def check_given(
-    environment: str, options: Mapping[str, Any], examples: Mapping[str, Any]
-) -> Options:
+def checked_options(environment: str, options: Values, examples: Values) -> Options:
     """Check options where all that there are have an example, such as a default.
 
     Returns:
@@ -159,7 +158,7 @@ def check_given(
 
 
 @contextmanager
-def building(environment: str, options: Mapping[str, Any]) -> Iterator[None]:
+def building(environment: str, options: Values) -> Iterator[None]:
     """Report in one sentence that a library cannot build an environment from these options.
 
     Args:
@@ -179,14 +178,14 @@ def building(environment: str, options: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _numbers(value: Any) -> list[float]:
+def _numbers(value: object) -> list[float]:
     """List the numbers of an option: itself, or those in a tuple."""
     return [
         number for number in (value if isinstance(value, tuple) else (value,)) if is_number(number)
     ]
 
 
-def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
+def hashable_options(environment: str, options: Values) -> Options:
     """Convert options to sorted pairs, so that equal options give equal environments.
 
     Args:
@@ -210,7 +209,7 @@ def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
     return tuple(sorted(options.items()))
 
 
-def changed(environment: str, options: Mapping[str, Any], *defaults: Any) -> list[Any]:
+def changed(environment: str, options: Values, *defaults: Any) -> list[Any]:
     """Put options into the dataclasses that have fields of these names.
 
     Args:

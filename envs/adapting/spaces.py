@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,6 +21,7 @@ from ...core.specs import (
     bound_of,
     check_fits,
 )
+from ...core.types import PyTree
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -57,10 +59,10 @@ def part(whole: Any, name: str) -> Any:
     return whole[int(name)] if name.isdecimal() else getattr(whole, name)
 
 
-def as_returned(spec: Spec, returned: Any) -> Spec:
+def as_returned(spec: Spec, returned: PyTree) -> Spec:
     """Put the dtypes of returned values into a spec, where a library declares others."""
 
-    def corrected(leaf: Leaf, value: Any) -> Leaf:
+    def corrected(leaf: Leaf, value: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> Leaf:
         return replace(leaf, dtype=str(value.dtype))
 
     return map_leaves(corrected, spec, returned, into=Dict)
@@ -78,7 +80,7 @@ def channels_last(spec: Spec) -> Spec:
     return map_leaves(moved, spec, into=Dict)
 
 
-def as_declared(spec: Spec, batch: Any) -> Any:
+def as_declared(spec: Spec, batch: PyTree) -> PyTree:
     """Copy a batch to the dtypes of a spec, and images to channels last where the spec has them."""
 
     def copied(leaf: Leaf, values: np.ndarray) -> np.ndarray:
@@ -108,7 +110,7 @@ def observed(space: Any) -> Any:
     return readable
 
 
-def _observed(spaces: Any, space: Any) -> Any:
+def _observed(spaces: ModuleType, space: Any) -> Any:
     if isinstance(space, spaces.Text):
         return None
     if isinstance(space, spaces.Discrete):
@@ -122,7 +124,7 @@ def _observed(spaces: Any, space: Any) -> Any:
     return spaces.Dict(parts) if parts else None
 
 
-def _named(spaces: Any, space: Any) -> dict[str, Any]:
+def _named(spaces: ModuleType, space: Any) -> dict[str, Any]:
     """Name the parts of a `Dict`, and those of a `Tuple` by their numbers."""
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)

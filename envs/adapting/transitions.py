@@ -1,15 +1,13 @@
 """The transitions of a Gymnasium environment alone, and of several under each autoreset mode."""
 
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from ...core.host_environment import HostStart, Transition, row
+from ...core.host_environment import Choose, HostStart, Transition, row
 from .host import GymnasiumVector
 
-Choose = Callable[[int, int, Any], Any]
 # `AutoresetMode` of Gymnasium: when a vector environment begins the next episode.
 MODES = ("SameStep", "NextStep", "Disabled")
 

@@ -1,10 +1,9 @@
 """States of libraries' environments as trees of arrays."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from ...core.types import PyTree, is_key
 
@@ -23,7 +22,7 @@ def as_numpy(states: PyTree) -> PyTree:
 def strong(tree: PyTree) -> PyTree:
     """Convert Python numbers to arrays and weak types to strong ones, as a scan's carry needs."""
 
-    def convert(leaf: Any) -> jax.Array:
+    def convert(leaf: ArrayLike) -> jax.Array:
         if isinstance(leaf, jax.Array) and is_key(leaf):
             return leaf
         return jnp.asarray(leaf, jnp.result_type(leaf))

@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from ...core.errors import TriglotError, require
 
 # The page of trimesh that contains three.js: an archive and its member.
@@ -21,7 +23,11 @@ class _Frame(NamedTuple):
 
 
 def write_page(
-    path: str, title: str, system: Any, bodies: Sequence[tuple[Any, Any]], seconds: float
+    path: str,
+    title: str,
+    system: Any,
+    bodies: Sequence[tuple[jax.Array, jax.Array]],
+    seconds: float,
 ) -> None:
     """Write an episode as an HTML page with brax's viewer.
 
@@ -38,7 +44,7 @@ def write_page(
     # The viewer would show the time of a physics step; an environment step has several.
     system = system.tree_replace({"opt.timestep": seconds})
     moved = require("brax.base", "brax").Transform
-    frames: Any = [_Frame(moved(pos=pos, rot=rot)) for pos, rot in bodies]
+    frames = [_Frame(moved(pos=pos, rot=rot)) for pos, rot in bodies]
     shown = require("brax.io.json", "brax").dumps(system, frames)
     Path(path).write_text(_page(title, shown))
 

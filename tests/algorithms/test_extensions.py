@@ -282,7 +282,7 @@ def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
     state, _ = jax.jit(trainer.update)(state)
     obs = jnp.ones((3, 3))
     normalizer = state.agent.agent.normalizer
-    np.testing.assert_array_equal(trainer.agent.seen(state.agent, obs), normalizer.obs(obs))
+    np.testing.assert_array_equal(trainer.agent.network_obs(state.agent, obs), normalizer.obs(obs))
     assert not np.array_equal(normalizer.obs(obs), obs)
 
 

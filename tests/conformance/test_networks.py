@@ -224,7 +224,8 @@ def losses_and_gradients(case: Case, arithmetic: str) -> list[tuple[np.ndarray, 
         def evaluate(params, network=network, state=variables.state):
             def loss(params):
                 outputs, _ = network.apply(Variables(params=params, state=state), obs)
-                return sum((head**2).mean() for head in outputs["net"].values()), None
+                means = ((head**2).mean() for head in outputs["net"].values())
+                return sum(means, jnp.zeros(())), None
 
             (value, _), grads = network.value_and_grad(loss)(params)
             assert network.codec is not None

@@ -196,7 +196,7 @@ def test_the_keys_of_the_json_are_documented(different: Report) -> None:
     first_columns = re.findall(r"^\| (`.+?) \|", text, re.MULTILINE)
     listed = {word for cell in first_columns for word in re.findall(r"`(\w+)`", cell)}
     assert listed <= found | {"compiled_only"}
-    assert different.to_json()["format"] == 1
+    assert different.to_json()["format"] == 2
     json.dumps(different.to_json(), allow_nan=False)
 
 

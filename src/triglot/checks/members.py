@@ -1,8 +1,7 @@
 """Compare a component with its protocol: attributes, types, signatures, hashes."""
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from .report import Failed, describe_error, describe_value
 
@@ -34,7 +33,7 @@ def check_members(component: object, members: Mapping[str, type | str]) -> None:
             raise Failed(f"its {name} is {value!r}; expected {EXPECTED[expected]}.")
 
 
-def _check_signature(name: str, function: Any, arguments: str) -> None:
+def _check_signature(name: str, function: Callable[..., object], arguments: str) -> None:
     """Check that a function takes the arguments, and in this order if it has the same names."""
     positional, _, keywords = (part.strip(", ") for part in arguments.partition("*"))
     names = positional.split(", ")

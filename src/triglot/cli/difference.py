@@ -143,8 +143,8 @@ def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], in
 
 
 def _compared(
-    one: Any,
-    other: Any,
+    first: Any,
+    second: Any,
     inputs: "Inputs | Arguments",
     comparison: "ComparisonOptions",
     options: DiffOptions,
@@ -156,7 +156,7 @@ def _compared(
 
     problem = f"{options.one} and {options.other} could not be compared"
     with steps() as progress, user_error_context(problem):
-        reports = compare_networks(one, other, inputs, comparison, progress)
+        reports = compare_networks(first, second, inputs, comparison, progress)
         report = next(reports)  # which says only that nothing is known yet
         try:
             for further in reports:

@@ -110,6 +110,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
     from ..core import specs
     from ..core.agent import PolicyInput
     from ..core.loop.vectorize import VectorEnvironment
+    from ..core.types import abstract_key
 
     def act(key: jax.Array) -> "PyTree":
         start = VectorEnvironment(env, agent.num_envs).reset(key)
@@ -119,7 +120,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
         return agent.act(state, carry, inputs, key, explore=True).action
 
     try:
-        action = jax.eval_shape(act, jax.random.key(0))
+        action = jax.eval_shape(act, abstract_key())
     except Exception as error:
         return str(error) if isinstance(error, TriglotError) else describe(error)
     return find_type_change("the action", specs.zeros(env.action_spec, agent.num_envs), action)

@@ -7,7 +7,7 @@ import importlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 from ..backends import libraries
 from ..core.records import JSON
@@ -59,7 +59,7 @@ def start(arguments: JSON, running: RunningJob) -> None:
     getattr(imported, name)(Started(options, arguments, running, seconds))
 
 
-def _import(module: str) -> tuple[Any, float]:
+def _import(module: str) -> tuple[ModuleType, float]:
     start = time.perf_counter()
     imported = importlib.import_module(module)
     return imported, time.perf_counter() - start

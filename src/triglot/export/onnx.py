@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -72,7 +73,7 @@ def step({arguments}, carry):
 '''
 
 
-def check_installed() -> tuple[Any, Any]:
+def check_installed() -> tuple[ModuleType, ModuleType]:
     """Import jax2onnx and onnxruntime.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from ..core.errors import TriglotError, describe
 from ..core.loop.frozen import FrozenPolicy, num_masked
 from ..core.types import Obs, PyTree
 from .load import Trained
+
+TraceT = TypeVar("TraceT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,7 @@ class Acting(FrozenPolicy):
             )
         return "\n".join(lines)
 
-    def as_function(self, batch: object) -> tuple[Callable[..., Any], list[PyTree]]:
+    def as_function(self, batch: object) -> tuple[Callable[..., PyTree], list[PyTree]]:
         """Build the policy as a function of what changes between calls, its arrays being constants.
 
         Args:
@@ -77,7 +79,9 @@ class Acting(FrozenPolicy):
 
         return policy, arguments
 
-    def for_any_batch(self, trace: Callable[..., Any]) -> tuple[Any, list[PyTree]]:
+    def for_any_batch(
+        self, trace: Callable[[Callable[..., PyTree]], Callable[..., TraceT]]
+    ) -> tuple[TraceT, list[PyTree]]:
         """Trace the policy for a symbolic number of environments.
 
         Args:

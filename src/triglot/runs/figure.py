@@ -3,13 +3,16 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import TriglotError, check_known, kind_of
 from ..core.hyper import check_count
 from .plots.learning_curves import Curve, learning_figure
 from .result import TrainResult
 from .storage.journal import read_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def curves(
@@ -18,7 +21,7 @@ def curves(
     metric: str = "episode_return",
     updates_per_point: int | None = None,
     title: str | None = None,
-) -> Any:
+) -> "Figure":
     """Plot learning curves over environment steps, the mean over seeds of each training.
 
     Around it is its 95% confidence interval, or below 5 seeds a thin line for each.
@@ -67,7 +70,7 @@ def _show_in_notebooks() -> None:
         select_figure_formats(shell, {"png"})
 
 
-def _curve(run: Any, metric: str) -> Curve:
+def _curve(run: object, metric: str) -> Curve:
     if isinstance(run, TrainResult):
         env_steps, metrics, what = run.env_steps, run.metrics, "the training"
     elif isinstance(run, str | Path):

@@ -20,7 +20,7 @@ from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import join_parts, part_of
 from ..core.records import JSON, JSONDict
-from ..core.types import AnyAgentState, PyTree
+from ..core.types import AnyAgentState, PyTree, abstract_key
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -86,7 +86,7 @@ def shapes_of(network: Network) -> Shapes:
       TriglotError: if it has no codec.
     """
     codec = codec_of(network)
-    shapes = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    shapes = jax.eval_shape(lambda key: codec.encode(network.init(key).params), abstract_key())
     return {name: array.shape for name, array in shapes.items()}
 
 

@@ -1,11 +1,11 @@
 """A trained policy as a function of observations."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.core import Tracer
 
 from ..core.agent import PolicyInput
@@ -13,7 +13,7 @@ from ..core.errors import TriglotError, prefixed, shown
 from ..core.host_environment import to_dtype
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
-from ..core.types import Carry, Obs
+from ..core.types import Carry, Obs, PyTree
 from .acting import Acting
 from .load import Trained, run_of
 from .population import chosen_seed_index
@@ -49,8 +49,14 @@ class Policy:
 
         # What a call converts costs more than the network: a key, an axis and an index are inside.
         def act(
-            single: bool, arrays: Any, carry: Any, obs: Any, first: Any, mask: Any, number: Any
-        ) -> Any:
+            single: bool,
+            arrays: tuple[jax.Array, ...],
+            carry: Carry,
+            obs: Obs,
+            first: jax.Array,
+            mask: jax.Array | None,
+            number: jax.Array,
+        ) -> tuple[jax.Array, Carry]:
             key = jax.random.key(seed)
             key = jax.random.fold_in(key, number) if acting.explore else key
             if single:
@@ -61,7 +67,7 @@ class Policy:
 
         self._act = jax.jit(act, static_argnums=0)
 
-    def __call__(self, obs: Obs, action_mask: Any = None) -> Any:
+    def __call__(self, obs: Obs, action_mask: npt.ArrayLike | None = None) -> PyTree:
         """Choose an action for one observation, or one for each of a batch.
 
         Args:
@@ -98,7 +104,7 @@ class Policy:
             return np.asarray(action)
         return jax.tree.map(np.asarray, action)
 
-    def reset(self, where: Any = None) -> None:
+    def reset(self, where: npt.ArrayLike | None = None) -> None:
         """Start new episodes, which matters to a recurrent policy only.
 
         Args:
@@ -134,7 +140,7 @@ class Policy:
             )
         return self._carry, self._first
 
-    def _mask(self, mask: Any, batch: int | None) -> Any:
+    def _mask(self, mask: npt.ArrayLike | None, batch: int | None) -> jax.Array | np.ndarray | None:
         if not self.masked:
             if mask is not None:
                 raise TriglotError(

@@ -14,7 +14,7 @@ from ..core.agent import Agent
 from ..core.environment import Renderable
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
-from ..core.host_environment import HostEnvironment, HostRenderable
+from ..core.host_environment import AnyEnvironment, HostEnvironment, HostRenderable
 from ..core.loop.episode import Episode, play_episode
 from ..core.loop.state import RunnerState
 from ..core.types import AnyAgentState, EnvState, abstract_key
@@ -94,7 +94,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
 def record(
     path: Path,
     agent: Agent,
-    env: Any,
+    env: AnyEnvironment,
     agent_state: AnyAgentState,
     keys: jax.Array,
     *,

@@ -22,7 +22,7 @@ MAX_BYTES = 2 * 10**9  # of the observations that are kept
 NUM_RECORDED = 3  # updates, of the first that learn and of the last
 
 
-def compare_on_probe(agent: Any, env: Any, key: jax.Array, *, masked: bool) -> Outcome:
+def compare_on_probe(agent: Agent, env: Any, key: jax.Array, *, masked: bool) -> Outcome:
     """Let an agent act and learn in a probe of an environment's spaces.
 
     An agent that plans acts in the environment itself.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from ...core.learner import Loss
+from ...core.network import Variables
 from ...core.tracing.jaxprs import bind, called_program, evaluate
 from ...core.types import PyTree, by_path
 
@@ -64,7 +65,7 @@ class _Value:
 def with_differences(loss: Loss, emit: Emit) -> Loss:
     """Evaluate a loss equation by equation; give each difference to `emit(make, *arrays)`."""
 
-    def observed(variables: Any, batch: Any, key: jax.Array) -> Any:
+    def observed(variables: Variables, batch: PyTree, key: jax.Array) -> PyTree:
         closed, shape = jax.make_jaxpr(loss, return_shape=True)(variables, batch, key)
         leaves = by_path(batch)
         kept = {
@@ -84,8 +85,8 @@ def with_differences(loss: Loss, emit: Emit) -> Loss:
     return observed
 
 
-def _run(closed: Any, values: list[_Value], send: Callable[..., None]) -> list[_Value]:
-    def rule(equation: Any, operands: list[_Value]) -> list[_Value]:
+def _run(closed: jex.ClosedJaxpr, values: list[_Value], send: Callable[..., None]) -> list[_Value]:
+    def rule(equation: jex.JaxprEqn, operands: list[_Value]) -> list[_Value]:
         inner = called_program(equation)
         if inner is not None and "custom" not in equation.primitive.name:
             return _run(inner, operands, send)

@@ -14,7 +14,7 @@ import optax
 from ...core.agent import PolicyInput, PolicyOutput, Trajectory
 from ...core.learner import LearnerState
 from ...core.loop.self_play import renewed
-from ...core.loop.state import RunnerState, scheduled, update_keys
+from ...core.loop.state import RunnerState, UpdateKeys, scheduled, update_keys
 from ...core.loop.trainer import Trainer
 from ...core.network import Variables
 from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
@@ -134,8 +134,8 @@ class Play:
         return state
 
     @cached_property
-    def _begin(self) -> Any:
-        def begin(runner: RunnerState, keys: Any) -> RunnerState:
+    def _begin(self) -> Callable[..., RunnerState]:
+        def begin(runner: RunnerState, keys: UpdateKeys) -> RunnerState:
             env, opponent = renewed(self.agent, self.trainer.env, runner)
             env_state = env.refresh(runner.env, keys.pool)
             if self.agent.explores_by_parameters:
@@ -147,7 +147,7 @@ class Play:
         return jax.jit(begin, compiler_options=FAST_COMPILATION)
 
     @cached_property
-    def _step(self) -> Any:
+    def _step(self) -> Callable[..., tuple]:
         agent, record = self.agent, self.recorder
 
         def step(runner: RunnerState, key: jax.Array) -> tuple:
@@ -185,7 +185,7 @@ class Play:
         return jax.jit(step, compiler_options=FAST_COMPILATION)
 
     @cached_property
-    def _update(self) -> Any:
+    def _update(self) -> Callable[..., tuple]:
         def update(
             state: AnyAgentState,
             trajectory: Trajectory,
@@ -198,7 +198,7 @@ class Play:
         return jax.jit(update, compiler_options=FAST_COMPILATION)
 
     @cached_property
-    def _look(self) -> Any:
+    def _look(self) -> Callable[..., PolicyOutput]:
         def look(
             state: AnyAgentState, carry: PyTree, inputs: PolicyInput, key: jax.Array
         ) -> PolicyOutput:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -117,7 +116,15 @@ class Recorder:
 
         return replace(network, apply=apply, scatter_add=None)
 
-    def _store(self, phase: str, part: str, site: int, inputs: Any, carry: Carry, out: Any) -> None:
+    def _store(
+        self,
+        phase: str,
+        part: str,
+        site: int,
+        inputs: jax.Array,
+        carry: Carry,
+        out: dict[str, jax.Array],
+    ) -> None:
         if self._listening:
             numbers = {path: np.asarray(leaf) for path, leaf in out.items()}
             carry = None if carry is None else np.asarray(carry)

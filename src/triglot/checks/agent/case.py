@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ from ...core.loop.vectorize import VectorEnvironment, VectorState
 from ...core.types import AnyAgentState, PyTree
 from ..purity import Call, Case, Compiled, attempt
 from ..trees import copied
+
+SharedT = TypeVar("SharedT")
 
 CHUNK_SIZE = 2
 
@@ -30,7 +32,7 @@ class AgentCase(Case):
         self.agent, self.env = agent, env
         self._shared: dict[str, Any] = {}
 
-    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+    def shared(self, name: str, make: Callable[[], SharedT]) -> SharedT:
         """Return what several checks of one file share, made at its first use."""
         if name not in self._shared:
             self._shared[name] = make()
@@ -74,7 +76,7 @@ class AgentCase(Case):
         )
 
     @property
-    def made(self) -> AnyAgentState:
+    def initial_state(self) -> AnyAgentState:
         return self.init.result
 
     @cached_property
@@ -85,14 +87,14 @@ class AgentCase(Case):
     @cached_property
     def carry(self) -> PyTree:
         text = "`initial_carry(state, num_envs)`"
-        return attempt(text, self.agent.initial_carry, copied(self.made), self.num_envs)
+        return attempt(text, self.agent.initial_carry, copied(self.initial_state), self.num_envs)
 
     @cached_property
     def acts(self) -> dict[bool, Call]:
         """The calls of `act`, exploring (True) and greedy (False)."""
 
         key = self.key(2)
-        args = {"state": self.made, "carry": self.carry, "inputs": self.inputs, "key": key}
+        args = {"state": self.initial_state, "carry": self.carry, "inputs": self.inputs, "key": key}
 
         def call(explore: bool) -> Call:
             def act(*args: PyTree) -> PolicyOutput:
@@ -129,7 +131,7 @@ class AgentCase(Case):
         return Call(
             name="update",
             function=self.agent.update,
-            args={"state": self.made, "trajectory": self.still, "key": self.key(4)},
+            args={"state": self.initial_state, "trajectory": self.still, "key": self.key(4)},
             # Optimizers such as Adam amplify rounding errors of gradients near zero.
             compare=lambda result: result[0],
             rtol=1e-2,
@@ -141,7 +143,7 @@ class AgentCase(Case):
         """The training state before the first update."""
         return RunnerState(
             key=self.key(5),
-            agent=self.made,
+            agent=self.initial_state,
             carry=self.carry,
             env=self.started,
             num_updates=jnp.zeros((), jnp.int32),
@@ -163,7 +165,7 @@ class AgentCase(Case):
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.acts[True], self.acts[False], self.update)
 
-    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> list[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         def steps(trajectory: Trajectory, keys: list[jax.Array]) -> PyTree:
             state = self.agent.init(keys[0], self.num_envs)
             carry = self.agent.initial_carry(state, self.num_envs)
@@ -176,7 +178,7 @@ class AgentCase(Case):
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
         for call in self.acts.values():
             yield "the carry", self.carry, call.result.carry
-        yield "state", self.made, self.update.result[0]
+        yield "state", self.initial_state, self.update.result[0]
 
     def run_loop(self) -> None:
         _ = self.first_chunk
@@ -189,4 +191,4 @@ class AgentCase(Case):
         yield "the state of another key", self.train_chunk, (fresh,)
 
     def stored(self) -> dict[str, PyTree]:
-        return {"state": self.made, "carry": self.carry, "env": self.started}
+        return {"state": self.initial_state, "carry": self.carry, "env": self.started}

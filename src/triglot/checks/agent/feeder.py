@@ -187,19 +187,19 @@ class LearningCase(AgentCase):
           state: of the agent.
           key: number of the key of its random choices.
         """
-        state = self.made if state is None else state
+        state = self.initial_state if state is None else state
         return self.compiled_feed(state, self.flags(ends, swapped), self.drawn(key), count)
 
     @cached_property
     def stored_inputs(self) -> set[str]:
         """Return the paths of arrays that store inputs unchanged: replay buffers, counters."""
         drawn = jax.tree.map(lambda leaf: leaf[0], self.drawn())
-        trajectory = self.compiled_trajectory(self.made, self.flags("terminated"), drawn)
+        trajectory = self.compiled_trajectory(self.initial_state, self.flags("terminated"), drawn)
         leaves = jax.tree.leaves((trajectory, self.agent.hyper))
         values = [to_float64(leaf).ravel() for leaf in leaves]
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
         updated = self.feed("terminated", 1)
-        before, after = by_path(self.made), by_path(updated)
+        before, after = by_path(self.initial_state), by_path(updated)
         paths = set()
         for path in before:
             old, new = to_float64(before[path]), to_float64(after[path])
@@ -209,7 +209,7 @@ class LearningCase(AgentCase):
 
     def learned(self, state: AnyAgentState) -> dict[str, jax.Array]:
         """Return the floating-point arrays that learning changed, by path."""
-        before = by_path(self.made)
+        before = by_path(self.initial_state)
         return {
             path: leaf
             for path, leaf in by_path(state).items()

@@ -40,7 +40,7 @@ def _action_mask(case: LearningCase) -> None:
         allowed = jax.vmap(lambda key: specs.sample(spec, key))(keys)
         inputs = replace(case.inputs, action_mask=_only(counts, allowed))
         for explore, call in case.acts.items():
-            output = call.compiled(case.made, case.carry, inputs, key)
+            output = call.compiled(case.initial_state, case.carry, inputs, key)
             wrong = np.asarray(output.action != allowed).reshape(case.num_envs, -1).any(axis=-1)
             if wrong.any():
                 row = int(wrong.argmax())
@@ -67,7 +67,7 @@ def _finite(case: LearningCase) -> None:
     Fix: Look for division by a standard deviation or a count of 0, log(0) and large step sizes.
     """
     state, metrics = case.second_chunk
-    initial = by_path((case.made, case.carry))
+    initial = by_path((case.initial_state, case.carry))
     for path, leaf in by_path((state.agent, state.carry)).items():
         # An initial value may be infinite on purpose, such as the end of a schedule.
         problem = find_not_finite(path, leaf)
@@ -186,7 +186,7 @@ def _exploration(case: LearningCase) -> None:
             "the agent declares explores_by_parameters = True: its actions may ignore the key."
         )
     greedy, *explored = (
-        case.actions(case.made, case.views, case.key(50 + number), number > 0)
+        case.actions(case.initial_state, case.views, case.key(50 + number), number > 0)
         for number in range(5)
     )
     if any(find_value_difference("", explored[0], other) for other in explored[1:]):

@@ -8,6 +8,7 @@ import numpy as np
 from ...core import specs
 from ...core.agent import PolicyOutput
 from ...core.environment import Environment
+from ...core.loop.vectorize import Transition, VectorState
 from ..members import check_hashable, check_members, check_pair
 from ..purity import attempt
 from ..report import Checklist, Failed, describe_value, reject
@@ -67,7 +68,7 @@ def _environment(case: AgentCase) -> None:
     start, spec = case.started, case.env.action_spec
     keys = jax.random.split(case.key(6), case.num_envs)
 
-    def step() -> Any:
+    def step() -> tuple[VectorState, Transition]:
         actions = jax.vmap(lambda key: specs.sample(spec, key))(keys)
         return case.vector.step(start, actions, case.key(7))
 
@@ -83,7 +84,7 @@ def _init(case: AgentCase) -> None:
     Fix: Use jnp.asarray(number, jnp.float32) for numbers; keep static settings in fields of the
     agent.
     """
-    reject(find_non_array("state", case.made))
+    reject(find_non_array("state", case.initial_state))
 
 
 @CHECKS.check(needs=["init", "environment"])

@@ -24,7 +24,7 @@ from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import combine
 from ...core.records import Values
 from ...core.rl.optimizers import sgd
-from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
+from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree, abstract_key
 from ..trees import by_path, flat, is_inexact
 
 ROWS = "rows_by_observation"  # part of the path of each such parameter in a state
@@ -263,7 +263,7 @@ def _with_rows(
             carry = network.initial_carry(variables, batch)
             return network.apply(variables, (inputs, carry))[0][0]
 
-        return jax.eval_shape(run, jax.random.key(0))
+        return jax.eval_shape(run, abstract_key())
 
     three, five = outputs_for(3), outputs_for(5)
     axes = jax.tree.map(_differing_axis, three, five)

@@ -169,7 +169,7 @@ def unused_hyperparameters(case: LearningCase) -> list[str]:
     Those that are declared to have no effect with this configuration are left out. Others may be
     of another kind of actions, or of a setting, so that this is no mistake by itself.
     """
-    agent, state = case.agent, case.made
+    agent, state = case.agent, case.initial_state
     hyper = jax.tree.map(jnp.asarray, first_numbers(agent.hyper))
     idle = (
         {field.name for field in option_fields(hyper) if _may_be_idle(field, agent.config)}

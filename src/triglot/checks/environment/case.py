@@ -85,7 +85,7 @@ class EnvironmentCase(Case):
     def calls(self) -> tuple[Call, ...]:
         return (self.reset, self.step)
 
-    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> list[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         def episode(action: PyTree, keys: list[jax.Array]) -> TimeStep:
             step = self.env.reset(keys[0])
             for key in keys[1:]:

@@ -425,7 +425,7 @@ def _every_action(case: HostCase) -> None:
                         raise Failed(f"after action {action.tolist()}, `{name}` is not finite.")
 
 
-def _allowed(spec: Any, action: np.ndarray, masks: Any) -> bool:
+def _allowed(spec: Any, action: np.ndarray, masks: np.ndarray | None) -> bool:
     if masks is None:
         return True
     offsets = np.cumsum([0, *np.ravel(spec.num_values)[:-1]])

@@ -136,7 +136,7 @@ def _allowed_actions(case: EnvironmentCase) -> None:
         raise Failed(f"no action is allowed after {case.rollout.where(int(wanting[0]))}.")
 
 
-def _any_allowed(case: EnvironmentCase, mask: Any) -> np.ndarray:
+def _any_allowed(case: EnvironmentCase, mask: jax.Array | None) -> np.ndarray:
     """Return where masks `[..., n]` allow an action, bool `[...]`."""
     spec: Any = case.env.action_spec
     starts = np.cumsum([0, *np.ravel(spec.num_values)[:-1]])
@@ -169,7 +169,7 @@ def _every_action(case: EnvironmentCase) -> None:
             raise Failed(f"after action {action}, `{path}` is not finite.")
 
 
-def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
+def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> PyTree:
     """Return a bound of the range for numbers 0 and 1, otherwise the next or a random action."""
     if isinstance(spec, specs.Dict):
         keys = jax.random.split(key, len(spec.items))

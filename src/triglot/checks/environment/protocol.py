@@ -51,7 +51,7 @@ def _protocol(case: EnvironmentCase) -> None:
     _check_spec("action_spec", env.action_spec)
 
 
-def _check_spec(attribute: str, spec: Any) -> None:
+def _check_spec(attribute: str, spec: object) -> None:
     if not isinstance(spec, specs.Spec):
         kind = f"{type(spec).__module__.split('.')[0]}'s {type(spec).__name__}"
         fix = ""
@@ -105,7 +105,7 @@ def _step(case: EnvironmentCase) -> None:
     _check_time_step("step", case.after)
 
 
-def _check_time_step(method: str, result: Any) -> None:
+def _check_time_step(method: str, result: object) -> None:
     if isinstance(result, TimeStep):
         return
     hint = ""

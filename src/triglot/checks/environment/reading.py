@@ -1,7 +1,7 @@
 """Describe what the default networks read of an environment's observations."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -63,5 +63,5 @@ def _range(arrays: list[np.ndarray]) -> str:
     return f"[{_number(least)}, {_number(greatest)}]"
 
 
-def _number(value: Any) -> str:
+def _number(value: SupportsFloat) -> str:
     return f"{float(value):.4g}"

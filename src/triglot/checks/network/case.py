@@ -32,7 +32,7 @@ class NetworkCase(Case):
         return Call(name="init", function=self.network.init, args={"key": self.key(0)})
 
     @property
-    def made(self) -> Variables:
+    def variables(self) -> Variables:
         return self.init.result
 
     @cached_property
@@ -50,12 +50,12 @@ class NetworkCase(Case):
 
     @cached_property
     def evaluation(self) -> Call:
-        args = {"variables": self.made, "inputs": self.inputs}
+        args = {"variables": self.variables, "inputs": self.inputs}
         return Call(name="apply", function=self.evaluate, args=args)
 
     @cached_property
     def training(self) -> Call:
-        args = {"variables": self.made, "inputs": self.inputs, "key": self.key(2)}
+        args = {"variables": self.variables, "inputs": self.inputs, "key": self.key(2)}
         return Call(name="apply", function=self.train, args=args, constants=("train=True",))
 
     @cached_property
@@ -77,7 +77,7 @@ class NetworkCase(Case):
     def initial_carry(self, num_envs: int) -> PyTree:
         """Call `initial_carry`."""
         text = f"`initial_carry(variables, {num_envs})`"
-        return attempt(text, self.network.initial_carry, copied(self.made), num_envs)
+        return attempt(text, self.network.initial_carry, copied(self.variables), num_envs)
 
     @cached_property
     def inputs(self) -> PyTree:
@@ -93,23 +93,23 @@ class NetworkCase(Case):
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.evaluation, self.training)
 
-    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+    def key_sequences(self) -> list[tuple[Callable[..., PyTree], tuple[PyTree, ...]]]:
         return [(call.function, tuple(call.args.values())) for call in (self.init, self.training)]
 
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
-        yield "state", self.made.state, self.training.result[1]
+        yield "state", self.variables.state, self.training.result[1]
         if self.network.recurrent:
             yield "the carry", self.inputs[1], self.evaluation.result[0][1]
 
     def run_loop(self) -> None:
         def step(state: PyTree, key: jax.Array) -> tuple[PyTree, PyTree]:
-            variables = Variables(params=self.made.params, state=state)
+            variables = Variables(params=self.variables.params, state=state)
             outputs, state = self.train(variables, self.inputs, key)
             return state, outputs
 
         keys = jax.random.split(self.key(2), NUM_STEPS)
         loop = Compiled("`apply` in a jax.lax.scan", lambda state: jax.lax.scan(step, state, keys))
-        loop(self.made.state)
+        loop(self.variables.state)
         if self.network.recurrent:
             self._run_unroll()
 
@@ -120,20 +120,20 @@ class NetworkCase(Case):
         def run(variables: Variables, obs: Obs, carry: Carry) -> PyTree:
             return unroll(self.network, variables, obs, first, carry, key=self.key(2), train=True)
 
-        _, carry, _ = Compiled("`core.unroll`", run)(self.made, obs, self.inputs[1])
+        _, carry, _ = Compiled("`core.unroll`", run)(self.variables, obs, self.inputs[1])
         reject(find_type_change("the carry", self.inputs[1], carry), f"after {NUM_STEPS} steps, ")
 
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
         function, more = self.training.compiled, (self.inputs, self.key(2))
-        yield "the initial variables", function, (self.made, *more)
+        yield "the initial variables", function, (self.variables, *more)
         yield "the variables of another key", function, (self.fresh, *more)
-        after = Variables(params=self.made.params, state=self.training.compiled_result[1])
+        after = Variables(params=self.variables.params, state=self.training.compiled_result[1])
         yield "the state that apply returned", function, (after, *more)
 
     def stored(self) -> dict[str, PyTree]:
         carry = {"carry": self.inputs[1]} if self.network.recurrent else {}
-        return {"params": self.made.params, "state": self.made.state, **carry}
+        return {"params": self.variables.params, "state": self.variables.state, **carry}
 
     def strongly_typed(self) -> dict[str, PyTree]:
         # Equinox's BatchNorm keeps a weakly typed counter, which stays weakly typed.
-        return {"params": self.made.params}
+        return {"params": self.variables.params}

@@ -37,7 +37,7 @@ def _dtype(case: NetworkCase) -> None:
 
     Fix: Cast outputs with .astype(jnp.float32), and initialize parameters in float32.
     """
-    for name, tree in (("output", _heads(case)), ("parameter", case.made.params)):
+    for name, tree in (("output", _heads(case)), ("parameter", case.variables.params)):
         for path, leaf in trees.by_path(tree).items():
             if trees.is_inexact(leaf) and leaf.dtype != np.float32:
                 raise Failed(f"the {name} {path} is {describe_value(leaf)}; expected float32.")
@@ -55,7 +55,7 @@ def _finite(case: NetworkCase) -> None:
 
     Fix: Look for 0/0, log(0), the square root of a negative number and a softmax over no values.
     """
-    tree = {"params": case.made.params, "outputs": _heads(case)}
+    tree = {"params": case.variables.params, "outputs": _heads(case)}
     reject(trees.find_not_finite("", tree))
 
 
@@ -67,7 +67,7 @@ def _state(case: NetworkCase) -> None:
 
     Fix: Return variables.state if train is False.
     """
-    if change := trees.find_change("state", case.made.state, case.evaluation.result[1]):
+    if change := trees.find_change("state", case.variables.state, case.evaluation.result[1]):
         raise Failed(f"after apply with train=False, {change}.")
 
 
@@ -84,12 +84,12 @@ def _independent_rows(case: NetworkCase) -> None:
     inputs, outputs = case.inputs, case.evaluation.result[0]
     if case.network.recurrent:
         inputs = (case.obs, outputs[1])
-        outputs, _ = case.evaluation.run(case.made, inputs)
+        outputs, _ = case.evaluation.run(case.variables, inputs)
     for row in (0, BATCH_SIZE - 1):
         one_input, in_batch = jax.tree.map(
             lambda leaf, row=row: leaf[row : row + 1], (inputs, outputs)
         )
-        alone, _ = case.evaluation.run(case.made, one_input)
+        alone, _ = case.evaluation.run(case.variables, one_input)
         if difference := trees.find_value_difference(
             "outputs", in_batch, alone, rtol=1e-4, atol=1e-5
         ):
@@ -105,7 +105,7 @@ def _seeds(case: NetworkCase) -> None:
     Fix: Pass the key to the initializers, one part of it to each layer: q, k, v =
     jax.random.split(key, 3). Set random_start=False if the parameters are given.
     """
-    first, second = trees.by_path(case.made.params), trees.by_path(case.fresh.params)
+    first, second = trees.by_path(case.variables.params), trees.by_path(case.fresh.params)
     same = [
         path for path in first if not trees.find_value_difference("", first[path], second.get(path))
     ]
@@ -146,12 +146,12 @@ def _gradient(case: NetworkCase) -> None:
     Fix: Look for stop_gradient, round and argmax on the way to every output, and sqrt and norm at
     0. value_and_grad(loss)(params) must return what jax.value_and_grad(has_aux=True) does.
     """
-    params = case.made.params
+    params = case.variables.params
     if not jax.tree.leaves(params):
         raise NotApplicable("the network has no parameters.")
 
     def loss(params: Params) -> tuple[jax.Array, PyTree]:
-        variables = Variables(params=params, state=case.made.state)
+        variables = Variables(params=params, state=case.variables.state)
         outputs, state = case.train(variables, case.inputs, case.key(2))
         total = jnp.zeros(())
         for index, head in enumerate(jax.tree.leaves(case.heads(outputs))):

@@ -59,7 +59,7 @@ def _protocol(case: NetworkCase) -> None:
             )
 
 
-def _adapter(adapted: Any) -> str:
+def _adapter(adapted: object) -> str:
     kinds = adapted.__mro__ if isinstance(adapted, type) else type(adapted).__mro__
     for kind in kinds:
         for library, call in _ADAPTERS.items():
@@ -80,7 +80,7 @@ def _init(case: NetworkCase) -> None:
     others in state, random keys in neither.
     """
     with _carry_advice(case):
-        variables = case.made
+        variables = case.variables
     if not isinstance(variables, Variables):
         raise Failed(f"init returned {describe_value(variables)}; expected Variables.")
     reject(

@@ -17,7 +17,7 @@ from ...core.environment import Environment
 from ...core.errors import Guessed, TriglotError
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
-from ...core.types import Params
+from ...core.types import Params, abstract_key
 from ...runs.identity import codec_of
 from ...runs.registry import agents
 from ...runs.registry.algorithms import find_algorithm
@@ -113,7 +113,7 @@ def shared_names(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
-        jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
+        jax.eval_shape(lambda key: decode(encode(network.init(key).params)), abstract_key())
     guesses = [str(warning.message) for warning in caught if issubclass(warning.category, Guessed)]
     return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
 

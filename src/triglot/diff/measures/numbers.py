@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import walk
+from ...core.tracing.jaxprs import aval_of, walk
 from .. import host
 from ..programs.tape import LAYOUT
 from ..types import noted
@@ -262,11 +262,11 @@ def _coarsest(side: Subject, setup: Setup) -> str:
 def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
     """Collect the floating dtypes in which a program computes with arrays."""
     return {
-        str(var.aval.dtype)
+        str(aval_of(var).dtype)
         for equation, _ in walk(jaxpr)
         if equation.primitive.name not in LAYOUT
         for var in equation.outvars
-        if jnp.issubdtype(getattr(var.aval, "dtype", np.bool_), jnp.floating) and var.aval.shape
+        if jnp.issubdtype(getattr(var.aval, "dtype", np.bool_), jnp.floating) and aval_of(var).shape
     }
 
 

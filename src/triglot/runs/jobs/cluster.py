@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ...core.errors import TriglotError, describe, require
@@ -92,7 +93,7 @@ class RayExecutor:
       ahead: none: a job on the cluster never waits for its turn.
     """
 
-    ray: Any
+    ray: ModuleType
     jobs: int | None
     has_code: bool
     ahead: int = 0
@@ -193,7 +194,7 @@ class RayJob:
       result: the reference to its outcome.
     """
 
-    ray: Any
+    ray: ModuleType
     result: Any
 
     def poll(self) -> Outcome | None:

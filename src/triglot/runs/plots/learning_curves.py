@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from ...shared.pages.charts.curves import seeds_chart
 from ...shared.pages.charts.theme import PALETTE, Series, colours
 from ...shared.statistics.curves import finite_mean
 from ...shared.statistics.returns import MIN_SEEDS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DASHES = ((), (9, 3), (3, 3), (9, 3, 3, 3))  # of the first curves in all colours, and of the next
 MAX_POINTS = 80
@@ -74,7 +77,7 @@ def learning_figure(
     title: str,
     metric: str = "episode_return",
     updates_per_point: int | None = None,
-) -> Any:
+) -> "Figure":
     """Plot a metric over training: the mean over seeds.
 
     Around it is its 95% confidence interval, or below `MIN_SEEDS` seeds a thin line for each. Each
@@ -94,7 +97,7 @@ def learning_figure(
 
 def _chart(
     curves: Mapping[str, Curve], title: str, metric: str, updates_per_point: int | None
-) -> tuple[Any, list[str]]:
+) -> tuple[drawing.Chart, list[str]]:
     palette = colours(list(curves))
     points = [averaged(curve, updates_per_point) for curve in curves.values()]
     known = [values[np.isfinite(values)] for _, values in points]

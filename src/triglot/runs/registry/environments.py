@@ -8,6 +8,7 @@ import difflib
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...core import plugins
@@ -235,7 +236,7 @@ def suites() -> list[str]:
     return [*SUITES, *(name for name in added if name not in SUITES)]
 
 
-def load_suite(name: str) -> Any:
+def load_suite(name: str) -> ModuleType:
     """Import a suite's module, which has `make(name, **options)` and `names()`.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.network import Codec, Network, Variables
-from ...core.types import AnyAgentState, PyTree, abstract_key, type_differences
+from ...core.types import AnyAgentState, PyTree, PyTreeDef, abstract_key, type_differences
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class _Form:
         of the first one's.
     """
 
-    structure: Any
+    structure: PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec
@@ -75,7 +74,7 @@ def translate_agent_state(state: AnyAgentState, source: Agent, target: Agent) ->
     forms += [_form(part, second.parts[name]) for name, part in first.parts.items()]
     usable = [form for form in forms if not jax.tree_util.treedef_is_leaf(form.structure)]
     moved = _walk(state, usable, _Form.params)
-    expected = jax.eval_shape(lambda: target.init(jax.random.key(0), target.num_envs))
+    expected = jax.eval_shape(lambda key: target.init(key, target.num_envs), abstract_key())
     for name, (dtype, needed) in type_differences(moved, expected).items():
         raise TriglotError(
             f"the agent's state depends on the library in a way that is not known: {name} is "

@@ -16,7 +16,7 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Leaf
 from ...core.rl.normalize import RunningStats
-from ...core.types import AnyAgentState
+from ...core.types import AnyAgentState, abstract_key
 from ..identity import codec_of, learned, shapes_of
 from ..load import Run, named_weights, run_of, stats_of
 from ..options import TrainOptions
@@ -76,7 +76,8 @@ class Start:
                     f"{old.note or old.layer} there and to {new.note or new.layer} here, which "
                     "compute different functions."
                 )
-        stats = stats_of(jax.eval_shape(lambda: agent.init(jax.random.key(0), agent.num_envs)))
+        shapes = jax.eval_shape(lambda key: agent.init(key, agent.num_envs), abstract_key())
+        stats = stats_of(shapes)
         if self.whole and (stats is None) != (self.stats is None):
             there, here = ("", "not ") if stats is None else ("not ", "")
             raise TriglotError(

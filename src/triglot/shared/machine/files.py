@@ -40,17 +40,17 @@ class Kind:
     """
 
     name: str
-    accepts: Callable[[Any], bool]
+    accepts: Callable[[object], bool]
     optional: bool = False
 
     def __or__(self, other: "Kind") -> "Kind":
-        def accepts(value: Any) -> bool:
+        def accepts(value: object) -> bool:
             return self.accepts(value) or other.accepts(value)
 
         return Kind(f"{self.name} or {other.name}", accepts)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a JSON value is a finite number of float's range; a bool is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -87,7 +87,7 @@ def list_of(kind: Kind) -> Kind:
 def table_of(name: str, fields: Fields) -> Kind:
     """Describe an object that has these fields; it may have others."""
 
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         return isinstance(value, dict) and all(
             field in value and kind.accepts(value[field]) for field, kind in fields.items()
         )
@@ -277,7 +277,7 @@ def read_record(
     return content
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """List the names and texts in a JSON value."""
     waiting = [value]
     while waiting:

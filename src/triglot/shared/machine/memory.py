@@ -21,7 +21,7 @@ from ...core.loop.trainer import TrainerLike
 from ...core.network import Variables
 from ...core.rl.replay import ReplayState
 from ...core.specs import zeros
-from ...core.types import PyTree
+from ...core.types import PyTree, abstract_key
 
 Parts: TypeAlias = dict[str, int]  # bytes by name
 
@@ -201,7 +201,7 @@ def _rollout_bytes(trainer: TrainerLike, state: RunnerState) -> int:
         flags = (first, first, first, jax.numpy.zeros((agent.num_envs,)))
         return out.action, out.extras, flags, (inputs.obs, inputs.action_mask)
 
-    action, extras, flags, policy_input = jax.eval_shape(act, state, jax.random.key(0))
+    action, extras, flags, policy_input = jax.eval_shape(act, state, abstract_key())
     return (
         num_seeds
         * agent.rollout_length

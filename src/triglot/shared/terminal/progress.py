@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -38,7 +38,7 @@ class Bar(tqdm):
       iterable, options: as those of `tqdm.tqdm`.
     """
 
-    def __init__(self, iterable: Any = None, **options: Any) -> None:
+    def __init__(self, iterable: Iterable[object] | None = None, **options: Any) -> None:
         self._in_file = not sys.stderr.isatty()
         self._silent = self._in_file and _ON_TERMINALS_ONLY.get()
         self._next_seconds, self._shown = 0.0, None

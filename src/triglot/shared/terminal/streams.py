@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 from ...core.errors import TriglotError
 
@@ -66,7 +66,7 @@ def _raise(error: OSError) -> None:
 class _Guarded:
     """A text stream whose failed writes are handled by a function."""
 
-    def __init__(self, stream: Any, on_error: Callable[[OSError], None]) -> None:
+    def __init__(self, stream: TextIO, on_error: Callable[[OSError], None]) -> None:
         self._stream, self._on_error = stream, on_error
 
     def __getattr__(self, name: str) -> Any:
@@ -79,7 +79,7 @@ class _Guarded:
     def flush(self) -> None:
         self._attempt(self._stream.flush)
 
-    def _attempt(self, function: Callable[[], Any]) -> None:
+    def _attempt(self, function: Callable[[], object]) -> None:
         try:
             function()
         except OSError as error:

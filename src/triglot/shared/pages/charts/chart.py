@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from numpy.typing import ArrayLike
+
 from .. import numbers
 from .theme import GROUND, INK, QUIET, Series
 
@@ -56,7 +58,7 @@ class Chart:
     switches: tuple[Switch, ...] = ()
 
 
-def stroke(axes: Axes, series: Series, x: Any, y: Any, **look: Any) -> None:
+def stroke(axes: Axes, series: Series, x: ArrayLike, y: ArrayLike, **look: Any) -> None:
     """Draw the line of a series, in dashes of all its colours."""
     for line in series.lines():
         axes.plot(x, y, gid=series.key, **line, **look)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ....core.errors import printable
 from ...machine.files import replacing
 from .chart import Chart
 from .theme import QUIET, STYLE, variable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DESK, PHONE, RATE, FILE = 920, 350, 330, 720  # widths of plots, in pixels
 AXIS = 52  # height of the labels of the horizontal axis
@@ -100,12 +103,12 @@ def write(path: Path, chart: Chart, title: Sequence[str]) -> None:
 
 
 @themed()
-def figure_of(chart: Chart, title: Sequence[str]) -> Any:
+def figure_of(chart: Chart, title: Sequence[str]) -> "Figure":
     """Draw a chart with a title and a legend, as a figure of matplotlib."""
     return _with_head(chart, title)
 
 
-def save(path: Path, figure: Any) -> None:
+def save(path: Path, figure: "Figure") -> None:
     """Write a PNG of a figure atomically.
 
     Raises:
@@ -115,7 +118,7 @@ def save(path: Path, figure: Any) -> None:
         unfinished.write_bytes(_png(figure))
 
 
-def _with_head(chart: Chart, title: Sequence[str]) -> Any:
+def _with_head(chart: Chart, title: Sequence[str]) -> "Figure":
     """Draw a chart below its title and its legend, without what is switched off."""
     from matplotlib.lines import Line2D
 
@@ -154,7 +157,7 @@ def _with_head(chart: Chart, title: Sequence[str]) -> Any:
     return figure
 
 
-def _arrange(figure: Any) -> None:
+def _arrange(figure: "Figure") -> None:
     """Make room for labels, once: matplotlib would do it, and draw one time more, for each file."""
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -162,7 +165,7 @@ def _arrange(figure: Any) -> None:
         figure.set_layout_engine(None)
 
 
-def _svg(figure: Any, salt: str) -> str:
+def _svg(figure: "Figure", salt: str) -> str:
     from matplotlib import rc_context
 
     _arrange(figure)
@@ -172,7 +175,7 @@ def _svg(figure: Any, salt: str) -> str:
     return text.getvalue()
 
 
-def _png(figure: Any) -> bytes:
+def _png(figure: "Figure") -> bytes:
     """Draw a PNG of a palette, which has a third of the bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -186,7 +189,7 @@ def _png(figure: Any) -> bytes:
     return small.getvalue()
 
 
-def _finish(figure: Any) -> None:
+def _finish(figure: "Figure") -> None:
     """Let lines at an edge have their whole width, and escape control characters of names."""
     from matplotlib.text import Text
 
