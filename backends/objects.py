@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+from jax.tree_util import KeyPath
 
 from ..core.network import Codec
 from ..core.types import Params
@@ -51,13 +52,18 @@ def constants_of(function: object) -> Callable[[], AbstractContextManager[object
     return nullcontext if is_ours else jax.ensure_compile_time_eval
 
 
+def slashed(path: KeyPath) -> str:
+    """Write a path with slashes: `layers/0/kernel`."""
+    return "/".join(words_of(path))
+
+
 def codec_of(
     backend: str,
     module: Any,
     params: Params,
     is_layer: Callable[[object], bool],
     *,
-    spell: Callable[[Any], str],
+    spell: Callable[[KeyPath], str] = slashed,
     is_parameter: Callable[[object], bool] | None = None,
 ) -> Codec:
     """Describe the parameters of a module by the layers on the way to each of them.
@@ -67,7 +73,7 @@ def codec_of(
       module: its arrays may be abstract.
       params: its trainable arrays, as in `Variables`.
       is_layer: whether an attribute of the module is a module, and not a container of them.
-      spell: writes the path of an array as the library does.
+      spell: writes the path of an array as the library does; by default with slashes between names.
       is_parameter: whether a node of `params` is an array in the library's own wrapper.
     """
     library = find(backend)

@@ -136,7 +136,6 @@ def from_nnx(
             abstract,
             params,
             is_layer,
-            spell=lambda path: "/".join(words_of(path)),
             is_parameter=is_variable,
         ),
         statistics=statistics,
