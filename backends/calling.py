@@ -10,6 +10,7 @@ from ..core.errors import TriglotError, kind_of
 from ..core.hyper import is_integer
 from ..core.network import Codec, Network, Statistic, ValueAndGrad, Variables, value_and_grad_of
 from ..core.types import Key, PyTree
+from .layers.stacks import without_moved_axes
 
 InitialCarry: TypeAlias = Callable[[int], PyTree]
 Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
@@ -144,6 +145,6 @@ def lifted(
         recurrent=initial_carry is not None,
         initial_carry=carry,
         random_start=random_start,
-        codec=codec,
+        codec=None if codec is None else without_moved_axes(codec, init),
         statistics=statistics,
     )

@@ -6,19 +6,23 @@ have in a separate layer: `[3, in, out]` at `layers/dense/kernel` is `layers/0/d
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core as jex
 
-from ...core.network import Leaf
+from ...core.network import Codec, Leaf, Variables
+from ...core.types import abstract_key
 from ..libraries import Library
 from ..naming import normalize_separators
 from .describe import Owners, describe, num_extra_axes
 from .rules import Words
 
+CALLS = ("jit", "pjit", "closed_call")
+OTHER_AXIS = "it is stacked along another axis than the first"
 MIN_KERNEL_AXES = 3  # of a stacked kernel, [length, in, out]
 
 
@@ -72,6 +76,41 @@ def describe_all(library: Library, arrays: Sequence[Array]) -> list[Leaf]:
         _in_stack(library, array, leaf, tuple(stacks.values()))
         for array, leaf in zip(arrays, leaves, strict=True)
     ]
+
+
+def without_moved_axes(codec: Codec, init: Callable[[jax.Array], Variables]) -> Codec:
+    """Describe stacks along another axis than the first as arrays of unknown layout.
+
+    The shapes of a square layer do not tell them apart, such as those of `nn.vmap` with
+    `variable_axes={"params": 1}`; `init` does, since it moves the axis last of all.
+
+    Args:
+      codec: of the network's parameters.
+      init: initializes the network.
+    """
+    if all(leaf.whole is None for leaf in codec.leaves):
+        return codec
+    jaxpr = jax.make_jaxpr(lambda key: init(key).params)(abstract_key()).jaxpr
+    leaves = tuple(
+        replace(leaf.whole, unknown=OTHER_AXIS, layer=OTHER_AXIS)
+        if leaf.whole is not None and _moves_first_axis(jaxpr, variable)
+        else leaf
+        for leaf, variable in zip(codec.leaves, jaxpr.outvars, strict=True)
+    )
+    return replace(codec, leaves=leaves)
+
+
+def _moves_first_axis(jaxpr: jex.Jaxpr, variable: jex.Var | jex.Literal) -> bool:
+    """Return whether the last step that computes a value puts its first axis elsewhere."""
+    for equation in jaxpr.eqns:
+        if variable in equation.outvars:
+            if equation.primitive.name == "transpose":
+                return equation.params["permutation"][0] != 0
+            inner = equation.params.get("jaxpr")
+            if equation.primitive.name in CALLS and inner is not None:
+                position = equation.outvars.index(variable)
+                return _moves_first_axis(inner.jaxpr, inner.jaxpr.outvars[position])
+    return False
 
 
 def find_scanned(

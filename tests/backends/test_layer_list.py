@@ -213,7 +213,11 @@ REFUSED: dict[str, tuple[Later, Later, str]] = {
         later("linen", Built(lambda name: TransposedDense(3, name=name))),
         r"it belongs to .*TransposedDense",
     ),
-    "stacked layers": (STACKED["linen"], STACKED["equinox"], r"stored with . axes instead of ."),
+    "stacked layers": (
+        STACKED["linen"],
+        STACKED["equinox"],
+        r"stacked along another axis than the first",
+    ),
     "a norm over several axes": (
         later(
             "linen",
