@@ -52,7 +52,7 @@ def test_every_algorithm_has_a_case() -> None:
     assert list(CASES) == list(ALGORITHMS)
 
 
-@pytest.mark.covering(80)
+@pytest.mark.covering(135)
 @pytest.mark.parametrize("case", pairwise(FITTING), ids="-".join)
 def test_it_trains(case: Training) -> None:
     env = triglot.make_env(case.env)

@@ -71,6 +71,7 @@ def test_a_rate_that_ended_by_choice_is_refused_until_it_is_changed() -> None:
     np.testing.assert_allclose(rates(changed), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_state_must_be_of_this_training() -> None:
     own = agent()
     first = train(own, ENV, key=KEY, total_steps=STEPS)
