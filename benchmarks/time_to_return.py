@@ -91,7 +91,7 @@ def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, floa
     done = subprocess.run(
         [*command, str(time.time()), backend, cache, str(seed)],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{checkout}/src", str(checkout)))},
         capture_output=True,
         text=True,
         check=True,
@@ -105,9 +105,10 @@ def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, floa
 
 
 def compile_bytecode(checkout: Path) -> None:
-    """Compile the package's modules, which are behind symbolic links in a checkout."""
-    folders = [str(path.resolve()) for path in (checkout / "triglot").iterdir() if path.is_dir()]
-    command = [sys.executable, "-m", "compileall", "-q", "benchmarks", "triglot", *folders]
+    """Compile the package's modules, some of which are behind symbolic links in a checkout."""
+    package = checkout / "src" / "triglot"
+    folders = [str(path.resolve()) for path in package.iterdir() if path.is_dir()]
+    command = [sys.executable, "-m", "compileall", "-q", "benchmarks", str(package), *folders]
     subprocess.run(command, cwd=checkout, check=True)
 
 

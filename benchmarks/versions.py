@@ -81,9 +81,9 @@ def start(checkout: Path) -> Child:
     Raises:
       SystemExit: if there is no triglot.
     """
-    if not (checkout / "triglot").is_dir():
+    if not (checkout / "src" / "triglot").is_dir():
         sys.exit(f"{checkout} holds no triglot: give --before the root of a checkout.")
-    command = [sys.executable, "-c", WORKER, str(checkout), str(ROOT)]
+    command = [sys.executable, "-c", WORKER, str(checkout / "src"), str(ROOT)]
     return Child(f"The worker of {checkout}", command)
 
 

@@ -62,6 +62,8 @@ def test_the_folder_of_another_version_must_hold_it(tmp_path: Path) -> None:
         versions.start(tmp_path)
     with pytest.raises(SystemExit, match="no row nosuch; choose from ppo"):
         versions.main(tmp_path, only=("nosuch",))
+    with versions.start(ROOT):
+        pass
 
 
 @pytest.mark.parametrize("small", [False, True])
