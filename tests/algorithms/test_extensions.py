@@ -137,6 +137,7 @@ def make_rnd() -> tuple[RND, RNDState]:
     return rnd, rnd.init(jax.random.key(0), 2, Hyper())
 
 
+@pytest.mark.slow
 def test_the_reward_of_rnd_by_hand() -> None:
     rnd, state = make_rnd()
     seen = np.array([[[1.0, 2.0], [3.0, 0.0]], [[1.0, 4.0], [-1.0, 2.0]]], np.float32)

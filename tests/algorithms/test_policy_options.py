@@ -101,6 +101,7 @@ def updated(**hyper: Any) -> tuple[Any, rl.Metrics]:
     return state.learner.variables.params, metrics
 
 
+@pytest.mark.slow
 def test_steps_end_where_the_policy_moved_too_far() -> None:
     one, _ = updated(epochs=0.25)
     stopped, metrics = updated(target_kl=1e-5)

@@ -87,6 +87,7 @@ def test_every_application_has_its_own_noise() -> None:
     assert len(rows) == len(np.unique(rows, axis=0)) == 3
 
 
+@pytest.mark.slow
 def test_noise_explores_and_a_greedy_policy_has_none() -> None:
     made = noisy(num_envs=4)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)

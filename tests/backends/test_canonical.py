@@ -195,7 +195,7 @@ def test_control_flow_is_passed_through(function: Callable) -> None:
     assert names == kept
 
 
-@pytest.mark.covering(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["VALID", "SAME", ((1, 2), (0, 3)), ((-1, 0), (0, 0))])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
 @pytest.mark.parametrize("groups", [1, 2])

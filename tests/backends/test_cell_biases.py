@@ -108,7 +108,7 @@ def test_each_becomes_each_other_and_comes_back(kind: str) -> None:
             )
 
 
-@pytest.mark.covering(99)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CELLS)
 def test_two_biases_to_two_biases_are_not_summed(kind: str) -> None:
     skip_missing("torch")

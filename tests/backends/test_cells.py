@@ -117,6 +117,7 @@ def test_a_persons_lstm_goes_where_they_say(source: str, target: str) -> None:
     chex.assert_trees_all_close(run(one, variables), run(other, moved), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_persons_lstm_may_be_guessed() -> None:
     one, other = OWN["haiku"](), OWN["equinox"]()
     variables = varied(one)

@@ -87,6 +87,7 @@ def test_the_zoos_other_networks_pass(backend: str, spec: NetworkSpec) -> None:
     assert_passes(build(backend, {"net": spec}), spec.obs_spec)
 
 
+@pytest.mark.slow
 def test_tables_pass() -> None:
     assert_passes(build("table", {"net": INDEX}), INDEX.obs_spec)
 

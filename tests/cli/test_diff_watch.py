@@ -53,6 +53,7 @@ def watch(
     return cli.main(["diff", one, other, *options, "--watch"])
 
 
+@pytest.mark.slow
 def test_an_edit_of_what_a_network_imports_changes_the_verdict(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,7 @@ def program(algorithm: str, env: Any) -> str:
     return re.sub("0x[0-9a-f]+", "", text)
 
 
-@pytest.mark.covering(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", ALGORITHMS, indirect=True)
 def test_the_copy_is_the_same_program_under_another_name(copy: str) -> None:
     module, _, name = copy.partition(":")

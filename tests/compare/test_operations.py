@@ -62,6 +62,7 @@ def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
     assert len(pair["causes"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", ["seed", "weights", "compilation"])
 def test_a_cause_outside_of_the_update_has_no_operation(cause: str, tmp_path: Path) -> None:
     pair = a_pair("haiku", "linen", cause=cause)

@@ -140,7 +140,7 @@ def test_a_planted_defect_is_named(
     assert names(sound[0], probe(folder, plant=plant)) == expected
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -95,6 +95,7 @@ def test_masks_keep_the_mean_and_differ_by_example() -> None:
         assert not np.array_equal(mask[0], mask[1])
 
 
+@pytest.mark.slow
 def test_members_of_an_ensemble_draw_masks_of_their_own() -> None:
     network = build("jax", {"critic": critic(ensemble_size=2)}).parts["critic"]
     variables = network.init(jax.random.key(0))

@@ -75,7 +75,7 @@ TRACED = [
 ]
 
 
-@pytest.mark.covering(24)
+@pytest.mark.covering(48)
 @pytest.mark.parametrize("case", TRACED, ids="-".join)
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
 def test_it_is_traced(case: Training) -> None:

@@ -181,7 +181,7 @@ def test_jit_traces_once(case: Case, backend: str) -> None:
         apply(network.init(jax.random.key(seed)), batch(case, 4))
 
 
-@pytest.mark.covering(7)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "source", "target"),
     pairwise(itertools.product(CASES, BACKENDS, BACKENDS)),
@@ -299,6 +299,7 @@ def test_translation_between_architectures_is_refused(
         translate(one.init(jax.random.key(0)), one, other)
 
 
+@pytest.mark.slow
 @every_backend
 def test_orthogonal_scales_of_the_heads(backend: str) -> None:
     network = make(backend, CASES[0])
@@ -311,7 +312,7 @@ def test_orthogonal_scales_of_the_heads(backend: str) -> None:
     assert not any(array.any() for name, array in named.items() if name.endswith("bias"))
 
 
-@pytest.mark.covering(4)
+@pytest.mark.slow
 @every_backend
 def test_ensembles_hold_different_members(backend: str) -> None:
     network = ensemble(make(backend, CASES[0]), 2)

@@ -101,7 +101,7 @@ def test_gradients_agree(cell: str, backend: str) -> None:
         chex.assert_trees_all_equal(found, expected)
 
 
-@pytest.mark.covering(18)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_start_inside_a_rollout_is_a_fresh_start(cell: str, backend: str) -> None:

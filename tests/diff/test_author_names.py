@@ -67,7 +67,7 @@ def canonical_names(report: Report) -> set[str]:
     return unknown & {word.rstrip(".") for word in words}
 
 
-@pytest.mark.covering(7)
+@pytest.mark.covering(21)
 @pytest.mark.parametrize("planted", PLANTED)
 @pytest.mark.parametrize("one, other", [*itertools.pairwise([*LIBRARIES, "haiku"])])
 def test_causes_have_the_authors_names(one: str, other: str, planted: str) -> None:

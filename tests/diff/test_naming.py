@@ -44,6 +44,7 @@ class Image(nn.Module):
         return y.transpose(0, 3, 1, 2) if self.channels_first else y
 
 
+@pytest.mark.slow
 def test_outputs_in_another_layout() -> None:
     report = diff_networks(Image(), Image(channels_first=True), Box((6, 6, 3)), level="quick")
     assert {cause.name for cause in report.causes} == {"output_layout"}

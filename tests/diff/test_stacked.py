@@ -55,7 +55,7 @@ def _index(name: str) -> str:
 TRANSLATED = [pair for pair in PAIRS if pair[:2] == ("jax", "jax") or "jax" not in pair[:2]]
 
 
-@pytest.mark.covering(60)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other", "direction"), TRANSLATED)
 def test_weights_are_translated(one: str, other: str, direction: str) -> None:
     source, target = (load_network(each, SPEC) for each in pair_of(one, other, direction))
@@ -195,6 +195,7 @@ def test_running_statistics_of_a_stack_are_split_and_joined(direction: str) -> N
     jax.tree.map(np.testing.assert_array_equal, back.state, variables.state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_source", [True, False])
 def test_a_file_of_separate_layers_is_translated_to_a_stack(
     with_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

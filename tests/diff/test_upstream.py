@@ -80,6 +80,7 @@ LAYERS = ("BatchNorm", "LayerNorm", "attention", "recurrent cell", "dropout", "e
 QUICK = {("missing_scale", "BatchNorm")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "layer"),
     [

@@ -117,6 +117,7 @@ def test_a_fall_terminates(fall: tuple[Any, Any]) -> None:
     assert abs(fallen.obs[1]) > 0.2
 
 
+@pytest.mark.slow
 def test_a_fall_at_the_limit_is_terminated(fall: tuple[Any, Any], step: Any) -> None:
     before = fall[0].state
     at_the_limit = before.replace(info={**before.info, adapting.STEPS: jnp.int32(2)})
@@ -124,6 +125,7 @@ def test_a_fall_at_the_limit_is_terminated(fall: tuple[Any, Any], step: Any) -> 
     assert (bool(fallen.terminated), bool(fallen.truncated)) == (True, False)
 
 
+@pytest.mark.slow
 @PROMOTES
 def test_it_agrees_with_brax_from_the_same_state(start: Any, step: Any) -> None:
     library = library_envs.get_environment("inverted_pendulum", backend="spring")

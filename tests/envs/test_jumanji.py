@@ -310,6 +310,7 @@ def test_a_steps_randomness_comes_from_its_key() -> None:
     assert len(np.unique(boards, axis=0)) > 1
 
 
+@pytest.mark.slow
 def test_options_reach_the_environment_and_its_generator() -> None:
     env = jumanji.make("Maze-v0", num_rows=5, time_limit=7)
     assert env.obs_spec == specs.Box((5, 10, 3), "float32", 0.0, 1.0, whole=True)

@@ -287,6 +287,7 @@ def test_taxis_mask_is_read() -> None:
     assert np.isfinite(trained("q_learning", env).metrics["td_error"]).all()
 
 
+@pytest.mark.slow
 def test_the_agent_learns_from_the_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     env: Any = triglot.make_env("gymnasium:triglot/Forced-v0")
     agent = triglot.make_agent("ppo", env, backend="jax", config=small("ppo"))

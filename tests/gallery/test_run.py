@@ -89,7 +89,7 @@ def stopped_by(compared: Any) -> Any:
     return first_two
 
 
-@pytest.mark.covering(99)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "why"), [("HANGS", "not done after 2 s"), ("ENDS", "the process ended")]
 )

@@ -25,7 +25,7 @@ def values(agent: Agent, state: Any, obs: jax.Array) -> np.ndarray:
     return np.asarray(merge_heads(outputs)["value"])
 
 
-@pytest.mark.covering(27)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "backend", "probe"),
     [

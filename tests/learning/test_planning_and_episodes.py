@@ -45,6 +45,7 @@ def test_the_greedy_path_is_a_shortest_one(algorithm: str, config: dict[str, Any
         np.testing.assert_array_equal(episodes.lengths, 3 + 4)
 
 
+@pytest.mark.slow
 def test_planning_finds_the_goal_in_fewer_steps() -> None:
     env, values = GridWorld(8, 8), {}
     for algorithm in ("q_learning", "dyna_q"):

@@ -72,7 +72,7 @@ def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(me
     assert exact_q(0.0, 0.9)[-1].max() - exact > 2 * tolerance
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_greedy_path_is_a_shortest_one(method: str) -> None:
     agent, states, _ = learn(method, "table", QLearningHyperparams(discount=0.9), 200_000)

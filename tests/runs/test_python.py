@@ -251,6 +251,7 @@ def test_curves_are_one_figure(result: triglot.TrainResult, folder: Path, tmp_pa
         triglot.curves(3)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_video(tmp_path: Path) -> None:
     env = triglot.make_env("gridworld:3x3")
     walked = triglot.train(triglot.make_agent("q_learning", env), env, key=KEY, total_steps=64)

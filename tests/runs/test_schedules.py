@@ -28,6 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_run_follows_its_schedules_and_keeps_them(finished: Path) -> None:
     _, metrics = read_metrics(finished)
     np.testing.assert_array_equal(metrics["learning_rate"], [[0.25, 0.1875, 0.125, 0.0625]])

@@ -246,7 +246,7 @@ def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "is not a triglot run directory" in capsys.readouterr().err
 
 
-@pytest.mark.covering(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nans", "no-jit", "acting"])
 def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_path: Path) -> None:
     """No episode ends in the one rollout, so that its average return is of nothing."""

@@ -94,6 +94,7 @@ except Exception as error:
     )
 
 
+@pytest.mark.slow
 def test_keras_that_is_imported_on_another_backend_is_one_sentence(tmp_path: Path) -> None:
     program = """
 import keras, triglot

@@ -217,6 +217,7 @@ def test_what_gives_no_pictures_is_refused_in_words(counter: Any, ppo: Any) -> N
         next(film(ppo, counter, state, jax.random.key(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [0, 2, 1000])
 def test_environments_are_closed_whatever_happens(
     when: int, ppo: Any, monkeypatch: pytest.MonkeyPatch

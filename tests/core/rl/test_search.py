@@ -150,7 +150,7 @@ def root_prior() -> Iterator[Any]:
         yield prior
 
 
-@pytest.mark.covering(36)
+@pytest.mark.slow
 @pytest.mark.parametrize("num_legal", [1, 2, 3, 9])
 @pytest.mark.parametrize("forbidden", [-6.0, 0.0, 6.0])
 @pytest.mark.parametrize("alpha", [0.03, 0.3, 1.5])

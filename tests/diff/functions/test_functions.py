@@ -174,6 +174,7 @@ def test_losses_of_pytorch() -> None:
     assert_same_function((init, loss), (in_torch.Network, in_torch.dqn), inputs)
 
 
+@pytest.mark.slow
 def test_the_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

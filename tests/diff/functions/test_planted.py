@@ -85,7 +85,7 @@ GAE = {
 }
 
 
-@pytest.mark.covering(7)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", GAE)
 def test_gae(planted: str) -> None:
     name, line, evidence = GAE[planted]
@@ -202,7 +202,7 @@ ADAM = {
 }
 
 
-@pytest.mark.covering(10)
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", ADAM)
 def test_adam(planted: str) -> None:
     options, name, line, evidence = ADAM[planted]

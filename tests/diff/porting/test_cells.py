@@ -92,7 +92,7 @@ def gru() -> Any:
     return in_torch("GRU")
 
 
-@pytest.mark.covering(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("has_source", [True, False])
 @pytest.mark.parametrize("source", [lstm, gru, over_time])
 def test_a_state_dict_of_cells_becomes_linens(

@@ -101,6 +101,7 @@ def test_what_cannot_be_saved_ends_at_once(tmp_path: Path, stop: Interrupt) -> N
     process.kill()
 
 
+@pytest.mark.slow
 def test_a_job_begins_ahead_and_waits_for_its_turn(tmp_path: Path, stop: Interrupt) -> None:
     tasks = [task(tmp_path, "a", write, seconds=2), task(tmp_path, "b", takes_turns)]
     started: list[float] = []
@@ -188,6 +189,7 @@ def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:
     process.kill()
 
 
+@pytest.mark.slow
 def test_a_job_waits_for_an_older_process_of_the_same_job(tmp_path: Path) -> None:
     one = task(tmp_path, "a", write)
     Path(one.folder).mkdir(parents=True)

@@ -194,6 +194,7 @@ def stacked(obs_spec, action_spec):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("first_state")
 def test_separate_layers_start_a_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -67,6 +67,7 @@ def test_a_training_outlives_its_progress_bar(
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 32
 
 
+@pytest.mark.slow
 def test_results_are_saved_before_they_are_printed(
     cache: Path,
     tmp_path: Path,

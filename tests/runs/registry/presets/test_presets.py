@@ -178,6 +178,7 @@ def test_what_is_printed_names_its_preset(changed: str, capsys: pytest.CaptureFi
     assert options("--config printed.toml") == options(words)
 
 
+@pytest.mark.slow
 def test_a_printed_preset_is_not_replaced_by_that_of_another_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_folder_from_before_presets_is_continued() -> None:
     assert compared(before) == compared(options("ppo jumanji:Maze-v0", CompareOptions))
 
 
+@pytest.mark.slow
 def test_a_run_says_which_preset_it_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", *GRID, "--out", "run"]) == 0
     used = "q_learning on gridworld:8x8 without total_steps"
