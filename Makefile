@@ -55,7 +55,7 @@ quick: $(READY_DEV)  ## the tests of one room: make quick ROOM=core/rl
 	        -m "not slow and not optimized and not packaging" $$folders; \
 	fi
 
-test: $(READY_DEV)  ## the tests (15 minutes)
+test: $(READY_DEV)  ## the tests (9 minutes)
 	@status=0; \
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
