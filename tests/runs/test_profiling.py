@@ -154,5 +154,5 @@ def test_updates_that_learn_are_traced(
 
 def test_it_needs_compiled_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path / "run", 4, "--profile", "--debug", "no-jit") == 2
-    assert "--profile traces the training as it is" in capsys.readouterr().err
+    assert "--profile" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
