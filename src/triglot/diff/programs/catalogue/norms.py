@@ -46,7 +46,9 @@ class Root:
         if region.tape.steps[region.tape.producers[value]].name == "rsqrt":
             root = 1 / root
         core = Core.of(root + epsilon if outside else root)
-        distinct = np.unique(np.round(core.numbers / max(core.scale, 1e-30), DIGITS)).size
+        with np.errstate(over="ignore"):  # of huge numbers alone, which have no scale
+            scaled = core.numbers / max(core.scale, 1e-30)
+        distinct = np.unique(np.round(scaled, DIGITS)).size
         return cls(value, epsilon, outside, core, distinct)
 
     def fits(self, count: int) -> bool:
