@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,11 @@ def test_it_installs_and_reports_a_failure(tmp_path: Path) -> None:
     failed = run()
     assert failed.returncode == 1 and "broken backend" in failed.stderr
     assert ".venv/install.log" in failed.stderr
+
+
+def test_flags_that_xla_does_not_know_leave_nothing() -> None:
+    # XLA takes a space for the name of a file of flags, and ends the process.
+    command = ["make", "-n", "test", "BIN=/nowhere", f"PYTHON={sys.executable}"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    flags = re.findall(r'XLA_FLAGS="([^"]*)"', shown)
+    assert flags and all(value in ("", "$XLA_FLAGS") for value in flags), flags
