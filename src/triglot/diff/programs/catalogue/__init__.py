@@ -87,7 +87,6 @@ ENTRIES: Sequence[Entry] = (
     exchanges.exchanged,
     exchanges.other_heads,
     structure.constant,
-    structure.constant_array,
     structure.factor,
     resizing.resizing,
 )
@@ -122,6 +121,7 @@ WEAK: Sequence[Entry] = (
     moves.operation_order,
     moves.missing_operation,
     moves.other_operation,
+    structure.constant_array,
 )
 
 

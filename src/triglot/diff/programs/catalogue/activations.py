@@ -135,7 +135,8 @@ def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
     with np.errstate(all="ignore"):
         share = y / x
         beta = np.log(share / (1 - share)) / x
-    if np.all(np.isfinite(beta)) and np.ptp(beta) <= 1e-5 * np.max(np.abs(beta)):
+    # With beta = 0 it is half of its input, which is a factor.
+    if np.all(np.isfinite(beta)) and np.all(beta) and np.ptp(beta) <= 1e-5 * np.max(np.abs(beta)):
         return f"swish, beta {np.mean(beta):.4g}"
     return None
 
