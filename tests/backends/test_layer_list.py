@@ -84,6 +84,8 @@ def test_every_public_layer_is_on_exactly_one_list(library: str) -> None:
         }
     )
     others = f"{WITHOUT_PARAMETERS[library]} {STATE_ONLY.get(library, '')}".split()
+    if library == "nnx" and "RoPE" in public:  # of Flax 0.12.12
+        others.append("RoPE")
     if library == "keras":
         others.append("JaxLayer")  # the name of a base of every layer, so it cannot be listed
     assert sorted([*LIBRARIES[library].storage.layers, *others]) == public
