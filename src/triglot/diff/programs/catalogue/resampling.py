@@ -7,13 +7,13 @@ windows of which the mean or the maximum is taken; a form is confirmed by its re
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart
+from ..regions import Region
 from ..values import Core, close
 from .features import Finding
 
@@ -109,22 +109,29 @@ def _name(one: Form, other: Form) -> str:
 def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
     """Return the values that are computed from an array alone, each with the forms that give it."""
     by_value: dict[int, list[Form]] = {}
+    sources = {region.tape.roots[value] for value in region.view.find_all(core)}
     for value in region.values[:MAX_VALUES]:
         result = np.asarray(region.view.arrays[value])
         if result.dtype.kind != "f" or result.size > MAX_SIZE or result.ndim > MAX_AXES:
             continue
-        if not _comes_from(region, value, core):
+        if not _comes_from(region, value, sources):
             continue
         if forms := list(_forms_between(x, result, region.view.tolerance)):
             by_value[value] = forms
     return by_value
 
 
-def _comes_from(region: Region, value: int, core: Core) -> bool:
-    """Return whether a value is computed from arrays with these numbers, and from no others."""
-    part = RegionPart.ending_at(region, value)
-    sources = {*part.inputs, *(region.leaves.intersection(part.values))}
-    return bool(sources) and all(region.view.core(source).same(core) for source in sources)
+def _comes_from(region: Region, value: int, sources: Set[int]) -> bool:
+    """Return whether a value is computed from some values and from constants alone."""
+    left, known = [value], {value}
+    while left:
+        current = left.pop()
+        if current not in region.tape.producers:  # another parameter or input
+            return False
+        new = {*region.sources(current)} - sources - known
+        known |= new
+        left.extend(new)
+    return True
 
 
 def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Iterator[Form]:
