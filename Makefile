@@ -12,10 +12,11 @@ PYTEST ?= -n logical --maxprocesses 4 --dist worksteal
 # More than halves the time of compilation: simple fusions, and one thread of code generation, since
 # the test processes fill the cores. Tests marked `optimized` run without, as users do. XLA ends a
 # process at a flag that it does not know, and newer versions may not know these.
-# Without them nothing may be left, not even a space: XLA takes it for the name of a file of flags.
 QUICK_FLAGS := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 QUICK_XLA = $(shell XLA_FLAGS="$(QUICK_FLAGS)" $(BIN)/python -c "import jax; jax.devices()" \
     >/dev/null 2>&1 && echo $(QUICK_FLAGS))
+# Without flags nothing may be left, not even a space: XLA takes it for the name of a file of flags.
+QUICK = XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)"
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -52,13 +53,13 @@ quick: $(READY_DEV)  ## the tests of one room: make quick ROOM=core/rl
 	if [ -z "$$folders" ]; then \
 	    echo "Nothing changed since the last commit: name a room, such as make quick ROOM=core/rl"; \
 	else \
-	    XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" $(BIN)/python -m pytest $(PYTEST) \
+	    $(QUICK) $(BIN)/python -m pytest $(PYTEST) \
 	        -m "not slow and not optimized and not packaging" $$folders; \
 	fi
 
 test: $(READY_DEV)  ## the tests (9 minutes)
 	@status=0; \
-	XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" \
+	$(QUICK) \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
 	    || status=1; \
 	$(BIN)/python -m pytest $(PYTEST) -m "not slow and optimized" || status=1; \
@@ -70,7 +71,7 @@ test: $(READY_DEV)  ## the tests (9 minutes)
 FOLDERS ?= tests
 test-slow: $(READY_ALL)  ## what is too long for each change, as every week (hours)
 	@status=0; \
-	XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" $(BIN)/python -m pytest $(PYTEST) \
+	$(QUICK) $(BIN)/python -m pytest $(PYTEST) \
 	    -m "slow and not optimized" --ignore tests/project/test_commands.py $(FOLDERS) || status=1; \
 	$(BIN)/python -m pytest $(PYTEST) -m "slow and optimized" $(FOLDERS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
@@ -78,17 +79,17 @@ test-slow: $(READY_ALL)  ## what is too long for each change, as every week (hou
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
 # what starts, stops and continues programs (runs, sweeps).
 test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (9 minutes)
-	XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" \
+	$(QUICK) \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
 # PyTorch is no part of the extra `all`, for its size: 0.2 GB for CPUs, 3 GB with CUDA.
 test-torch: $(READY_TORCH)  ## the tests of PyTorch modules, with PyTorch (6 minutes)
-	XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" \
+	$(QUICK) \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized" -k torch
 
 # Navix, XLand-MiniGrid and Playground are no part of `all`: with what they bring they have 0.9 GB.
 test-suites: $(READY_SUITES)  ## the tests of all suites of environments (5 minutes)
-	XLA_FLAGS="$(strip $(QUICK_XLA) $$XLA_FLAGS)" \
+	$(QUICK) \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow" tests/envs
 
 # Each command takes what it takes a user, so nothing runs beside it. PAGE is a part of a page's name.
