@@ -73,10 +73,11 @@ def _constant_arrays(part: RegionPart) -> dict[tuple[int, int], np.ndarray]:
     """Return the constants with several different numbers, by the step and operand that reads."""
     tape = part.tape
     return {
-        (index, position): np.asarray(tape.arrays[value])
+        (index, position): array
         for index in part.steps[:MAX_STEPS]
         for position, value in enumerate(tape.steps[index].operands)
         if tape.is_constant(tape.roots[value]) and features.scalar(tape, value) is None
+        if isinstance(array := tape.arrays[value], np.ndarray)  # a key is none
     }
 
 
