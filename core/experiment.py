@@ -278,11 +278,12 @@ class Experiment:
                 program.compile(state, on_stage)
                 return state
             # Traced here: on two threads, both would wait for Python's lock in turns.
-            lowered = init_seeds.lower(self.trainer, self.keys, self.hyperparams)
+            key_shapes, hyper = self._key_shapes, self.hyperparams
+            lowered = init_seeds.lower(self.trainer, key_shapes, hyper)
             if background is None:
                 background = stack.enter_context(ThreadPoolExecutor(1))
             pending = background.submit(
-                lambda: jax.block_until_ready(lowered.compile()(self.keys, self.hyperparams))
+                lambda: jax.block_until_ready(lowered.compile()(self.keys, hyper))
             )
             on_stage("init")
             program.compile(self.shapes, on_stage)

@@ -67,7 +67,7 @@ def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
 
 def abstract_key() -> jax.ShapeDtypeStruct:
     """Describe a typed key, for tracing; making a key compiles programs."""
-    return jax.eval_shape(lambda: jax.random.key(0))
+    return jax.eval_shape(jax.random.key, 0)
 
 
 def is_key(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> bool:
