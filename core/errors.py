@@ -31,6 +31,15 @@ DEFERRED = (
 MAX_SHOWN = 80  # characters of a given value in a message
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number before what it counts, whose plural ends in s.
+
+    >>> counted(1, "update"), counted(2048, "update")
+    ('1 update', '2,048 updates')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 class TriglotError(ValueError):
     """Invalid input from the user; the command line prints it without a traceback."""
 

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from .agent import Agent
 from .arguments import check_agent
 from .environment import Environment
-from .errors import TriglotError, kind_of
+from .errors import TriglotError, counted, kind_of
 from .garbage import collected_rarely
 from .host_environment import HostEnvironment
 from .hyper import (
@@ -194,7 +194,7 @@ class Experiment:
             return per_seed(self._one_hyper, self.num_seeds)
         if len(self.hyper) != self.num_seeds:
             raise TriglotError(
-                f"hyper has hyperparameters for {len(self.hyper)} seeds, and there are "
+                f"hyper has hyperparameters for {counted(len(self.hyper), 'seed')}, and there are "
                 f"{self.num_seeds}: give one for each."
             )
         different = {id(hyper): hyper for hyper in self.hyper}  # seeds of one setting share theirs
@@ -244,7 +244,7 @@ class Experiment:
         for name, (actual, wanted) in type_differences(params, expected).items():
             raise TriglotError(
                 f"the parameters do not fit the {network.backend} network {network.name!r} of "
-                f"{self.num_seeds} seeds: {name} is {actual}, expected {wanted}."
+                f"{counted(self.num_seeds, 'seed')}: {name} is {actual}, expected {wanted}."
             )
         return init_seeds(self.trainer, self.keys, self.hyperparams, params)
 
@@ -525,8 +525,8 @@ def _keys_of_seeds(keys: jax.Array, num_seeds: int) -> int:
     count = keys.shape[0]
     if num_seeds not in (1, count) or not count:
         raise TriglotError(
-            f"key has the keys of {count} seeds, got num_seeds={num_seeds}: give one key, or "
-            "as many as seeds."
+            f"key has the keys of {counted(count, 'seed')}, got num_seeds={num_seeds}: give one "
+            "key, or as many as seeds."
         )
     return count
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import CannotWrite, TriglotError, describe, writing
+from ..errors import CannotWrite, TriglotError, counted, describe, writing
 from ..folders import require_plain
 from ..manifest import DamagedError, check_manifest, sync, write_manifest
 from ..records import JSON, JSONDict
@@ -297,7 +297,7 @@ class Checkpoints:
             if len(numbers) > 1:
                 raise DamagedError(
                     f"{error} `triglot resume --previous` continues from the one before it, after "
-                    f"{numbers[-2]:,} updates."
+                    f"{counted(numbers[-2], 'update')}."
                 ) from None
             raise
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
-from ..errors import TriglotError, kind_of
+from ..errors import TriglotError, counted, kind_of
 from ..hyper import learning_ends
 from ..options import option_values, replace_options
 from ..records import Values
@@ -37,7 +37,9 @@ def check_continued(agent: Agent, expected: RunnerState, state: object, num_seed
         )
     count = state.num_updates.shape[0]
     if num_seeds not in (1, count):
-        raise TriglotError(f"continue_from has {count} seeds, got num_seeds={num_seeds}.")
+        raise TriglotError(
+            f"continue_from has {counted(count, 'seed')}, got num_seeds={num_seeds}."
+        )
     done = np.unique(np.asarray(state.num_updates))
     if len(done) > 1:
         raise TriglotError(f"continue_from has seeds after {done.tolist()} updates: they differ.")

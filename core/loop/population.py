@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
-from ..errors import TriglotError, check_known, shown, unknown
+from ..errors import TriglotError, check_known, counted, shown, unknown
 from ..hyper import Range, allowed_by, check_count, is_number, to_float32
 from ..options import option_fields, replace_options
 from ..rl.schedules import Schedule
@@ -93,8 +93,8 @@ class Population:
         """Say in a line what a generation does."""
         names = ", ".join(perturbed.name for perturbed in self.perturbed)
         return (
-            f"population of {self.size:,}: every {self.exploit_every:,} updates, up to "
-            f"{self.num_copied:,} members copy better ones and change {names}"
+            f"population of {self.size:,}: every {counted(self.exploit_every, 'update')}, up to "
+            f"{counted(self.num_copied, 'member')} can copy better ones and change {names}"
         )
 
     def for_agent(

@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..agent import Agent, Trajectory
-from ..errors import TriglotError, unknown
+from ..errors import TriglotError, counted, unknown
 from ..hyper import check_count
 from ..network import Network, Variables
 from ..types import Key, PyTree, on_data
@@ -59,10 +59,10 @@ class Sharding:
         number, envs = self.num_devices, agent.num_envs // self.num_devices
         if self.shard == "seeds":
             most = "at most " if num_seeds % number else ""
-            share = f"{most}{-(-num_seeds // number):,} of {num_seeds:,} seeds"
+            share = f"{most}{-(-num_seeds // number):,} of {counted(num_seeds, 'seed')}"
         else:
-            share = f"{envs:,} of the {agent.num_envs:,} environments of each seed"
-        return f"{number:,} devices, each with {share}"
+            share = f"{envs:,} of the {counted(agent.num_envs, 'environment')} of each seed"
+        return f"{counted(number, 'device')}, each with {share}"
 
     def of(self, states: RunnerState) -> RunnerState:
         """Give the sharding of each array of the runner states `[S, ...]`."""
@@ -263,7 +263,7 @@ def _first_devices(number: int) -> list[Any]:
     if jax.process_count() > 1 and number != len(there):
         raise TriglotError(
             f"{jax.process_count()} processes have {len(there)} devices together, and each must "
-            f"take part: got {number} devices, expected {len(there)}."
+            f"take part: got {counted(number, 'device')}, expected {len(there)}."
         )
     return there[:number]
 

@@ -9,7 +9,7 @@ from ..backends import libraries
 from ..backends.canonical import ARITHMETICS
 from ..core.agent import Agent
 from ..core.environment import Environment
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, counted, unknown, user_error_context
 from ..core.experiment import Experiment
 from ..core.host_environment import require_jittable
 from ..core.loop.sharding import fewest_devices, padded
@@ -137,8 +137,8 @@ def _size(options: CompareOptions, experiment: Experiment) -> str:
     steps, per_update = experiment.num_steps, experiment.steps_per_update
     text = (
         f"{options.algorithm} on {options.env}, {' '.join(options.libraries)}:\n"
-        f"{options.num_seeds} seeds x {steps:,} steps, {experiment.num_updates:,} updates of "
-        f"{per_update:,} steps"
+        f"{counted(options.num_seeds, 'seed')} x {steps:,} steps, "
+        f"{counted(experiment.num_updates, 'update')} of {per_update:,} steps"
     )
     if steps == options.total_steps:
         return text

@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 from dataclasses import fields, replace
 
 from ..backends import libraries
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, counted
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.sharding import fewest_devices
 from ..core.options import option_values
@@ -108,7 +108,7 @@ def _compare(
             print(wrapped(line), flush=True)
         ledger.tidy()
         if num_done := sum(ledger.is_done(job.name) for job in jobs):
-            print(f"continuing: {num_done} of {len(jobs)} trainings are done")
+            print(f"continuing: {num_done} of {counted(len(jobs), 'training')} are done")
         if num_done < len(jobs):
             print(wrapped(f"{checked.size}\n{size_of(jobs)}"), flush=True)
         failures += run_jobs(executor, options, ledger, jobs)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, counted
 from ..core.records import JSONDict
 from ..runs.jobs.choose import Executor
 from ..runs.jobs.job import Task
@@ -118,8 +118,8 @@ def size_of(jobs: Sequence[Job]) -> str:
         parts.append(f"{num_rungs} rungs")
     if num_envs > 1:
         only = "; the ladder in the first" if num_rungs > 1 else ""
-        parts.append(f"{num_envs} environments{only}")
-    return f"{len(jobs)} trainings: {', '.join(parts)}"
+        parts.append(f"{counted(num_envs, 'environment')}{only}")
+    return f"{counted(len(jobs), 'training')}: {', '.join(parts)}"
 
 
 def environments(options: CompareOptions) -> tuple[str, ...]:

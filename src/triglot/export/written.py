@@ -3,7 +3,7 @@
 import re
 
 from ..backends import libraries
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, counted, unknown
 from ..runs.acting import Acting
 from ..runs.load import Trained, run_of, safetensors_files
 from ..runs.options import TrainOptions
@@ -117,6 +117,6 @@ def _title(run_options: TrainOptions, run: Trained, index: int) -> str:
         re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)
     )
     return (
-        f"{algorithm} on {env} after {run.num_updates:,} updates, seed {index} of "
+        f"{algorithm} on {env} after {counted(run.num_updates, 'update')}, seed {index} of "
         f"{run_options.num_seeds}."
     )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, counted
 from ..core.experiment import evaluation_key
 from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.episode import Episodes
@@ -58,7 +58,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
         played = plan if other is None else _in_env(plan, str(options.env), other)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
-    done = f"after {progress.num_updates:,} of {plan.experiment.num_updates:,} updates"
+    done = f"after {progress.num_updates:,} of {counted(plan.experiment.num_updates, 'update')}"
     notes = [*filter(None, [progress.warning]), *version_notes(read_config(options.run))]
     print(wrapped("\n".join([f"{played.title}, {done}", *notes])))
     state = progress.state

@@ -11,7 +11,7 @@ from typing import Protocol
 import jax
 
 from ..core.agent import Agent
-from ..core.errors import TriglotError, check_known, user_error_context
+from ..core.errors import TriglotError, check_known, counted, user_error_context
 from ..core.experiment import Experiment
 from ..core.host_environment import AnyEnvironment
 from ..core.hyper import check_count
@@ -87,7 +87,7 @@ class Plan:
         per_update, num_steps = experiment.steps_per_update, experiment.num_steps
         lines = [
             f"{self.title}: {options.num_seeds} x {num_steps:,} steps, "
-            f"{experiment.num_updates:,} updates of {per_update:,} steps"
+            f"{counted(experiment.num_updates, 'update')} of {per_update:,} steps"
         ]
         if num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, num_steps))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.agent import Agent
 from ..core.environment import Environment
-from ..core.errors import TriglotError, check_path
+from ..core.errors import TriglotError, check_path, counted
 from ..core.experiment import MAX_STEPS, Experiment, updates_of
 from ..core.host_environment import HostEnvironment
 from ..core.hyper import check_count
@@ -48,7 +48,7 @@ class TrainResult:
         where = "" if self.folder is None else f", folder={str(self.folder)!r}"
         return (
             f"TrainResult({agent.name} on {self.env.name}, {self.num_seeds:,} x "
-            f"{self.num_steps:,} steps, {self.num_updates:,} updates{where})"
+            f"{self.num_steps:,} steps, {counted(self.num_updates, 'update')}{where})"
         )
 
     @property
@@ -262,7 +262,7 @@ class Diverged(TriglotError):
         self.cause, self.result = cause, result
         super().__init__(
             f"training diverged: {cause}. The last finite state that was kept, after "
-            f"{result.num_updates:,} updates, is in the `result` of this exception."
+            f"{counted(result.num_updates, 'update')}, is in the `result` of this exception."
         )
 
 

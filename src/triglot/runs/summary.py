@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.errors import counted
 from ..core.loop.episode import Episodes
 from ..core.records import JSON
 from ..shared.machine.files import visible_files
@@ -55,13 +56,13 @@ def resume_notes(plan: Plan, config: JSON, done: int, lost: Sequence[int]) -> It
     last = recorded_progress(plan.out)
     if last > done:
         yield (
-            f"the checkpoint after {last:,} updates is missing or damaged: continuing after "
-            f"{done:,}"
+            f"the checkpoint after {counted(last, 'update')} is missing or damaged: continuing "
+            f"after {done:,}"
         )
     if lost:
         yield (
-            f"warning: the metrics of {len(lost):,} updates are lost, the first is {lost[0]:,}; "
-            "the training itself is not affected"
+            f"warning: the metrics of {counted(len(lost), 'update')} are lost, the first is "
+            f"{lost[0]:,}; the training itself is not affected"
         )
     yield from version_notes(config)
     if plan.experiment.trainer.steps_on_host:
@@ -117,15 +118,20 @@ def describe_summary(
     """
     lines = []
     if summary["interrupted"]:
-        lines.append(f"interrupted after {summary['num_updates']:,} updates")
+        lines.append(f"interrupted after {counted(summary['num_updates'], 'update')}")
     if reached := summary[REACHED]:
         lines.append(
-            f"stopped early after {summary['num_updates']:,} updates: the {reached['measure']} "
+            f"stopped early after {counted(summary['num_updates'], 'update')}: the "
+            f"{reached['measure']} "
             f"{format_return(reached['return'])} reached --stop-at {reached['stop_at']:g}"
         )
     if summary["diverged"]:
         saved = recorded_progress(out)
-        kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
+        kept = (
+            f"The checkpoint after {counted(saved, 'update')} is kept"
+            if saved
+            else "Nothing was saved"
+        )
         hint = "" if explained else "; `--debug nans` names the operation behind the first NaN"
         lines.append(f"stopped: {summary['diverged']}. {kept}{hint}")
     if summary["warning"]:
@@ -195,7 +201,7 @@ def describe_evaluation(evaluation: JSON, policy: str = "greedy") -> list[str]:
         interval = f" (seeds {low} to {high})"
     lines = [
         f"{policy} return {format_return(evaluation['return_mean'])}{interval}: "
-        f"{num_seeds} x {count} episodes"
+        f"{num_seeds} x {counted(count, 'episode')}"
     ]
     share = evaluation["share_finished"]
     if share < 1:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import jax
 import numpy as np
 
-from ..core.errors import CannotWrite, TriglotError
+from ..core.errors import CannotWrite, TriglotError, counted
 from ..core.experiment import updates_of
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
@@ -150,7 +150,7 @@ def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float)
             checkpoints.set_aside(progress.num_updates)
         lines = [plan.announcement(), *describe_change(plan, options, config)]
         config = record_change(plan, options, config, progress.num_updates)
-        lines.append(f"{progress.num_updates:,} updates are done")
+        lines.append(f"{counted(progress.num_updates, 'update')} done")
         print(wrapped("\n".join(lines)), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
             if progress.state is None:
@@ -494,7 +494,8 @@ class _Loop:
             except MetricsChanged as error:
                 _checkpoint(plan, journal, state)
                 raise TriglotError(
-                    f"{error} The training is saved after {journal.num_updates:,} updates: "
+                    f"{error} The training is saved after "
+                    f"{counted(journal.num_updates, 'update')}: "
                     f"`triglot resume {plan.out}` continues it, without the metrics that are gone."
                 ) from None
             except HostFailure as failure:  # the state before it can be continued

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.errors import masked
+from ..core.errors import counted, masked
 from ..core.records import JSON
 from ..runs.registry.arg import option_words
 from ..runs.registry.overrides import overrides_of
@@ -291,4 +291,4 @@ def _curves(order: Sequence[Outcome]) -> JSON:
 def _subtitle(result: JSON) -> str:
     seeds = numbers.seeds(result["num_seeds"])
     names = numbers.listed(result["names"])
-    return f"{len(result['settings']):,} settings of {names}, {seeds} each"
+    return f"{counted(len(result['settings']), 'setting')} of {names}, {seeds} each"

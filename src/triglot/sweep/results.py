@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from safetensors.numpy import load_file
 
+from ..core.errors import counted
 from ..core.records import JSON, Values
 from ..runs.jobs.ledger import Ledger
 from ..shared.pages import numbers
@@ -266,11 +267,12 @@ def ranking_table(result: JSON) -> Table:
 def _note(result: JSON) -> str:
     if result["eval_episodes"]:
         text = (
-            f"Greedy return after training, {result['eval_episodes']} episodes per seed, mean over "
-            f"{result['num_seeds']} seeds."
+            f"Greedy return after training, {counted(result['eval_episodes'], 'episode')} per "
+            f"seed, mean over {counted(result['num_seeds'], 'seed')}."
         )
     else:
-        text = f"Return of the last tenth of training, mean over {result['num_seeds']} seeds."
+        seeds = counted(result["num_seeds"], "seed")
+        text = f"Return of the last tenth of training, mean over {seeds}."
     text += " IQM: interquartile mean. Intervals are at 95 %, from 5 seeds on."
     if gap_column(result["settings"]):
         text += f" {GAP_NOTE}"

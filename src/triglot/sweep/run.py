@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ..core.errors import counted
 from ..core.records import JSON
 from ..runs.devices import most_devices
 from ..runs.jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices
@@ -101,7 +102,7 @@ def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Pa
         if executor is not None:
             batches += f"; {executor.title}"
         elif options.devices is not None and options.devices > 1:
-            batches += f"; at most {options.devices} devices"
+            batches += f"; at most {counted(options.devices, 'device')}"
         print(wrapped(_announcement(plan, batches)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in course.stages[0]):
             print(f"continuing: {num_done} of {len(course.stages[0])} batches are done", flush=True)
@@ -148,7 +149,9 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
             break
     if has_rounds(options):
         rounds = f"{len(plan.rounds)} rounds of {plan.rounds[0]}, the first drawn at random"
-        lines.append(f"search: {options.search}, {options.num_settings} settings in {rounds}")
+        lines.append(
+            f"search: {options.search}, {counted(options.num_settings, 'setting')} in {rounds}"
+        )
     if options.halving:
         lines.append(_describe_rungs(plan))
     return "\n".join(lines)
@@ -158,7 +161,7 @@ def _describe_rungs(plan: SweepPlan) -> str:
     counts, num_rungs = halving.expected(plan), halving.count_rungs(plan)
     shares = [plan.options.eta ** (num_rungs - rung) for rung in range(num_rungs)]
     parts = [
-        f"{count:,} settings until 1/{share} of the steps"
+        f"{counted(count, 'setting')} until 1/{share} of the steps"
         for count, share in zip(counts, shares, strict=False)
     ]
     last = f"{counts[-1]:,} setting{'' if counts[-1] == 1 else 's'} to the end"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, counted
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import CompiledProgram
@@ -78,7 +78,7 @@ def train(started: Started) -> None:
         record = Record(probe=library.probe(state))
     else:
         record, state = continued
-        done = f"{record.updates:,} of {experiment.num_updates:,} updates"
+        done = f"{record.updates:,} of {counted(experiment.num_updates, 'update')}"
         running.say(f"{job.label} continues after {done}")
     record.facts = facts | seconds
     preparation = time.perf_counter() - start
@@ -268,14 +268,16 @@ def _train(
                 seconds, updates = seconds + chunk.seconds, updates + chunk.count
                 if seconds >= ESTIMATE_SECONDS or chunk.num_updates == experiment.num_updates:
                     in_training = seconds * experiment.num_updates / updates
-                    running.estimate(preparation + in_training, f"the first {updates:,} updates")
+                    running.estimate(
+                        preparation + in_training, f"the first {counted(updates, 'update')}"
+                    )
             if chunk.num_updates == stop:
                 record.snapshots[stop] = library.snapshot(state)
             if running.interrupt.pressed or saving.is_due:
                 try:
                     saving.save(state, record)
                 except TriglotError as error:  # the disk may have room later
-                    done = f"{chunk.num_updates:,} updates"
+                    done = counted(chunk.num_updates, "update")
                     running.say(f"{job.label}: no checkpoint after {done}: {error}")
             if running.interrupt.number is not None:
                 raise Signalled(running.interrupt.number)

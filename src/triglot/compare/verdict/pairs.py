@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ...backends import libraries
+from ...core.errors import counted
 from ...core.records import JSON, JSONDict
 from ...runs.identity import Trace, compare_traces
 from ...shared.pages import numbers
@@ -199,7 +200,7 @@ def _sentence(pair: Pair, result: JSON, level: str) -> str:
     one, other = map(libraries.title, pair.names)
     if level == IDENTICAL:
         num_updates = pair.records[0].facts["num_updates"]
-        return f"{one} and {other} are bitwise identical over {num_updates:,} updates."
+        return f"{one} and {other} are bitwise identical over {counted(num_updates, 'update')}."
     names: list[str] = [cause["name"] for cause in result["causes"]]
     causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
@@ -238,7 +239,7 @@ def _return_clause(pair: Pair, result: JSON) -> str:
     change = f"the return differs by {numbers.returns(-difference['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
-            f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}; at least {MIN_SEEDS} "
+            f"{change} over {counted(num_seeds, 'seed')}; at least {MIN_SEEDS} "
             "are needed for a test"
         )
     margin = f"the margin of ±{format_return(pair.margin)}"
@@ -256,7 +257,8 @@ def _return_clause(pair: Pair, result: JSON) -> str:
         return f"{change}, not within {margin} ({chance})"
     needed = result["seeds_needed"]
     advice = f"about {needed:,} are needed" if needed else "more may not decide it either"
-    unclear = f"{change}: {num_seeds} seeds do not decide whether it is within {margin}, {advice}"
+    seeds = counted(num_seeds, "seed")
+    unclear = f"{change}: {seeds} cannot decide whether it is within {margin}, {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
 

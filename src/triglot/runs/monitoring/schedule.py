@@ -2,7 +2,7 @@
 
 import math
 
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, counted
 from ...core.hyper import check_count
 from ..options import TrainOptions
 
@@ -50,7 +50,8 @@ def check_schedule(options: TrainOptions, steps_per_update: int, num_updates: in
     period = evaluation_period(options, steps_per_update)
     if period is not None and period > num_updates:
         raise TriglotError(
-            f"--eval-every {options.eval_every:,} is more than the {num_updates:,} updates of "
+            f"--eval-every {options.eval_every:,} is more than the "
+            f"{counted(num_updates, 'update')} of "
             f"{steps_per_update:,} steps, so nothing would be evaluated: give at most "
             f"{num_updates // options.metrics_every * options.metrics_every * steps_per_update:,}."
         )

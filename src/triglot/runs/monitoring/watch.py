@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.errors import TriglotError, check_known
+from ...core.errors import TriglotError, check_known, counted
 from ...shared.machine.files import visible_files
 from ...shared.machine.interrupt import raising
 from ...shared.statistics import format_return
@@ -102,7 +102,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
     folder, config = options.run, read_config(options.run)
     networks = " ".join(config["network"]) or config["backend"]
     num_seeds, total = config["num_seeds"], config["num_steps"]
-    seeds = "1 seed" if num_seeds == 1 else f"{num_seeds} seeds"
+    seeds = counted(num_seeds, "seed")
     title = f"{config['algorithm']} on {config['env']}, {networks}, {seeds}: {state}"
     try:
         env_steps, metrics = read_metrics(folder, [RETURN, METRIC, options.metric])
@@ -153,7 +153,7 @@ def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
         parts.append(f"greedy return {format_return(evaluated[-1])} (last evaluation)")
     best = recorded(folder, BEST)
     if best is not None:
-        where = f"after {best['num_updates']:,} updates"
+        where = f"after {counted(best['num_updates'], 'update')}"
         parts.append(f"best {format_return(best['return_mean'])} {where}")
     evaluation = (recorded(folder, SUMMARY) or {}).get("evaluation")
     if evaluation:

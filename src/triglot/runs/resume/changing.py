@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.agent import Agent
-from ...core.errors import MissingExtra, TriglotError
+from ...core.errors import MissingExtra, TriglotError, counted
 from ...core.hyper import first_numbers, learning_ends
 from ...core.loop.continuing import with_hyper
 from ...core.loop.self_play import copied
@@ -118,7 +118,7 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
     if max(learning_ends(rate, per_update), done) < num_updates:
         raise TriglotError(
             f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps are "
-            f"{num_updates:,} updates, the last of which would learn nothing: add "
+            f"{counted(num_updates, 'update')}, the last of which would learn nothing: add "
             f'--learning-rate, such as "linear({rate.values[0]:g}, 0)" (it falls to 0 at the new '
             f"end, counted from the run's start) or {rate.values[0]:g} (it is constant)."
         )
@@ -163,7 +163,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
                 text = f"continues on {now}, with the weights and moments of {was}"
             case "devices":
                 text = (
-                    f"continues on {now:,} device{'s' if now > 1 else ''}, before on {was:,}: sums "
+                    f"continues on {counted(now, 'device')}, before on {was:,}: sums "
                     "have another order, so numbers agree up to rounding"
                 )
             case "shard":

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.agent import Agent
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, counted
 from ...core.experiment import Experiment
 from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
@@ -106,8 +106,8 @@ class Start:
     def describe(self, agent: Agent) -> str:
         """Describe the start for the terminal."""
         return (
-            f"starts from {self.folder} after {self.num_updates:,} updates: {len(self.arrays)} of "
-            f"{len(shapes_of(agent.network))} parameters"
+            f"starts from {self.folder} after {counted(self.num_updates, 'update')}: "
+            f"{len(self.arrays)} of {len(shapes_of(agent.network))} parameters"
         )
 
 
@@ -158,8 +158,8 @@ def _seed_indices(options: TrainOptions, run: Run) -> list[int]:
         return [0] * here
     if there != here:
         raise TriglotError(
-            f"{options.init_from} has {there} seeds and this training {here}: give the one whose "
-            "weights start all of them, --init-seed-index 0."
+            f"{options.init_from} has {counted(there, 'seed')} and this training {here}: give the "
+            f"one whose weights start all of them, --init-seed-index 0."
         )
     return list(range(here))
 

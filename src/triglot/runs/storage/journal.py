@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from ...core.errors import TriglotError, writing
+from ...core.errors import TriglotError, counted, writing
 from ...core.records import JSON, JSONDict
 from ...shared.machine.files import COUNT, plain, replacing
 from ...shared.statistics.curves import finite_mean
@@ -103,8 +103,8 @@ class Journal:
         if not same:
             raise TriglotError(
                 f"{self.folder} was removed, moved or replaced during the training, which has "
-                f"stopped after {self.num_updates:,} updates. A folder that was moved continues "
-                "at its new place: triglot resume FOLDER."
+                f"stopped after {counted(self.num_updates, 'update')}. A folder that was moved "
+                f"continues at its new place: triglot resume FOLDER."
             )
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
