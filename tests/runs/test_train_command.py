@@ -185,7 +185,7 @@ def test_ctrl_c_ends_the_chunk_and_keeps_everything(
     assert cli.main([*COMMAND, *options]) == 130
     printed = capsys.readouterr()
     assert "rollout size (16): rounded up to 1,008" in printed.out
-    assert "interrupted after 1 updates" in printed.out
+    assert "interrupted after 1 update" in printed.out
     assert str(out) in printed.out and "stopping after this chunk" in printed.err
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
     summary = read(out / "summary.json")

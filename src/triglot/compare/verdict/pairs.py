@@ -258,7 +258,7 @@ def _return_clause(pair: Pair, result: JSON) -> str:
     needed = result["seeds_needed"]
     advice = f"about {needed:,} are needed" if needed else "more may not decide it either"
     seeds = counted(num_seeds, "seed")
-    unclear = f"{change}: {seeds} cannot decide whether it is within {margin}, {advice}"
+    unclear = f"{change}: {seeds} do not decide whether it is within {margin}, {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...core.errors import counted
 from ...shared.pages.charts import drawing
 from ...shared.pages.charts.curves import seeds_chart
 from ...shared.pages.charts.theme import PALETTE, Series, colours
@@ -142,4 +141,4 @@ def _meaning(num_seeds: list[int]) -> list[str]:
         "band: 95% confidence interval" if high >= MIN_SEEDS else "",
         "thin lines: single seeds" if any(1 < count < MIN_SEEDS for count in num_seeds) else "",
     ]
-    return ["; ".join(filter(None, [f"mean of {counted(seeds, 'seed')}", *around]))]
+    return ["; ".join(filter(None, [f"mean of {seeds} seeds", *around]))]
