@@ -180,7 +180,7 @@ def test_it_is_evaluated_with_keys_that_the_training_does_not_use(
         ({"num_seeds": 0}, "num_seeds must be at least 1, got 0"),
         ({"num_seeds": 2, "key": jax.random.split(KEY, 3)}, "the keys of 3 seeds.*num_seeds=2"),
         ({"key": 0}, "key must be a random key"),
-        ({"hyper": [None]}, "for 1 seeds, and there are 3"),
+        ({"hyper": [None]}, "for 1 seed, and there are 3"),
         ({"hyper": {"learning_rat": 1e-3}}, "learning_rat"),
         ({"shard": "envs"}, "shard='envs' has no effect without devices"),
         ({"devices": 1, "shard": "rows"}, "shard.*rows"),

@@ -149,9 +149,7 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
             break
     if has_rounds(options):
         rounds = f"{len(plan.rounds)} rounds of {plan.rounds[0]}, the first drawn at random"
-        lines.append(
-            f"search: {options.search}, {counted(options.num_settings, 'setting')} in {rounds}"
-        )
+        lines.append(f"search: {options.search}, {options.num_settings} settings in {rounds}")
     if options.halving:
         lines.append(_describe_rungs(plan))
     return "\n".join(lines)

@@ -255,7 +255,7 @@ def test_a_training_goes_on_if_no_checkpoint_can_be_written(
     running = Saying()
     assert_equal(train(tmp_path, running=running), whole)
     (line,) = (text for text in running.said if "no checkpoint" in text)
-    assert re.search("no checkpoint after 1 updates: .* No space left", line)
+    assert re.search("no checkpoint after 1 update: .* No space left", line)
 
 
 def test_unfinished_results_of_an_earlier_version_are_no_checkpoint(tmp_path: Path) -> None:

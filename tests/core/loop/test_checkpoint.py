@@ -53,7 +53,7 @@ def test_a_changed_byte_is_found_and_the_one_before_serves(tmp_path: Path) -> No
     kept.save(1, state(1))
     kept.save(2, state(2))
     damage(kept.path(2))
-    with pytest.raises(DamagedError, match=r"was modified.*--previous.*after 1 updates"):
+    with pytest.raises(DamagedError, match=r"was modified.*--previous.*after 1 update"):
         kept.restore(state(0))
     number, restored = kept.restore(state(0), previous=True)
     assert number == 1

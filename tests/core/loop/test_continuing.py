@@ -77,7 +77,7 @@ def test_the_state_must_be_of_this_training() -> None:
     first = train(own, ENV, key=KEY, total_steps=STEPS)
     with pytest.raises(TriglotError, match="key has no effect"):
         train(own, ENV, key=KEY, total_steps=STEPS, continue_from=first)
-    with pytest.raises(TriglotError, match="1 seeds, got num_seeds=3"):
+    with pytest.raises(TriglotError, match="1 seed, got num_seeds=3"):
         train(own, ENV, total_steps=STEPS, num_seeds=3, continue_from=first)
     other = make_agent("dqn", ENV, backend="jax", config={"num_envs": 2, "hidden_sizes": (4,)})
     with pytest.raises(TriglotError, match=r"the same agent: agent\.learner.*absent"):
