@@ -8,8 +8,8 @@ root, on one core:
 
     taskset -c 0 python -m benchmarks.peers --row ppo --purejaxrl PATH
 
-The row `cold-start` times whole processes instead: Python's start, imports, compilation without a
-cache, and a short training of PPO.
+The rows whose names begin with `cold-start` time whole processes instead: Python's start, imports,
+compilation without a cache, and a short training.
 """
 
 import sys
@@ -21,13 +21,15 @@ import jax
 import tyro
 
 from .. import harness
+from . import cold
 from .measure import TRIGLOT, contenders, measure
 from .row import Row
 from .rows import ROWS
 
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",
-    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "pqn-minatar", "cold-start",
+    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "pqn-minatar",
+    "cold-start", "cold-start-sac", "cold-start-brax", "cold-start-maze",
     "c51", "qr-dqn", "rainbow", "r2d2", "reinforce", "vmpo", "ddpg", "mpo", "alphazero", "muzero",
     "crossq",
     "navix", "craftax", "xminigrid", "playground",
@@ -85,9 +87,15 @@ def main(
         "Craftax_Baselines": craftax_baselines,
         "XLand-MiniGrid": xminigrid,
     }
+    frameworks = contenders(chosen, budget, backend, paths)
+    if chosen.whole_process:
+        frameworks = {
+            name: cold.in_a_process(one, name, row, budget, backend, paths.get(name))
+            for name, one in frameworks.items()
+        }
     result = measure(
         chosen,
-        contenders(chosen, budget, backend, paths),
+        frameworks,
         total_steps=budget,
         rounds=rounds or chosen.rounds,
         episodes=0 if chosen.whole_process or not chosen.is_played else episodes,

@@ -10,7 +10,7 @@ import tyro
 from brax import envs
 from brax.training.agents.es import networks, train
 
-from .suites import give_replication
+from .brax import give_replication
 
 give_replication(train)
 

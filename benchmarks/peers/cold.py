@@ -1,6 +1,6 @@
 """A whole process of one framework, from Python's start to the end of a short training.
 
-python -m benchmarks.peers.cold rejax 51200 linen
+python -m benchmarks.peers.cold rejax cold-start 51200 linen
 """
 
 import importlib
@@ -15,14 +15,19 @@ if TYPE_CHECKING:  # a process imports no more than its framework does
 
 
 def in_a_process(
-    contender: "Contender", name: str, total_steps: int, backend: str, folder: Path | None
+    contender: "Contender",
+    name: str,
+    row_name: str,
+    total_steps: int,
+    backend: str,
+    folder: Path | None,
 ) -> "Contender":
     """Let each run of a framework be a process; `folder` is that of its repository."""
-    words = [name, str(total_steps), backend, *([] if folder is None else [str(folder)])]
+    words = [name, row_name, str(total_steps), backend, *([] if folder is None else [str(folder)])]
     command = [sys.executable, "-m", "benchmarks.peers.cold", *words]
 
     def run(index: int) -> None:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def compile(keys: Any) -> tuple[Any, float]:
         run(0)  # a warmup
@@ -31,25 +36,30 @@ def in_a_process(
     return replace(contender, compile=compile)
 
 
-def main(name: str, total_steps: int, backend: str, folder: str | None = None) -> None:
+def main(
+    name: str, row_name: str, total_steps: int, backend: str, folder: str | None = None
+) -> None:
     """Import, compile and train, as a user of the framework does."""
     import jax
 
-    from .rows import PPO
+    from .rows import ROWS
 
     jax.config.update("jax_enable_compilation_cache", False)
+    row = ROWS[row_name]
     if name == "triglot":
         import triglot
 
-        env = triglot.make_env(f"gymnax:{PPO.env_id}")
-        agent = triglot.make_agent("ppo", env, backend=backend, config=PPO.config, hyper=PPO.hyper)
+        env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
+        agent = triglot.make_agent(
+            row.algorithm, env, backend=backend, config=row.config, hyper=row.hyper
+        )
         triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
         return
     peer = importlib.import_module(f".{name.lower()}", __package__)
-    made = peer.contender(PPO, total_steps, None if folder is None else Path(folder))
-    train, _ = made.compile(jax.random.split(jax.random.key(0), (1, 1)))
+    contender = peer.contender(row, total_steps, None if folder is None else Path(folder))
+    train, _ = contender.compile(jax.random.split(jax.random.key(0), (1, 1)))
     jax.block_until_ready(train(0))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import gymnax
 import jax
 import jax.numpy as jnp
 
@@ -73,6 +72,8 @@ def greedy_returns(
     env_id: str, one: Contender, policies: Any, key: jax.Array, num_episodes: int
 ) -> jax.Array:
     """Play whole episodes of a gymnax environment; returns float32 `[P, E]` for `[P, ...]`."""
+    import gymnax  # a peer's process imports no more than the peer does
+
     env, params = gymnax.make(env_id)
 
     def act(policy: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
@@ -131,7 +132,7 @@ def import_files(
     """
     sys.path.insert(0, str(folder))
     try:
-        with _replaced_modules(unused):
+        with replaced_modules(unused):
             return tuple(map(importlib.import_module, names))
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install it") from error
@@ -140,9 +141,10 @@ def import_files(
 
 
 @contextlib.contextmanager
-def _replaced_modules(
+def replaced_modules(
     modules: Mapping[str, tuple[str, ...] | Mapping[str, Any]],
 ) -> Iterator[None]:
+    """Replace modules for a while by ones that have nothing but these attributes."""
     before = {name: sys.modules.get(name) for name in modules}
     for name, attributes in modules.items():
         sys.modules[name] = types.ModuleType(name)
@@ -166,3 +168,8 @@ def revision_of(folder: Path) -> str:
         ref = folder / ".git" / text.removeprefix("ref: ")
         text = ref.read_text().strip() if ref.exists() else ""
     return text[:8] or "unknown revision"
+
+
+def not_played(policy: Any, obs: jax.Array) -> jax.Array:
+    """Stand for `Contender.act` where no episodes are played."""
+    raise NotImplementedError("greedy episodes are played in gymnax alone")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import harness, peak
-from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
+from . import brax, foreign, jumanji, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
@@ -23,7 +23,8 @@ BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "SBX": sbx.contender,
     "CleanRL": foreign.cleanrl,
     "Stable-Baselines3": foreign.sb3,
-    "brax": suites.brax,
+    "brax": brax.contender,
+    "jumanji": jumanji.contender,
     "Craftax_Baselines": suites.craftax_baselines,
     "XLand-MiniGrid": suites.xminigrid,
 }
@@ -48,13 +49,7 @@ def contenders(
         )
         for index, suite in enumerate(row.suites)
     }
-    found = made | installed_peers(row, total_steps, paths)
-    if row.whole_process:
-        return {
-            name: cold.in_a_process(one, name, total_steps, backend, paths.get(name))
-            for name, one in found.items()
-        }
-    return found
+    return made | installed_peers(row, total_steps, paths)
 
 
 def installed_peers(

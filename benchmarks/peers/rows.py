@@ -140,6 +140,36 @@ PQN = Row(
         "purejaxql also keeps running statistics of its batches, which it does not use",
     ),
 )
+SAC = Row(
+    algorithm="sac",
+    env_id="Pendulum-v1",
+    total_steps=10_000,
+    rounds=8,
+    config={
+        "num_envs": 1,
+        "num_gradient_steps": 1,
+        "batch_size": 256,
+        "buffer_size": 10_000,
+        "learning_starts": 256,
+        "normalize_obs": True,
+        "hidden_sizes": (64, 64),
+    },
+    hyper={
+        "learning_rate": 1e-2,
+        "critic_learning_rate": 1e-2,
+        "temperature_learning_rate": 1e-2,
+        "discount": 0.99,
+        "tau": 0.02,
+    },
+    peers=("rejax",),
+    differences=(
+        "rejax samples its minibatches without replacement, by random keys for the whole buffer",
+        "rejax stores the first observation of the next episode where a time limit ends one; "
+        "its first 256 actions are the policy's, triglot's are uniform",
+        "rejax has the log probabilities of its action for the temperature's loss, triglot "
+        "applies the actor again",
+    ),
+)
 ROWS: Mapping[str, Row] = {
     "ppo": PPO,
     "ppo-seeds": replace(
@@ -152,6 +182,59 @@ ROWS: Mapping[str, Row] = {
         whole_process=True,
         shows_peak=False,
         peers=("PureJaxRL", "rejax"),
+    ),
+    "cold-start-sac": replace(SAC, rounds=5, whole_process=True),
+    "cold-start-brax": Row(
+        algorithm="ppo",
+        env_id="inverted_pendulum",
+        suites=("brax",),
+        total_steps=102_400,
+        rounds=5,
+        whole_process=True,
+        config={
+            "num_envs": 256,
+            "rollout_length": 20,
+            "num_epochs": 4,
+            "num_minibatches": 8,
+            "hidden_sizes": (64, 64),
+            "normalize_obs": True,
+        },
+        hyper={**PPO_HYPER, "learning_rate": 3e-4},
+        peers=("brax",),
+        differences=(
+            "minibatches: brax's are of whole rollouts, triglot's of single steps",
+            "activations: brax's are swish, triglot's tanh",
+            "brax computes advantages again in each gradient step",
+        ),
+    ),
+    "cold-start-maze": Row(
+        algorithm="a2c",
+        env_id="Maze-v0",
+        suites=("jumanji",),
+        total_steps=6_400,
+        rounds=5,
+        whole_process=True,
+        config={
+            "num_envs": 128,
+            "rollout_length": 10,
+            "channels": (32, 32, 8),
+            "kernel_size": (3, 3, 3),
+            "stride": (1, 1, 1),
+            "hidden_sizes": (64, 64),
+        },
+        hyper={
+            "learning_rate": 3e-4,
+            "discount": 0.99,
+            "gae_lambda": 0.95,
+            "value_coef": 1.0,
+            "entropy_coef": 0.01,
+        },
+        peers=("jumanji",),
+        differences=(
+            "networks: jumanji's read one plane, in which the agent is 2 and the target 3, and its "
+            "critic has layers of 128; triglot's read one plane for each",
+            "gradients: triglot limits their norm, jumanji does not",
+        ),
     ),
     # The rows of CleanRL have the defaults of its scripts, from which PureJaxRL's and ours come.
     "ppo-cleanrl": replace(
@@ -212,37 +295,7 @@ ROWS: Mapping[str, Row] = {
             CLEANRL_CLOCK,
         ),
     ),
-    "sac": Row(
-        algorithm="sac",
-        env_id="Pendulum-v1",
-        total_steps=10_000,
-        rounds=8,
-        config={
-            "num_envs": 1,
-            "num_gradient_steps": 1,
-            "batch_size": 256,
-            "buffer_size": 10_000,
-            "learning_starts": 256,
-            "normalize_obs": True,
-            "hidden_sizes": (64, 64),
-        },
-        hyper={
-            "learning_rate": 1e-2,
-            "critic_learning_rate": 1e-2,
-            "temperature_learning_rate": 1e-2,
-            "discount": 0.99,
-            "tau": 0.02,
-        },
-        peers=("rejax",),
-        differences=(
-            "rejax samples its minibatches without replacement, by random keys for the whole "
-            "buffer",
-            "rejax stores the first observation of the next episode where a time limit ends one; "
-            "its first 256 actions are the policy's, triglot's are uniform",
-            "rejax has the log probabilities of its action for the temperature's loss, triglot "
-            "applies the actor again",
-        ),
-    ),
+    "sac": SAC,
     "td3": Row(
         algorithm="td3",
         env_id="Pendulum-v1",
