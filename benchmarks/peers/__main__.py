@@ -52,6 +52,7 @@ def main(
     seed: int = 0,
     out: Path | None = None,
     at_least: float | None = None,
+    command_line: bool = False,
 ) -> None:
     """Measure one row and write a JSON file.
 
@@ -72,6 +73,7 @@ def main(
       out: the JSON file, overwritten; None for benchmarks/results/peers-ROW.json.
       at_least: exit with 1 if triglot is less than so many times as fast as a peer, by the upper
         end of the interval, so that noise alone does not fail.
+      command_line: in rows of whole processes, time `triglot train` instead of `triglot.train`.
     """
     jax.config.update("jax_enable_compilation_cache", False)
     path = out or Path(f"benchmarks/results/peers-{row}.json")
@@ -89,9 +91,14 @@ def main(
     }
     frameworks = contenders(chosen, budget, backend, paths)
     if chosen.whole_process:
+        commands = {
+            name: cold.python_command(name, row, budget, backend, paths.get(name))
+            for name in frameworks
+        }
+        if command_line:
+            commands[TRIGLOT] = cold.train_command(chosen, budget, backend)
         frameworks = {
-            name: cold.in_a_process(one, name, row, budget, backend, paths.get(name))
-            for name, one in frameworks.items()
+            name: cold.in_processes(one, commands[name]) for name, one in frameworks.items()
         }
     result = measure(
         chosen,

@@ -6,34 +6,57 @@ python -m benchmarks.peers.cold rejax cold-start 51200 linen
 import importlib
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a process imports no more than its framework does
     from .contender import Contender
+    from .row import Row
 
 
-def in_a_process(
-    contender: "Contender",
-    name: str,
-    row_name: str,
-    total_steps: int,
-    backend: str,
-    folder: Path | None,
-) -> "Contender":
-    """Let each run of a framework be a process; `folder` is that of its repository."""
-    words = [name, row_name, str(total_steps), backend, *([] if folder is None else [str(folder)])]
-    command = [sys.executable, "-m", "benchmarks.peers.cold", *words]
+OUT = "{out}"
+
+
+def in_processes(contender: "Contender", command: Sequence[str]) -> "Contender":
+    """Let each run of a framework be a process; `OUT` in its command is a temporary folder."""
 
     def run(index: int) -> None:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with tempfile.TemporaryDirectory() as folder:
+            words = [word.replace(OUT, folder) for word in command]
+            subprocess.run(words, check=True, capture_output=True)
 
     def compile(keys: Any) -> tuple[Any, float]:
         run(0)  # a warmup
         return run, 0.0
 
     return replace(contender, compile=compile)
+
+
+def python_command(
+    name: str, row_name: str, total_steps: int, backend: str, folder: Path | None
+) -> list[str]:
+    """Write the command of a training in Python; `folder` is that of the peer's repository."""
+    words = [name, row_name, str(total_steps), backend, *([] if folder is None else [str(folder)])]
+    return [sys.executable, "-m", "benchmarks.peers.cold", *words]
+
+
+def train_command(row: "Row", total_steps: int, backend: str) -> list[str]:
+    """Write the `triglot train` of a row, without an evaluation; its folder is in `OUT`."""
+    words = [sys.executable, "-m", "triglot", "train", row.algorithm]
+    words += [f"{row.suites[0]}:{row.env_id}", "--backend", backend, "--no-preset"]
+    words += ["--total-steps", str(total_steps), "--eval-episodes", "0"]
+    words += ["--no-compilation-cache", "--out", f"{OUT}/run"]
+    for name, value in {**row.config, **row.hyper}.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{option}", *map(str, values)]
+    return words
 
 
 def main(
