@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,10 @@ FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
 def load_networks(
-    one: Any, other: Any, inputs: Inputs | Arguments, options: ComparisonOptions
+    first_model: object,
+    second_model: object,
+    inputs: Inputs | Arguments,
+    options: ComparisonOptions,
 ) -> "Networks":
     """Wrap two networks in any of the forms that `load_network` accepts, or two functions.
 
@@ -48,7 +51,7 @@ def load_networks(
     if isinstance(inputs, Arguments):
         first, second = (
             lift_function(model, inputs, name)
-            for model, name in zip((one, other), options.names, strict=True)
+            for model, name in zip((first_model, second_model), options.names, strict=True)
         )
         counts = _num_outputs(first, inputs), _num_outputs(second, inputs)
         if counts[0] != counts[1] and 1 in counts:  # a loss, and one with metrics beside it
@@ -56,13 +59,14 @@ def load_networks(
         return Networks((first, second), inputs, options)
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
-        for model, name in zip((one, other), options.names, strict=True)
+        for model, name in zip((first_model, second_model), options.names, strict=True)
     )
     if all(_reduces_batch(network, inputs) for network in (first, second)):
-        several = inputs if isinstance(inputs, tuple) else (inputs,)
-        if all(isinstance(spec, Box) for spec in several):
-            names = names_of(one) or names_of(other)
-            arguments = _batch_arguments(several, names)
+        specs = inputs if isinstance(inputs, tuple) else (inputs,)
+        boxes = tuple(spec for spec in specs if isinstance(spec, Box))
+        if len(boxes) == len(specs):
+            names = names_of(first_model) or names_of(second_model)
+            arguments = _batch_arguments(boxes, names)
             first, second = (
                 over_batches(network, arguments.names, arguments) for network in (first, second)
             )
@@ -103,13 +107,15 @@ def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     return True
 
 
-def _batch_arguments(specs: tuple[Any, ...], names: list[str]) -> Arguments:
+def _batch_arguments(specs: tuple[Box, ...], names: list[str]) -> Arguments:
     """Describe batches of rows whose specs are known."""
-    named = names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    argument_names = (
+        names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    )
     return Arguments(
         tuple(
             Argument(name, replace(spec, shape=(ROWS, *spec.shape)))
-            for name, spec in zip(named, specs, strict=True)
+            for name, spec in zip(argument_names, specs, strict=True)
         )
     )
 
@@ -118,8 +124,8 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     """Reject weights that are not a number: all results are, and equal whatever is computed."""
     if not any(map(_is_broken, jax.tree.leaves(variables))):
         return
-    named, shown = weights.canonical(network, variables), codec_of(network).display_names
-    broken = [shown[name] for name, array in named.items() if _is_broken(array)]
+    arrays, display_names = weights.canonical(network, variables), codec_of(network).display_names
+    broken = [display_names[name] for name, array in arrays.items() if _is_broken(array)]
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
                if _is_broken(leaf)]  # fmt: skip
     raise TriglotError(
@@ -244,8 +250,8 @@ class Networks:
 
     def _batches(self, network: Network, variables: Variables) -> dict[int, PyTree]:
         sizes = self.smallest_batch, self.effort.batch
-        whole = quick_jit(lambda v: self._batch(network, v, max(sizes)))(variables)
-        return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in sizes}
+        largest = quick_jit(lambda v: self._batch(network, v, max(sizes)))(variables)
+        return {size: jax.tree.map(lambda x, size=size: x[:size], largest) for size in sizes}
 
     def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""

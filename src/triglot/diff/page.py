@@ -16,7 +16,7 @@ from ..shared.pages.page import ASSETS, environment
 
 AROUND = 3  # lines of code before and after the one that is named
 MAX_RUN = 6  # rows of equal modules that stand in the page one by one
-KEPT = 2  # of them, before a difference
+MAX_CONTEXT = 2  # of them, before a difference
 MAX_PAIRS = 400  # of parameters
 EQUAL = "equal"
 
@@ -44,7 +44,7 @@ def fragment(content: Json) -> str:
     return _rendered("difference_parts.html", content, style=Markup(style), whole=False)
 
 
-def _rendered(template: str, content: Json, **more: Any) -> str:
+def _rendered(template: str, content: Json, **more: object) -> str:
     parts = content["parts"]
     return (
         environment()
@@ -63,23 +63,23 @@ def _rendered(template: str, content: Json, **more: Any) -> str:
     )
 
 
-def rows(one: Sequence[Json], other: Sequence[Json]) -> Iterator[Row]:
+def rows(first_modules: Sequence[Json], second_modules: Sequence[Json]) -> Iterator[Row]:
     """Align the modules of two networks, in the order of their programs.
 
     Yields:
       The module of each, None if there is no counterpart, and their state.
     """
     place = 0
-    for first in one:
+    for first in first_modules:
         index = first["counterpart"]
         if index is None:
             yield first, None, first["state"]
             continue
-        for second in other[place:index]:
+        for second in second_modules[place:index]:
             yield None, second, second["state"]
         place = max(place, index + 1)
-        yield first, other[index], _state(first["state"], other[index]["state"])
-    for second in other[place:]:
+        yield first, second_modules[index], _state(first["state"], second_modules[index]["state"])
+    for second in second_modules[place:]:
         yield None, second, second["state"]
 
 
@@ -90,11 +90,11 @@ def _state(*states: str) -> str:
 def _folded(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
     """Yield runs of rows, and whether they are folded: many equal ones, but for the last."""
     for state, run in itertools.groupby(aligned, key=lambda row: row[2].replace("inner", EQUAL)):
-        kept = list(run)
-        if state != "different" and len(kept) > MAX_RUN:
-            yield True, kept[:-KEPT]
-            kept = kept[-KEPT:]
-        yield False, kept
+        run_rows = list(run)
+        if state != "different" and len(run_rows) > MAX_RUN:
+            yield True, run_rows[:-MAX_CONTEXT]
+            run_rows = run_rows[-MAX_CONTEXT:]
+        yield False, run_rows
 
 
 def _excerpts(first: Json | None) -> list[Markup | None]:
@@ -112,11 +112,11 @@ def _excerpt(source: str) -> Markup | None:
         return None
     number, lines = int(line), path.read_text(errors="replace").splitlines()
     start = max(number - AROUND, 1)
-    shown = "\n".join(lines[start - 1 : number + AROUND])
+    code = "\n".join(lines[start - 1 : number + AROUND])
     formatter = HtmlFormatter(
         linenos="inline", linenostart=start, hl_lines=[number - start + 1], nobackground=True
     )
-    return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))
+    return Markup(highlight(code, PythonLexer(stripnl=False), formatter))
 
 
 def _imported() -> set[Path]:

@@ -156,9 +156,9 @@ class Report:
         yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
         yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
         located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
-        for what, difference in located.items():
+        for title, difference in located.items():
             if difference is not None:
-                yield from ("", *self._located(what, difference))
+                yield from ("", *self._located(title, difference))
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
@@ -171,10 +171,10 @@ class Report:
         for note in self.notes:
             yield from _wrapped(f"note: {note}", "  ")
 
-    def _located(self, what: str, difference: Difference) -> Iterator[str]:
+    def _located(self, title: str, difference: Difference) -> Iterator[str]:
         compiled = ", only when compiled" if difference.compiled_only else ""
         yield from _wrapped(
-            f"{what}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
+            f"{title}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
         )
         for label, operation in zip(
             ("one", "other"), (difference.one, difference.other), strict=True
@@ -185,16 +185,18 @@ class Report:
         count = len(self.pairing.pairs)
         yield f"parameters: {count} pairs, {self.pairing.source}"
         names = {pair: self.pairing.display_names(pair) for pair in self.pairing.pairs}
-        renamed = [pair for pair, (one, other) in names.items() if one != other]
+        renamed = [
+            pair for pair, (first_name, second_name) in names.items() if first_name != second_name
+        ]
         for pair in renamed[:MAX_ROWS]:
-            turned = ", transposed" if pair.transposed else ""
+            transposed = ", transposed" if pair.transposed else ""
             shape = list(self.pairing.one[pair.one].shape)
-            yield from _wrapped(f"  {' = '.join(names[pair])} {shape}{turned}", " " * 4)
+            yield from _wrapped(f"  {' = '.join(names[pair])} {shape}{transposed}", " " * 4)
         if len(renamed) > MAX_ROWS:
             yield f"  and {len(renamed) - MAX_ROWS} more with different names"
-        for name, left in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
-            if left:
-                yield from _wrapped(f"  only {name}: {', '.join(map(str, left))}", " " * 4)
+        for name, unpaired in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
+            if unpaired:
+                yield from _wrapped(f"  only {name}: {', '.join(map(str, unpaired))}", " " * 4)
 
     def _measurements(self) -> Iterator[str]:
         yield "largest relative difference with the same weights"
@@ -211,8 +213,8 @@ class Report:
 
     def _modules(self) -> Iterator[str]:
         counts = Counter(module.state for module in self.modules)
-        counted = ", ".join(f"{count} {state}" for state, count in counts.items())
-        yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+        yield from _wrapped(f"{len(self.modules)} recorded values: {summary}", "  ")
         differing = [module for module in self.modules if module.state != "equal"]
         for module in differing[:MAX_ROWS]:
             place = f" ({module.source})" if module.source else ""
@@ -262,11 +264,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _measurement(each: Measurement) -> dict[str, Any]:
-    sides = {"native": each.native, "canonical": each.canonical, "float64": each.double}
+def _measurement(measurement: Measurement) -> dict[str, Any]:
+    sides = {
+        "native": measurement.native,
+        "canonical": measurement.canonical,
+        "float64": measurement.double,
+    }
     return {
-        **each.quantity._asdict(),
+        **measurement.quantity._asdict(),
         **{name: side and side._asdict() for name, side in sides.items()},
-        "single_tolerance": each.single_tolerance,
-        "agrees": each.agrees,
+        "single_tolerance": measurement.single_tolerance,
+        "agrees": measurement.agrees,
     }

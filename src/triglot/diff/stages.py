@@ -158,8 +158,8 @@ def compare_gradients(
         sides = pairing.one, pairing.other
         for names, label, side in zip(unused, labels, sides, strict=True):
             if names:
-                shown = listed(display_names(side, names), most=4)
-                notes.append(f"unused parameters of {label}: {shown}")
+                names_of_unused = listed(display_names(side, names), most=4)
+                notes.append(f"unused parameters of {label}: {names_of_unused}")
         causes = findings.gradient_causes(
             pairing, measured.gradients, labels, (unused[0], unused[1])
         )
@@ -217,8 +217,8 @@ def weigh_rounding(
       measured: what was measured in the networks' own types.
       max_rounding: the largest relative difference that does not matter.
     """
-    judged = [each for each in measured.measurements if each.quantity.name in ROUNDED]
-    worst = max(judged, key=lambda each: each.native.max_rel, default=None)
+    weighed = [each for each in measured.measurements if each.quantity.name in ROUNDED]
+    worst = max(weighed, key=lambda each: each.native.max_rel, default=None)
     if worst is None or worst.native.max_rel <= SINGLE_TOLERANCE:
         return WeighedRounding(None, (), ())
     name, mode, _ = worst.quantity
@@ -229,12 +229,12 @@ def weigh_rounding(
     if worst.native.max_rel <= max_rounding:
         return small
     notes: list[str] = []
-    found: tuple[Cause, Difference] | None = None
+    located: tuple[Cause, Difference] | None = None
     with noted(notes, f"{size}; the operation was not located"):
-        found = _types_of(operations, mode) if low else None
-        found = found or _conditioning(operations, worst.quantity, mode, low=low)
-    if found is not None:
-        return WeighedRounding(found[1], (found[0],), ())
+        located = _dtype_difference(operations, mode) if low else None
+        located = located or _conditioning(operations, worst.quantity, mode, low=low)
+    if located is not None:
+        return WeighedRounding(located[1], (located[0],), ())
     if low:
         dtype = max(measured.dtypes, key=_bits)
         ordinary = f"{size}: ordinary in {dtype}, where both round equal values"
@@ -247,15 +247,15 @@ def _bits(dtype: str) -> int:
     return -jnp.finfo(dtype or "float64").bits
 
 
-def _types_of(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
+def _dtype_difference(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
     """Find an equal value that only one program computes in a type."""
     explanations = operations.explanations
     explanations.explain(mode)
-    known = explanations.by_mode.get(mode)
-    if known is None or known.first_difference is None:
+    explanation = explanations.by_mode.get(mode)
+    if explanation is None or explanation.first_difference is None:
         return None
-    cause = next((each for each in known.causes if each.name == "dtype"), None)
-    return None if cause is None else (cause, known.first_difference)
+    cause = next((each for each in explanation.causes if each.name == "dtype"), None)
+    return None if cause is None else (cause, explanation.first_difference)
 
 
 def _conditioning(

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..types import Array
 from .tape import Tape
 
 # The rounding of float32 constants in a float64 program, relative to the largest value. Epsilon
@@ -135,7 +136,7 @@ def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> b
         return bool(np.max(np.abs(one - other)) <= tolerance * scale)
 
 
-def largest_difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+def largest_difference(one: np.ndarray, other: Array) -> tuple[float, float]:
     """Return the largest absolute difference, and that relative to the largest number.
 
     Huge numbers of one sign, such as masked logits, are equal. Arrays of different shapes, and

@@ -1,4 +1,4 @@
-"""Each listed formula computes what its layer does: a recorded result, from canonical arrays."""
+"""Each layer_of formula computes what its layer does: a recorded result, from canonical arrays."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from keras import layers as kl
 
 from triglot.backends.libraries import find
-from triglot.diff.porting.recordings.layers import canonical_arrays, listed
+from triglot.diff.porting.recordings.layers import canonical_arrays, layer_of
 from triglot.diff.porting.recordings.reading import read_recording
 from triglot.record import record
 
@@ -112,7 +112,7 @@ def test_a_formula_gives_the_recorded_result(
     record(build(layer, x), x, out=str(tmp_path / "one.safetensors"))
     recording = read_recording(tmp_path / "one.safetensors")
     call = recording.calls[-1]
-    known = listed(recording, call)
+    known = layer_of(recording, call)
     assert known is not None and known.formula is not None
     arrays = canonical_arrays(recording, call, known)
     settings = {"training": False, **call.settings}

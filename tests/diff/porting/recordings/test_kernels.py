@@ -22,7 +22,7 @@ from triglot.core.specs import Box
 from triglot.diff.porting.layouts import network_of
 from triglot.diff.porting.names import named_arrays
 from triglot.diff.porting.pairs import pair
-from triglot.diff.porting.recordings.layers import canonical_arrays, listed
+from triglot.diff.porting.recordings.layers import canonical_arrays, layer_of
 from triglot.diff.porting.recordings.reading import Recording, read_recording
 from triglot.record import record
 
@@ -169,7 +169,7 @@ RECORDED = {
 
 def check_formula(recording: Recording) -> None:
     """Compute the layer by its formula."""
-    layers = [(each, listed(recording, each)) for each in recording.calls]
+    layers = [(each, layer_of(recording, each)) for each in recording.calls]
     ((call, layer),) = [(each, layer) for each, layer in layers if layer and layer.parameters]
     assert layer.formula is not None
     arrays = canonical_arrays(recording, call, layer)

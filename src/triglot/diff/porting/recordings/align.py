@@ -8,14 +8,14 @@ substitution and catalogue, and a recorded layer with a formula is compared as a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ...programs.tape import DATA, Tape
 from ...programs.values import Core, View, largest_difference
+from ...types import Array
 from .events import Event, aliases_of, consumers, events_of
-from .parts import LOOSE, masks, placed
+from .parts import LOOSE, arrangements_like, masks
 from .reading import Call, Recording
 
 LOCAL = 2e-5  # of float32 sums in one module
@@ -27,7 +27,7 @@ MAX_ENDS = 24  # values of the port that are tried for a recorded one
 
 
 @dataclass(eq=False)
-class Found:
+class Mismatch:
     """A recorded value that the port lacks although it has those that it is computed from.
 
     Attributes:
@@ -69,8 +69,8 @@ class Alignment:
     names: Mapping[str, str]
     forced: dict[int, np.ndarray] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    arrays: list[Any] = field(default_factory=list)
-    computed: dict[int, Any] = field(default_factory=dict)
+    arrays: list[Array] = field(default_factory=list)
+    computed: dict[int, Array] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     settled: set[str] = field(default_factory=set)
 
@@ -105,12 +105,15 @@ class Alignment:
     @property
     def outputs_agree(self) -> bool:
         """Whether the port, as it is, returns the recorded outputs."""
-        wanted = [self.recording.arrays[name] for name in self.recording.outputs]
-        found = [np.asarray(self.tape.arrays[value]) for value in self.tape.outputs]
+        recorded = [self.recording.arrays[name] for name in self.recording.outputs]
+        computed = [np.asarray(self.tape.arrays[value]) for value in self.tape.outputs]
         return all(
-            any(Core.of(each).same(Core.of(one), LOOSE) for one in found)
-            for each in wanted
-            if each.dtype.kind == "f"
+            any(
+                Core.of(recorded_output).same(Core.of(computed_output), LOOSE)
+                for computed_output in computed
+            )
+            for recorded_output in recorded
+            if recorded_output.dtype.kind == "f"
         )
 
     def _evaluate(self) -> None:
@@ -179,7 +182,7 @@ class Alignment:
         return np.asarray(self.recording.arrays[event.array], np.float64)
 
     def _apart(self, event: Event, end: int) -> float:
-        arranged = placed(self.value(event), self.arrays[end])
+        arranged = arrangements_like(self.value(event), self.arrays[end])
         return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
 
     def ends(self, event: Event) -> list[int]:
@@ -189,7 +192,7 @@ class Alignment:
         first = max(
             (tape.producers[v] for v in self.inputs(event) if v in tape.producers), default=-1
         )
-        found = [
+        values = [
             value
             for value, array in enumerate(self.arrays)
             if tape.roots[value] == value
@@ -202,7 +205,7 @@ class Alignment:
             and tape.producers[value] > first
             and not bits[value] & later
         ]
-        return found[:MAX_ENDS]
+        return values[:MAX_ENDS]
 
     def inputs(self, event: Event) -> list[int]:
         """Return the port's values that a recorded one is computed from, as far as known."""
@@ -219,44 +222,46 @@ class Alignment:
         return self.bits(later)
 
     def bits(self, names: Iterable[str]) -> int:
-        own = {self.names[name] for name in names if name in self.names}
+        port_names = {self.names[name] for name in names if name in self.names}
         order = sorted(self.tape.leaves)
-        return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in own)
+        return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in port_names)
 
-    def put(self, found: Found) -> None:
+    def put(self, mismatch: Mismatch) -> None:
         """Put a recorded value in its place and go on; without a place, it is lost."""
-        self.settled.update(event.array for event in found.events)
-        for event in found.events[:-1]:
+        self.settled.update(event.array for event in mismatch.events)
+        for event in mismatch.events[:-1]:
             self.places[event.array] = -1
-        last = found.events[-1]
-        self.settled.update(name for name, end in self.places.items() if end == found.end)
-        if found.end is None or found.substitute is None:
+        last = mismatch.events[-1]
+        self.settled.update(name for name, end in self.places.items() if end == mismatch.end)
+        if mismatch.end is None or mismatch.substitute is None:
             self.lost.add(last.array)
             return
-        self.places[last.array] = found.end
-        self.forced[found.end] = found.substitute
+        self.places[last.array] = mismatch.end
+        self.forced[mismatch.end] = mismatch.substitute
         self._evaluate()
 
     def _find(self, events: Iterable[Event]) -> None:
         view, bits = View(self.tape, self.arrays, LOOSE), masks(self.tape, self.forced)
         for event in events:
             core = self.cores[event.array]
-            own = 0 if event.is_code else self.bits(event.call.weights)
+            parameter_bits = 0 if event.is_code else self.bits(event.call.weights)
             # A new batch norm hardly changes its input, which is no result of it all the same.
-            found = [
+            matching = [
                 end
                 for end in view.find_all(core, tolerance(core))
-                if end in self.tape.producers and bits[end] & own == own
+                if end in self.tape.producers and bits[end] & parameter_bits == parameter_bits
             ]
-            ends = [end for end in found if end not in self.forced]
+            ends = [end for end in matching if end not in self.forced]
             if not ends:
-                same = [end for end in found if core.same(Core.of(self.forced[end]), EXACT)]
-                if same:  # the same numbers in another shape
-                    self.places[event.array] = same[0]
+                equal_ends = [
+                    end for end in matching if core.same(Core.of(self.forced[end]), EXACT)
+                ]
+                if equal_ends:  # the same numbers in another shape
+                    self.places[event.array] = equal_ends[0]
                 continue
             end = min(ends, key=lambda e: self._apart(event, e))
             self.places[event.array] = end
-            arranged = placed(self.value(event), self.arrays[end])
+            arranged = arrangements_like(self.value(event), self.arrays[end])
             if arranged and largest_difference(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
                 self.forced[end] = arranged[0]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -18,7 +17,7 @@ from ...report import DIFFERENT, EQUIVALENT, Module, Report
 from ...types import Cause, Difference, Side
 from ..files import read_weights
 from ..names import variables_from
-from .align import Alignment, Found
+from .align import Alignment, Mismatch
 from .causes import causes_of, local_causes, num_causes
 from .events import Event
 from .layers import num_parameters
@@ -26,14 +25,14 @@ from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
 
-MAX_FOUND = 16
-EQUAL, OTHER, CONSEQUENCE = "equal", "different", "computed from different values"
-ELSEWISE = "not computed as one value"
+MAX_MISMATCHES = 16
+EQUAL, DIFFERS, CONSEQUENCE = "equal", "different", "computed from different values"
+NOT_ONE_VALUE = "not computed as one value"
 
 
 def diff_recording(
     recording: str | Path,
-    port: Any,
+    port: object,
     *,
     checkpoint: str | Path | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -62,20 +61,20 @@ def diff_recording(
         or the weights do not fit.
     """
     begin("reading the recording")
-    read = read_recording(Path(recording))
+    parsed = read_recording(Path(recording))
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and is_recording(str(path)) and path.resolve() == read.path.resolve():
+    if path is not None and is_recording(str(path)) and path.resolve() == parsed.path.resolve():
         raise TriglotError(f"--checkpoint {path} is the recording: give the port's own weights.")
     arrays = None if path is None else read_weights(path, trust=trust)
 
-    def own(network: Network) -> Variables:
+    def read_checkpoint(network: Network) -> Variables:
         assert arrays is not None and path is not None
         return variables_from(arrays, network, path)[0]
 
     begin("putting the recorded weights into the port")
-    fitted = fit(read, port, None if path is None else own, mapping, name)
+    fitted = fit(parsed, port, None if path is None else read_checkpoint, mapping, name)
     begin("evaluating the port operation by operation")
-    aligned = align(read, fitted)
+    aligned = align(parsed, fitted)
     begin("comparing modules")
     return report_of(aligned, fitted)
 
@@ -102,27 +101,27 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     causes: list[Cause] = []
     located: list[tuple[int, Difference, list[Cause]]] = []
     agree = aligned.outputs_agree
-    for _ in range(MAX_FOUND):
+    for _ in range(MAX_MISMATCHES):
         event = aligned.first_missing()
         if event is None:
             break
-        found = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
-        difference, named = causes_of(aligned, found, label)
-        located.append((event.index, difference, named))
-        states.update({each.array: OTHER for each in found.events})
-        confirmed = any(cause.name != "unknown" for cause in named)
-        if not (found.sure or confirmed or _is_own(found)):
-            found = Found(found.events)
-        aligned.put(found)
+        mismatch = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
+        difference, new_causes = causes_of(aligned, mismatch, label)
+        located.append((event.index, difference, new_causes))
+        states.update({each.array: DIFFERS for each in mismatch.events})
+        confirmed = any(cause.name != "unknown" for cause in new_causes)
+        if not (mismatch.sure or confirmed or _has_place(mismatch)):
+            mismatch = Mismatch(mismatch.events)
+        aligned.put(mismatch)
     for event in aligned.events:
-        named = local_causes(aligned, event) if event.array not in aligned.settled else []
-        if named:
-            difference, shown = _local(aligned, event, named, label)
-            located.append((event.index, difference, shown))
-            states[event.array] = OTHER
-    for _, difference, named in sorted(located, key=lambda each: each[0]):
+        new_causes = local_causes(aligned, event) if event.array not in aligned.settled else []
+        if new_causes:
+            difference, new_causes = _local(aligned, event, new_causes, label)
+            located.append((event.index, difference, new_causes))
+            states[event.array] = DIFFERS
+    for _, difference, new_causes in sorted(located, key=lambda each: each[0]):
         first = first or difference
-        causes += named
+        causes += new_causes
     modules = tuple(_module(aligned, event, states) for event in aligned.events)
     notes = [*recording.notes, *port.notes]
     if not agree and not located:
@@ -142,18 +141,18 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     )
 
 
-def _is_own(found: Found) -> bool:
+def _has_place(mismatch: Mismatch) -> bool:
     """Return whether the place is that of a module's own parameters."""
-    return found.end is not None and found.substitute is not None
+    return mismatch.end is not None and mismatch.substitute is not None
 
 
 def _local(
-    aligned: Alignment, event: Event, named: list[tuple[str, str]], label: str
+    aligned: Alignment, event: Event, named_causes: list[tuple[str, str]], label: str
 ) -> tuple[Difference, list[Cause]]:
-    found = Found([event], aligned.places[event.array])
-    difference, shown = causes_of(aligned, found, label)
+    mismatch = Mismatch([event], aligned.places[event.array])
+    difference, base_causes = causes_of(aligned, mismatch, label)
     size = aligned.error(event)
-    causes = [Cause(name, shown[0].where, evidence) for name, evidence in named]
+    causes = [Cause(name, base_causes[0].where, evidence) for name, evidence in named_causes]
     return replace(difference, max_abs=size[0], max_rel=size[1]), causes
 
 
@@ -162,7 +161,7 @@ def _module(aligned: Alignment, event: Event, states: Mapping[str, str]) -> Modu
     if event.array in aligned.lost and state == EQUAL:
         state = CONSEQUENCE
     if state == EQUAL and event.array not in aligned.places:
-        state = ELSEWISE
+        state = NOT_ONE_VALUE
     return Module(event.scope, event.operation, event.source, state, aligned.error(event)[1])
 
 
