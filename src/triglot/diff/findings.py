@@ -56,7 +56,7 @@ def with_places(causes: Sequence[Cause], read_uses: Callable[[], tuple[Uses, Use
 
 def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
     sources = (
-        reader.described().source
+        reader.operation().source
         for names, use in zip(cause.parameters, uses, strict=True)
         for name in names
         for reader in use.readers.get(name, [])

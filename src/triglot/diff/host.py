@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from scipy import special
 
 from ..core.tracing import jaxprs
@@ -231,10 +231,11 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def on_host(array: Array) -> Array:
+def on_host(array: ArrayLike) -> Array:
     """Convert an array to NumPy. Keys are left alone."""
-    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
-    return array if is_key else np.asarray(array)
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return array
+    return np.asarray(array)
 
 
 def _broadcast(array: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:

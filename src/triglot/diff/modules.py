@@ -68,7 +68,7 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
       The parts of each, in the order of the program.
     """
     first_view, tape = views[0], views[1].tape
-    second_view = View(tape, tape.arrays, before=views[1])
+    second_view = View(tape, tape.arrays, previous=views[1])
     nodes = _nodes(first_view.tape), _nodes(second_view.tape)
     sections = [
         [_section(first_view, node, second_view) for node in nodes[0]],

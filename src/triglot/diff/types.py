@@ -11,7 +11,7 @@ import numpy as np
 from ..core.errors import describe
 from ..core.network import Codec, Network, Variables
 
-Array: TypeAlias = jax.Array | np.ndarray
+Array: TypeAlias = jax.Array | np.ndarray  # keys are of JAX, most other values of NumPy
 
 
 @dataclass(frozen=True, kw_only=True)

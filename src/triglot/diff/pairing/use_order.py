@@ -49,7 +49,7 @@ class Reader(NamedTuple):
     def name(self) -> str:
         return self.equation.primitive.name
 
-    def described(self) -> Operation:
+    def operation(self) -> Operation:
         """Say where it is in the network."""
         return places.called(self.equation, self.callers, name=self.name)
 

@@ -11,7 +11,7 @@ from ....core.errors import TriglotError, user_error_context
 from ....core.network import Network, Variables, num_params
 from ...pairing.parameters import Pairing
 from ...programs import record
-from ...programs.explain import merged
+from ...programs.explain import merge_equal
 from ...programs.recording import forward_program
 from ...report import DIFFERENT, EQUIVALENT, Module, Report
 from ...types import Cause, Difference, Side
@@ -133,7 +133,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         labels=(f"{recording.path} ({title(recording.library)})", label),
         verdict=DIFFERENT if different or port.causes else EQUIVALENT,
         first_difference=first,
-        causes=(*port.causes, *merged(causes)),
+        causes=(*port.causes, *merge_equal(causes)),
         pairing=port.pairing or Pairing({}, {}, (), "not compared"),
         num_params=(num_parameters(recording), num_params(port.variables.params)),
         modules=modules,

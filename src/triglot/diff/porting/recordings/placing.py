@@ -134,5 +134,5 @@ def _follows(aligned: Alignment, event: Event, end: int, array: np.ndarray, *, a
             )
         return bool(matches)
 
-    aligned.tape.replay({end: array}, arrays=aligned.arrays, kept=aligned.forced, until=agrees)
+    aligned.tape.replay({end: array}, arrays=aligned.arrays, unchanged=aligned.forced, until=agrees)
     return bool(matches)

@@ -1,6 +1,6 @@
 """Experiments: changes of the port with which its result matches the recording."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from ...programs.catalogue.activations import name_function
 from ...programs.tape import PARAMS
 from ...programs.values import Core, largest_difference
+from ...types import Array
 from .align import Alignment, Mismatch
 from .parts import LOOSE, arrangements_like
 
@@ -232,7 +233,7 @@ def _describe_value(aligned: Alignment, name: str) -> str:
     return f"the result of {event.scope}" if not event.is_code else f"that of {event.scope}"
 
 
-def _reproduces(aligned: Alignment, mismatch: Mismatch, values: dict[int, np.ndarray]) -> bool:
+def _reproduces(aligned: Alignment, mismatch: Mismatch, values: Mapping[int, Array]) -> bool:
     """Return whether the port computes the recorded result with other values."""
     if mismatch.end is None:
         return False

@@ -42,13 +42,15 @@ def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Findi
         for value in part.values:
             if value in part.region.leaves and part.tape.depends[value] == PARAMS:
                 name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
-                shown = part.tape.display_name(part.tape.leaves[value])
-                evidence = f"{shown} of {label} has no equal parameter in the other network"
+                display_name = part.tape.display_name(part.tape.leaves[value])
+                evidence = f"{display_name} of {label} has no equal parameter in the other network"
                 return Finding(name, evidence, divergence)
     return None
 
 
-MAX_OTHERS = 8  # parts of other ends that are tried where none of the entries explains the first
+MAX_ALTERNATIVES = (
+    8  # parts of other ends that are tried where none of the entries explains the first
+)
 MOVED = ("activation", "constant", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
@@ -148,12 +150,12 @@ class Named:
             return None
         if any(cause.name not in MOVED for cause in (*earlier.causes, *self.causes)):
             return None
-        (side, names), (first, same) = self.only, earlier.only
-        if side == first or names != same:
+        (side, names), (first, earlier_names) = self.only, earlier.only
+        if side == first or names != earlier_names:
             return None
         evidence = f"{' '.join(names)} comes earlier in {labels[first]} than in {labels[side]}"
-        at = {first: earlier.places[first], side: self.places[side]}
-        where = "; ".join(f"{label}: {at[index]}" for index, label in enumerate(labels))
+        places_by_side = {first: earlier.places[first], side: self.places[side]}
+        where = "; ".join(f"{label}: {places_by_side[index]}" for index, label in enumerate(labels))
         return Cause("operation_order", where, evidence)
 
 
@@ -164,16 +166,18 @@ def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
     )
     parts = finding.divergence.parts
     if finding.at is None:
-        shown = _place(parts[0]), _place(parts[1])
+        descriptions = _place(parts[0]), _place(parts[1])
     else:
-        at = [places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)]
-        shown = places.shown(at[0]), places.shown(at[1])
+        operations = [
+            places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)
+        ]
+        descriptions = places.shown(operations[0]), places.shown(operations[1])
     place = "; ".join(
-        f"{label}: {operation}" for label, operation in zip(labels, shown, strict=True)
+        f"{label}: {operation}" for label, operation in zip(labels, descriptions, strict=True)
     )
-    named = [(finding.name, finding.evidence), *finding.more]
-    causes = tuple(Cause(name, place, evidence) for name, evidence in named)
-    return Named(causes, finding.divergence, shown, moves.computed_by_one(parts))
+    names_and_evidence = [(finding.name, finding.evidence), *finding.more]
+    causes = tuple(Cause(name, place, evidence) for name, evidence in names_and_evidence)
+    return Named(causes, finding.divergence, descriptions, moves.computed_by_one(parts))
 
 
 def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -183,13 +187,15 @@ def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
     tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
     does.
     """
-    known = divergence.parts[1].tape
-    strong = (*OF_BATCHES, *ENTRIES) if known.of_batches else ENTRIES
+    tape = divergence.parts[1].tape
+    strong = (*OF_BATCHES, *ENTRIES) if tape.of_batches else ENTRIES
     if (finding := _first_finding(strong, divergence, labels)) is not None:
         return finding
-    others = list(itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_OTHERS))
-    likely = [part for part in others if not _ends_inside(part, divergence)]
-    for entries, parts in ((strong, others), (WEAK, [divergence, *likely])):
+    alternatives = list(
+        itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_ALTERNATIVES)
+    )
+    likely = [part for part in alternatives if not _ends_inside(part, divergence)]
+    for entries, parts in ((strong, alternatives), (WEAK, [divergence, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding
@@ -204,13 +210,13 @@ def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
     for outer, inner in zip(part.parts, smallest.parts, strict=True):
         if outer.end is None or outer.end in inner.values:
             continue
-        reached = {
+        results = {
             value
             for step in consumers(outer.tape, outer.end)
             for value in outer.tape.steps[step].results
             if value in outer.region.ancestors
         }
-        if reached and reached.issubset(inner.values):
+        if results and results.issubset(inner.values):
             return True
     return False
 
@@ -236,8 +242,8 @@ def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> b
     """
     for earlier in explained:
         pairs = list(zip(earlier.parts, divergence.parts, strict=True))
-        first, again = pairs[0]
-        if first.steps and first.values == again.values and first.end == again.end:
+        first, repeated = pairs[0]
+        if first.steps and first.values == repeated.values and first.end == repeated.end:
             return True
         if all(
             each.first in part.values if each.first is not None else each.end in (None, part.end)
