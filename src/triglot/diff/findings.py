@@ -32,7 +32,7 @@ STATISTICS = (
 )  # causes that are about running statistics and singular vectors
 
 
-def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
+def add_causes(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     """Add causes whose names are new; `unknown` only where nothing else is known."""
     names = {cause.name for cause in causes}
     combined = [*causes, *(cause for cause in more if cause.name not in names)]
@@ -142,7 +142,7 @@ def agree(measurements: Sequence[Measurement], name: str) -> bool:
     return all(each.agrees for each in measurements if each.quantity.name == name)
 
 
-def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
+def first_measured_difference(measurements: Sequence[Measurement]) -> Difference | None:
     """Describe a difference that no operation of the forward pass has, such as of gradients."""
     differing = next((each for each in measurements if not each.agrees), None)
     if differing is None:
@@ -154,7 +154,7 @@ def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
     )
 
 
-def unexplained(measurements: Sequence[Measurement]) -> Cause:
+def unexplained_cause(measurements: Sequence[Measurement]) -> Cause:
     """Describe a difference for which no cause was found."""
     differing = next((each for each in measurements if not each.agrees), None)
     where = f"{differing.quantity.name}: {differing.native.where}" if differing else OUTPUTS
@@ -196,7 +196,7 @@ def causes_of(
             if mode == EVALUATION and TRAINING in explanations:  # only training updates statistics
                 mode_causes = [cause for cause in mode_causes if cause.name != "norm_momentum"]
             causes, first = (
-                merged(causes, mode_causes),
+                add_causes(causes, mode_causes),
                 first or explanations[mode].first_difference,
             )
     if with_state and TRAINING in explanations:
@@ -207,7 +207,7 @@ def causes_of(
                 difference, mode_causes = _explain_at(explanations[mode], states, labels)
                 for cause in mode_causes:  # the next layers' have the same name
                     if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
-                        causes = merged(causes, [cause])
+                        causes = add_causes(causes, [cause])
                 first = first or difference
             finished(mode)
     return first, causes

@@ -92,7 +92,7 @@ def _from_function(
             )
         spec_values = {"obs_spec": inputs, "action_spec": action_spec}
         return _from_call(function, {each: spec_values[each] for each in spec_names}, inputs, label)
-    required = _required(names)
+    required = _required_names(names)
     if "rngs" in names:
         return _lift(libraries.find("nnx"), function, inputs, name)
     if names and not required - set(KEYS) and not names.keys().isdisjoint(KEYS):
@@ -102,7 +102,7 @@ def _from_function(
     return _from_inputs_or_key(function, inputs, label)
 
 
-def _required(signature: Mapping[str, inspect.Parameter]) -> set[str]:
+def _required_names(signature: Mapping[str, inspect.Parameter]) -> set[str]:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
         name
@@ -130,7 +130,7 @@ def _from_call(
 
 def _from_key(function: Callable[..., object], inputs: Inputs, label: str) -> Network:
     with user_error_context(f"{label} failed when it was called with a key"):
-        model = _traced(function, jax.random.key(0))
+        model = _call_with_key(function, jax.random.key(0))
     library = _library_of(model)
     if library is not None and library.name == "equinox":
         return _lift(library, function, inputs, label)
@@ -139,7 +139,7 @@ def _from_key(function: Callable[..., object], inputs: Inputs, label: str) -> Ne
     return load_network(model, inputs, name=label)
 
 
-def _traced(function: Callable[..., object], key: jax.Array) -> object:
+def _call_with_key(function: Callable[..., object], key: jax.Array) -> object:
     """Call a function of a key without computing arrays, if it can be traced."""
     models = []
 
@@ -163,7 +163,7 @@ def _from_inputs_or_key(function: Callable[..., object], inputs: Inputs, label: 
             return _lift(haiku, function, inputs, label)
         except TriglotError as error:
             problem = str(error)
-    if len(_required(parameters(function))) == 1:
+    if len(_required_names(parameters(function))) == 1:
         try:
             return _from_key(function, inputs, label)
         except TriglotError:

@@ -33,7 +33,7 @@ from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .types import codec_of, listed
+from .types import codec_of, join_names
 
 FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
@@ -76,13 +76,13 @@ def load_networks(
 
 def _num_outputs(network: Network, arguments: Arguments) -> int:
     """Count the arrays that a function returns."""
-    with user_error_context(f"{network.name!r} failed on {_described(arguments)}"):
+    with user_error_context(f"{network.name!r} failed on {_describe(arguments)}"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
         batch = jax.eval_shape(lambda: _batch_of(arguments, 2, jax.random.key(0)))
         return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
 
 
-def _described(inputs: Inputs | Arguments) -> str:
+def _describe(inputs: Inputs | Arguments) -> str:
     return str(inputs) if isinstance(inputs, Arguments) else describe_inputs(inputs)
 
 
@@ -98,7 +98,7 @@ def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     if network.recurrent:
         return False
     for size in (2, 3):
-        with user_error_context(f"{network.name!r} failed on {_described(inputs)}"):
+        with user_error_context(f"{network.name!r} failed on {_describe(inputs)}"):
             variables = jax.eval_shape(network.init, jax.random.key(0))
             batch = jax.eval_shape(lambda s=size: _batch_of(inputs, s, jax.random.key(0)))
             outputs, _ = jax.eval_shape(network.apply, variables, batch)
@@ -129,7 +129,7 @@ def _check_numbers(network: Network, variables: Variables) -> None:
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
                if _is_broken(leaf)]  # fmt: skip
     raise TriglotError(
-        f"{network.name!r} has NaN in {listed(broken)}: no "
+        f"{network.name!r} has NaN in {join_names(broken)}: no "
         "difference would show. Give finite weights."
     )
 
@@ -172,7 +172,7 @@ class Networks:
             with user_error_context(f"{network.name!r} failed when it was initialized"):
                 variables = jax.eval_shape(network.init, self.keys["one"])
             example = jax.eval_shape(lambda n=network, v=variables: self._batch(n, v, 1))
-            with self._called(network):
+            with self._error_context(network):
                 programs.append(jax.make_jaxpr(network.apply)(variables, example).jaxpr)
             sizes.append(num_params(variables.params))
         return effort.choose(self.options.level, programs, max(sizes))
@@ -262,13 +262,13 @@ class Networks:
 
     def _shapes(self, network: Network, variables: Variables, batches: dict[int, PyTree]) -> PyTree:
         """Return the shapes of a network's outputs for the largest batch."""
-        with self._called(network):
+        with self._error_context(network):
             return jax.eval_shape(
                 lambda v, i: network.apply(v, i)[0], variables, batches[max(batches)]
             )
 
-    def _called(self, network: Network) -> AbstractContextManager[None]:
-        return user_error_context(f"{network.name!r} failed on {_described(self.inputs)}")
+    def _error_context(self, network: Network) -> AbstractContextManager[None]:
+        return user_error_context(f"{network.name!r} failed on {_describe(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""
@@ -317,7 +317,7 @@ class Networks:
             }
             values |= {names[index][name]: array for name, array in shared_values.items()}
             values |= {each.name: each.value for each in frozen[index]}
-            variables = weights.put(network, start.variables, values)
+            variables = weights.replace_parameters(network, start.variables, values)
             if statistics is not None and index != from_other:
                 variables = Variables(params=variables.params, state=statistics)
             subjects.append(

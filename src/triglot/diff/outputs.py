@@ -37,7 +37,7 @@ def match_outputs(
     order = _order(*([path for path, _ in side] for side in sides))
     shapes = [[tuple(leaf.shape) for _, leaf in side] for side in sides]
     if order is None or [shapes[1][i] for i in order] != shapes[0]:
-        described = [", ".join(_described(path, leaf) for path, leaf in side) for side in sides]
+        described = [", ".join(_describe(path, leaf) for path, leaf in side) for side in sides]
         raise TriglotError(
             f"{names[0]!r} and {names[1]!r} have nothing in common to compare: the first returns "
             f"{described[0] or 'no array'}, the second {described[1] or 'no array'}."
@@ -100,6 +100,6 @@ def _order(first_paths: list[str], second_paths: list[str]) -> list[int] | None:
     return list(range(len(first_paths)))
 
 
-def _described(path: str, leaf: jax.ShapeDtypeStruct) -> str:
+def _describe(path: str, leaf: jax.ShapeDtypeStruct) -> str:
     sizes = ", ".join(["B", *map(str, leaf.shape[1:])]) if leaf.shape else ""
     return f"{path} [{sizes}]".lstrip()

@@ -35,16 +35,16 @@ def page(content: Json, command: str) -> str:
       HTML without references to anything outside of it.
     """
     style = (ASSETS / "page.css").read_text() + (ASSETS / "difference.css").read_text()
-    return _rendered("difference.html", content, style=Markup(style), command=command)
+    return _render("difference.html", content, style=Markup(style), command=command)
 
 
 def fragment(content: Json) -> str:
     """Build what a notebook shows of a comparison: verdict, causes and modules."""
     style = (ASSETS / "difference.css").read_text()
-    return _rendered("difference_parts.html", content, style=Markup(style), whole=False)
+    return _render("difference_parts.html", content, style=Markup(style), whole=False)
 
 
-def _rendered(template: str, content: Json, **more: object) -> str:
+def _render(template: str, content: Json, **more: object) -> str:
     parts = content["parts"]
     return (
         environment()
@@ -52,7 +52,7 @@ def _rendered(template: str, content: Json, **more: object) -> str:
         .render(
             report=content,
             labels=content["networks"],
-            rows=list(_folded(list(rows(parts["one"], parts["other"])))),
+            rows=list(_fold_rows(list(rows(parts["one"], parts["other"])))),
             recorded=content["modules"],
             excerpts=_excerpts(content["first_difference"]),
             max_pairs=MAX_PAIRS,
@@ -87,7 +87,7 @@ def _state(*states: str) -> str:
     return next((state for state in ("different", "follows", "inner") if state in states), EQUAL)
 
 
-def _folded(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
+def _fold_rows(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
     """Yield runs of rows, and whether they are folded: many equal ones, but for the last."""
     for state, run in itertools.groupby(aligned, key=lambda row: row[2].replace("inner", EQUAL)):
         run_rows = list(run)
@@ -108,7 +108,7 @@ def _excerpt(source: str) -> Markup | None:
     path = Path(file)
     # A recording may name any file of this machine, and the page is shared: only the code of this
     # program is shown.
-    if not line.isdigit() or path.resolve() not in _imported() or not path.is_file():
+    if not line.isdigit() or path.resolve() not in _imported_files() or not path.is_file():
         return None
     number, lines = int(line), path.read_text(errors="replace").splitlines()
     start = max(number - AROUND, 1)
@@ -119,7 +119,7 @@ def _excerpt(source: str) -> Markup | None:
     return Markup(highlight(code, PythonLexer(stripnl=False), formatter))
 
 
-def _imported() -> set[Path]:
+def _imported_files() -> set[Path]:
     """List the files of the modules that this program has imported."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return {Path(file).resolve() for file in files if isinstance(file, str)}

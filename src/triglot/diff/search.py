@@ -16,7 +16,7 @@ from .networks import EqualWeights
 from .pairing.pair import find_reordered, find_transposed
 from .pairing.parameters import Pairing
 from .programs import Explanation, explain, first_large_difference, outputs_agree, record_both
-from .types import Cause, Difference, noted
+from .types import Cause, Difference, note_failure
 
 MAX_KEPT = 2**30  # bytes of values of equal programs
 Sections: TypeAlias = tuple[tuple[Section, ...], tuple[Section, ...]]
@@ -60,7 +60,7 @@ class Explanations:
         if previous is not None and not (with_values and previous.is_freed):
             return
         first, second = self.subjects()
-        with noted(self.notes, f"the programs in {mode} could not be aligned"):
+        with note_failure(self.notes, f"the programs in {mode} could not be aligned"):
             inputs = first.inputs
             if self.order is not None:
                 inputs = jax.tree.map(lambda array: array[self.order], inputs)
@@ -138,7 +138,7 @@ def search_operations(weights: EqualWeights, setup: Setup, *, modules: bool) -> 
         explanations.explain(mode)
     sections: Sections = ((), ())
     if modules and EVALUATION in explanations.by_mode:
-        with noted(explanations.notes, "the modules were not compared"):
+        with note_failure(explanations.notes, "the modules were not compared"):
             sections = compare_modules(explanations.by_mode[EVALUATION].views)
     mode_explanations = explanations.by_mode.values()
     differing_modes = {mode for mode, each in explanations.by_mode.items() if each.diverges}
@@ -189,7 +189,7 @@ def _first_unrepaired(
     """Find the first difference: a parameter without a counterpart may be that itself."""
     first, second = subjects
     train, key = mode == TRAINING, explanations.key
-    with noted(explanations.notes, "the first difference was not located"):
+    with note_failure(explanations.notes, "the first difference was not located"):
         tapes = record_both(first, second, first.inputs, train=train, key=key, wide=True)
         return first_large_difference(*tapes)
     return None

@@ -34,7 +34,7 @@ from .pairing.parameters import Pairing, display_names
 from .pairing.values import weight_causes
 from .programs import conditioning, first_bit_difference, precision_cause, record_both
 from .search import Operations
-from .types import Cause, Difference, listed, noted
+from .types import Cause, Difference, join_names, note_failure
 
 LOW_FACTOR = 4  # times the eps of bfloat16 or float16: the rounding of gradients
 ROUNDED = (OUTPUTS, STATE, GRADIENTS)  # quantities in which rounding is weighed
@@ -100,7 +100,7 @@ def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> 
     if not any(setup.is_random):
         return None
     key = networks.keys["random"]
-    work = max(operations(subject.traced(setup.key, True)) for subject in subjects)
+    work = max(operations(subject.trace(setup.key, True)) for subject in subjects)
     return distributions.compare_randomness(subjects, setup.is_random, key, work)
 
 
@@ -131,7 +131,7 @@ def compare_gradients(
     if findings.agree(measurements, OUTPUTS) and not findings.agree(measurements, GRADIENTS):
         train = setup.learning_mode == TRAINING
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
-        with noted(notes, "the gradients could not be aligned"):
+        with note_failure(notes, "the gradients could not be aligned"):
             explained = explain_gradients(subjects, setup.key, train=train)
             if explained is None:
                 causes = nan_causes(subjects, measured.gradients, setup.key, train=train)
@@ -145,7 +145,7 @@ def compare_gradients(
                     max_rel=native.max_rel,
                 )
     elif not operations.differing_modes and measured.gradients and _is_low(measured.dtypes):
-        with noted(notes, "the gradients could not be aligned"):
+        with note_failure(notes, "the gradients could not be aligned"):
             first, causes = _low_gradients(operations, measured)
     if causes:
         return Gradients(first, tuple(causes), tuple(notes))
@@ -158,7 +158,7 @@ def compare_gradients(
         sides = pairing.one, pairing.other
         for names, label, side in zip(unused, labels, sides, strict=True):
             if names:
-                names_of_unused = listed(display_names(side, names), most=4)
+                names_of_unused = join_names(display_names(side, names), most=4)
                 notes.append(f"unused parameters of {label}: {names_of_unused}")
         causes = findings.gradient_causes(
             pairing, measured.gradients, labels, (unused[0], unused[1])
@@ -187,7 +187,7 @@ def _low_gradients(
 
 def compare_precision(subjects: Subjects, setup: Setup, labels: tuple[str, str]) -> Cause | None:
     """Name a precision that only one program states for its products."""
-    return precision_cause([subject.traced(setup.key, True) for subject in subjects], labels)
+    return precision_cause([subject.trace(setup.key, True) for subject in subjects], labels)
 
 
 class WeighedRounding(NamedTuple):
@@ -230,7 +230,7 @@ def weigh_rounding(
         return small
     notes: list[str] = []
     located: tuple[Cause, Difference] | None = None
-    with noted(notes, f"{size}; the operation was not located"):
+    with note_failure(notes, f"{size}; the operation was not located"):
         located = _dtype_difference(operations, mode) if low else None
         located = located or _conditioning(operations, worst.quantity, mode, low=low)
     if located is not None:
@@ -299,7 +299,7 @@ def locate_rounding(subjects: Subjects, setup: Setup, measured: Measured) -> Rou
     inputs, train = subjects[0].batches[differing[0].batch], differing[0].mode == TRAINING
     notes: list[str] = []
     first = None
-    with noted(notes, "the first rounding was not located"):
+    with note_failure(notes, "the first rounding was not located"):
         tapes = record_both(*subjects, inputs, train=train, key=setup.key, exact=True)
         first = first_bit_difference(*tapes, compiled=setup.effort.everything)
     return Rounding(first, tuple(notes))

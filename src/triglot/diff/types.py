@@ -67,12 +67,12 @@ def codec_of(network: Network) -> Codec:
 
 
 @contextmanager
-def noted(notes: list[str], problem: str) -> Iterator[None]:
+def note_failure(notes: list[str], problem: str) -> Iterator[None]:
     """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
 
     Args:
       notes: the notes of the report.
-      problem: was not measured or located.
+      problem: what was not measured or located.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def noted(notes: list[str], problem: str) -> Iterator[None]:
         notes.append(f"{problem}: {describe(error)}")
 
 
-def listed(items: Iterable[object], most: int = 3) -> str:
+def join_names(items: Iterable[object], most: int = 3) -> str:
     """Write the first few of some names, and how many more there are."""
     texts = list(map(str, items))
     more = f" and {len(texts) - most} more" if len(texts) > most else ""

@@ -200,7 +200,7 @@ def _first_difference(results: Results, rule: Rule) -> Difference | None:
     if rule.differs_in == DRAWS:
         return first
     backward = None if results.gradients is None else results.gradients.first_difference
-    return first or backward or findings.first_measured(results.measurements)
+    return first or backward or findings.first_measured_difference(results.measurements)
 
 
 def _dropout(results: Results) -> list[Cause]:
@@ -216,9 +216,9 @@ def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
     if rule.differs_in == FUNCTION:
         causes = _of_function(results, causes)
     elif rule.differs_in == DRAWS:
-        causes = findings.merged(causes, _dropout(results))
+        causes = findings.add_causes(causes, _dropout(results))
     elif rule.differs_in == PRECISION and results.weighed is not None:
-        causes = findings.merged(causes, results.weighed.causes)
+        causes = findings.add_causes(causes, results.weighed.causes)
     yield from causes
     if results.precision is not None and all(cause.name != "precision" for cause in causes):
         yield results.precision
@@ -249,13 +249,13 @@ def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
             causes = [cause for cause in causes if cause.name != "architecture"]
         unpaired = () if operations.pairing.is_complete else UNPAIRED  # named with their meaning
         located_causes = [cause for cause in located.causes if cause.name not in unpaired]
-        causes = findings.merged(causes, located_causes)
+        causes = findings.add_causes(causes, located_causes)
     if results.measured is not None:
         computed = findings.computation_causes(results.measured.dtypes, results.labels)
-        causes = findings.merged(causes, computed)
+        causes = findings.add_causes(causes, computed)
     causes = findings.without_reordered(causes)
     if not causes and results.measured is not None:
-        causes = [findings.unexplained(results.measurements)]
+        causes = [findings.unexplained_cause(results.measurements)]
     return causes
 
 

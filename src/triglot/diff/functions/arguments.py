@@ -155,9 +155,9 @@ class Arguments:
             for argument, argument_key in zip(self.items, keys[1:], strict=True)
             if not argument.is_learned
         }
-        return batches | self._resampled(size, keys[0])
+        return batches | self._resample(size, keys[0])
 
-    def _resampled(self, size: int, key: jax.Array) -> dict[str, jax.Array]:
+    def _resample(self, size: int, key: jax.Array) -> dict[str, jax.Array]:
         lengths = [array.shape[0] for array in self.recorded.values() if array.ndim]
         length = max(set(lengths), key=lengths.count, default=1)
         rows = jax.random.randint(key, (size, length), 0, length).at[0].set(jnp.arange(length))

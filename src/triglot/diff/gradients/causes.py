@@ -15,7 +15,7 @@ from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
 from ..measures.subject import Arrays, Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
 from ..programs.values import TOLERANCE
-from ..types import Cause, Difference, Operation, codec_of, listed
+from ..types import Cause, Difference, Operation, codec_of, join_names
 from .rules import CUSTOM, STOP, Program, Rule
 
 MOST_RULES = 3  # tried together, of those that change a gradient
@@ -84,7 +84,7 @@ def _explain(
         rules = [rule for rule in program.rules if rule in chosen]
         first_operations.append(rules[0].operation if rules else None)
         for rule in rules:
-            stopped = _stopped(program, chosen, rule) if rule.kind == STOP else []
+            stopped = _stopped_parameters(program, chosen, rule) if rule.kind == STOP else []
             causes.append(_cause(rule, stopped, subject))
     return Explained(causes, (first_operations[0], first_operations[1]))
 
@@ -105,7 +105,7 @@ def _changes(program: Program, rule: Rule, tolerance: float) -> bool:
     return distance(*pair, together=True).max_rel > tolerance
 
 
-def _stopped(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:
+def _stopped_parameters(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:
     """List the parameters that get no gradient at all because of one rule."""
     without_rule, with_rule = program.gradients(chosen), program.gradients(chosen - {rule})
     return [
@@ -121,10 +121,10 @@ def _any_nonzero(array: np.ndarray) -> bool:
 
 def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     label = subject.label
-    where = f"{label}: {places.shown(rule.operation)}"
+    where = f"{label}: {places.describe(rule.operation)}"
     if stopped:
         display_names = codec_of(subject.network).display_names
-        names = listed(display_names[subject.names[name]] for name in stopped)
+        names = join_names(display_names[subject.names[name]] for name in stopped)
         evidence = (
             f"{names} of {label} get no gradient because of a stop_gradient; without it, "
             "both networks have equal gradients"
@@ -168,7 +168,7 @@ def nan_causes(
         operand = step.operands[-1 if step.name == "div" else 0] if step.name in SINGULAR else None
         if operand is None or tape.is_constant(operand) or np.all(np.asarray(tape.arrays[operand])):
             continue
-        place = places.shown(places.operation(tape, step.results[0]))
+        place = places.describe(places.operation(tape, step.results[0]))
         evidence = (
             f"the gradients are not finite in {label}, where {step.name} of 0 has an infinite "
             f"derivative; they are finite in {other_label}"
@@ -212,7 +212,7 @@ def backward(side: Subject) -> Subject:
             at_params = Variables(params=params, state=variables.state)
             outputs, state = network.apply(at_params, inputs, **options)
             leaves = jax.tree.leaves(outputs)
-            return _weighted([leaves[index] for _, index in side.outputs]), state
+            return _weighted_sum([leaves[index] for _, index in side.outputs]), state
 
         (_, state), gradients = network.value_and_grad(loss)(variables.params)
         return side.named_gradients(gradients), state
@@ -220,7 +220,7 @@ def backward(side: Subject) -> Subject:
     return replace(side, network=replace(network, apply=apply))
 
 
-def _weighted(outputs: list[jax.Array]) -> jax.Array:
+def _weighted_sum(outputs: list[jax.Array]) -> jax.Array:
     total = jnp.zeros(())
     for leaf in outputs:
         if jnp.issubdtype(leaf.dtype, jnp.floating):

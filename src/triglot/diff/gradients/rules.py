@@ -13,7 +13,7 @@ from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate,
 from ...core.types import PyTree
 from ..measures.compiling import quick_jit
 from ..measures.subject import Arrays, Subject, loss_of
-from ..programs.places import called
+from ..programs.places import describe_equation
 from ..types import Operation
 
 Callers: TypeAlias = tuple[jex.JaxprEqn, ...]
@@ -106,7 +106,7 @@ def _rules(jaxpr: jex.Jaxpr) -> list[Rule]:
             kind,
             name,
             tuple(equation for equation, _ in equations),
-            called(*equations[0], name=name or kind),
+            describe_equation(*equations[0], name=name or kind),
         )
         for (kind, name, _), equations in grouped.items()
     ]

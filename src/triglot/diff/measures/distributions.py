@@ -18,7 +18,7 @@ from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..programs.draws import Replay, Reuse, compare_draws, draws_of
 from ..programs.recording import record_both
-from ..types import Cause, listed, noted
+from ..types import Cause, join_names, note_failure
 from .compiling import quick_jit
 from .subject import Subject, Subjects
 
@@ -210,7 +210,10 @@ def initializer_causes(
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    places = [listed(row.name for row in differing), listed(row.counterpart for row in differing)]
+    places = [
+        join_names(row.name for row in differing),
+        join_names(row.counterpart for row in differing),
+    ]
     where = places[0]
     if places[0] != places[1]:
         where = "; ".join(f"{place} ({label})" for place, label in zip(places, labels, strict=True))
@@ -330,7 +333,7 @@ def compare_randomness(
         chosen.
     """
     failed: list[str] = []
-    replayed = _replayed(sides, key, failed) if all(is_random) else None
+    replayed = _replay_draws(sides, key, failed) if all(is_random) else None
     if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
         identical = _identical(*samples)
@@ -400,11 +403,11 @@ def _detectable_distance(num_calls: int, num_tests: int) -> float:
     return float(stats.norm.isf(level / 2) + stats.norm.isf(1 - POWER)) * math.sqrt(2 / num_calls)
 
 
-def _replayed(
+def _replay_draws(
     sides: tuple[Subject, Subject], key: jax.Array, failed: list[str]
 ) -> Replay | Reuse | None:
     """Give both networks the same random draws; None if that does not decide, or `failed`."""
-    with noted(failed, "the same draws could not be given to both networks"):
+    with note_failure(failed, "the same draws could not be given to both networks"):
         record = partial(record_both, *sides, sides[0].inputs, key=key, wide=True)
         tapes, evaluated = record(train=True, keeps_draws=True), record(train=False)
         draws = [

@@ -29,7 +29,7 @@ from ...core.tracing.jaxprs import aval_of, walk
 from ...core.types import PyTree
 from .. import host
 from ..programs.tape import LAYOUT
-from ..types import noted
+from ..types import note_failure
 from .effort import STEPS, Effort
 from .subject import OPTIMIZER, Arrays, Subject, double_precision
 
@@ -168,7 +168,9 @@ def measure(
     double: dict[Quantity, Distance] = {}
     identical = all(each.identical for each in native.values())
     if setup.effort.everything and not identical:
-        with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
+        with note_failure(
+            notes, "canonical arithmetic was not measured"
+        ):  # it cannot rewrite some layers
             begin("measuring canonical arithmetic")
             pair = first.canonical(), second.canonical()
             canonical = _distances([_values(side, setup) for side in pair], names)
@@ -180,7 +182,7 @@ def measure(
     elif not all(coarsest):
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
-        with noted(notes, "double precision was not measured"), double_precision():
+        with note_failure(notes, "double precision was not measured"), double_precision():
             begin("measuring float64")
             compiled = setup.effort.everything
             double_values = [_double_values(side, setup, compiled) for side in (first, second)]
@@ -255,7 +257,7 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     try:
         with double_precision():
             for mode in setup.modes:
-                dtypes |= _dtypes(side.traced(setup.key, mode == TRAINING, wide=True))
+                dtypes |= _dtypes(side.trace(setup.key, mode == TRAINING, wide=True))
     except Exception:
         return ""
     return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
@@ -307,7 +309,7 @@ def _values(side: Subject, setup: Setup) -> Values:
                 side.variables, batch, key, each == TRAINING
             )
     if learns:
-        values |= _learned(side, setup)
+        values |= _values_of_learning(side, setup)
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
         updated = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
@@ -323,7 +325,7 @@ def _values(side: Subject, setup: Setup) -> Values:
     }
 
 
-def _learned(side: Subject, setup: Setup) -> dict[Quantity, Arrays]:
+def _values_of_learning(side: Subject, setup: Setup) -> dict[Quantity, Arrays]:
     """Compute gradients, and what gradient steps give."""
     largest, mode, key = max(side.batches), setup.learning_mode, setup.key
     variables, opt_state = side.variables, None

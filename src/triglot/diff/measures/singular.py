@@ -44,7 +44,7 @@ def share_vectors(subjects: Subjects, pairing: Pairing, seed: int) -> Subjects:
     layers = [_vectors_of(subject) for subject in subjects]
     changed: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
     random = np.random.default_rng(seed)
-    for pair in _paired(layers[0], layers[1], pairing):
+    for pair in _pair_layers(layers[0], layers[1], pairing):
         u = random.standard_normal(pair[0].size).astype(np.float32)
         u /= np.linalg.norm(u)
         for subject, vectors, arrays in zip(subjects, pair, changed, strict=True):
@@ -76,7 +76,7 @@ def _split(name: str) -> tuple[str, str]:
     return place, last
 
 
-def _paired(
+def _pair_layers(
     first: list[Vectors], second: list[Vectors], pairing: Pairing
 ) -> list[tuple[Vectors, Vectors]]:
     """Pair layers by their kernels, and those that are left by size and order."""

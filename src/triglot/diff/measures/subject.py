@@ -81,7 +81,7 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
+    def trace(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
         """Trace a call, `wide` with float64 arguments, and keep what its results depend on."""
         arguments = self.variables, self.example
         if wide:
@@ -91,7 +91,7 @@ class Subject(Side):
 
     def same_program(self, key: jax.Array) -> bool:
         """Return whether training and evaluation trace to the same program."""
-        texts = [str(self.traced(key, train)) for train in (True, False)]
+        texts = [str(self.trace(key, train)) for train in (True, False)]
         addresses = re.compile(r"0x[0-9a-f]+")  # of functions in rules of differentiation
         return addresses.sub("", texts[0]) == addresses.sub("", texts[1])
 
@@ -158,10 +158,10 @@ class Subject(Side):
         return {name: display_names[canonical] for name, canonical in self.names.items()}
 
     def encode(self, params: PyTree) -> Arrays:
-        """Return `named` parameters, without compiling."""
-        return host.call(self.named, params)
+        """Return the paired parameters by their shared names, without compiling anything."""
+        return host.call(self.by_shared_name, params)
 
-    def named(self, params: PyTree) -> Arrays:
+    def by_shared_name(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""
         encoded = codec_of(self.network).encode(params)
         return {name: encoded[canonical] for name, canonical in self.names.items()}
@@ -169,8 +169,8 @@ class Subject(Side):
     def named_gradients(self, gradients: PyTree) -> Arrays:
         """Return the gradients of the paired parameters by their shared names."""
         # A layout may add a constant to a parameter, but not to its gradient.
-        encoded = self.named(gradients)
-        offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
+        encoded = self.by_shared_name(gradients)
+        offsets = self.by_shared_name(jax.tree.map(jnp.zeros_like, gradients))
         return {name: encoded[name] - offsets[name] for name in encoded}
 
 

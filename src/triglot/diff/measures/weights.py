@@ -41,7 +41,9 @@ def with_noise(arrays: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndar
     return noisy
 
 
-def put(network: Network, variables: Variables, new_values: Mapping[str, np.ndarray]) -> Variables:
+def replace_parameters(
+    network: Network, variables: Variables, new_values: Mapping[str, np.ndarray]
+) -> Variables:
     """Replace some of a network's parameters, given by canonical name.
 
     They are cast to the network's dtypes and reshaped to its shapes.

@@ -12,7 +12,7 @@ from ...backends.pairing.biases import second_biases
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
 from ..measures.subject import Subject
-from ..types import Cause, Side, listed
+from ..types import Cause, Side, join_names
 from .parameters import Pair, Pairing, Parameter, display_names, is_inner_bias, place_of
 from .use_order import Reader, Uses, align_uses
 
@@ -169,7 +169,7 @@ def leftover_causes(
         (pairing.only_other, second, first, pairing.other),
     )
     paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
-    if resized := _resized(pairing, explained):
+    if resized := _pair_resized(pairing, explained):
         explained = {*explained, *(each.name for pair in resized for each in pair)}
         causes.append(_of_other_size(resized, first, second))
     for index, (unpaired, owner, lacking, side) in enumerate(sides):
@@ -211,7 +211,7 @@ def leftover_causes(
                     Cause(
                         name,
                         where,
-                        f"{owner.label} has {listed(vectors)}; {lacking.label} has no such "
+                        f"{owner.label} has {join_names(vectors)}; {lacking.label} has no such "
                         "parameter",
                         _by_side(index, names, neighbors),
                     )
@@ -221,7 +221,7 @@ def leftover_causes(
                 Cause(
                     "architecture",
                     f"{', '.join(each.display_name for each in remaining[:3])} ({owner.label})",
-                    f"{listed(remaining)} of {owner.label} "
+                    f"{join_names(remaining)} of {owner.label} "
                     f"{'has' if len(remaining) == 1 else 'have'} no counterpart in {lacking.label}",
                     _by_side(index, [each.name for each in remaining]),
                 )
@@ -296,7 +296,9 @@ def _layer_count(
     )
 
 
-def _resized(pairing: Pairing, explained: Collection[str]) -> list[tuple[Parameter, Parameter]]:
+def _pair_resized(
+    pairing: Pairing, explained: Collection[str]
+) -> list[tuple[Parameter, Parameter]]:
     """Pair the vectors that both networks have left, of other sizes, by kind and order."""
     unpaired = [
         [each for each in side if each.name not in explained]
@@ -316,7 +318,7 @@ def _of_other_size(
     pairs: Sequence[tuple[Parameter, Parameter]], first: Side, second: Side
 ) -> Cause:
     names = [", ".join(each.display_name for each in side) for side in zip(*pairs, strict=True)]
-    sizes = [listed(side) for side in zip(*pairs, strict=True)]
+    sizes = [join_names(side) for side in zip(*pairs, strict=True)]
     return Cause(
         "architecture",
         f"{names[0]} ({first.label}); {names[1]} ({second.label})",

@@ -10,7 +10,7 @@ from ...backends.pairing.guessing import guess
 from ...backends.pairing.mapping import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
-from ..types import Cause, listed
+from ..types import Cause, join_names
 from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses, align_uses
 
@@ -48,7 +48,7 @@ def pair_parameters(
             mapping, first, second, network_names, (names[0], names[1]), partial=True
         )
         stated = [Pair(name, target.name) for name, target in targets.items()]
-        pairs, source = _with_transposed(first, second, stated), "stated"
+        pairs, source = _compatible_pairs(first, second, stated), "stated"
         paired_names = {pair.one for pair in pairs}
         mismatched = [p for p in stated if targets[p.one].is_named and p.one not in paired_names]
         if mismatched:
@@ -61,7 +61,7 @@ def pair_parameters(
     if first and second and not pairs:
         raise TriglotError(
             f"{network_names} have no parameter in common: the first has "
-            f"{listed(first.values(), 4)}, the second {listed(second.values(), 4)}."
+            f"{join_names(first.values(), 4)}, the second {join_names(second.values(), 4)}."
         )
     return Pairing(first, second, tuple(pairs), source)
 
@@ -72,7 +72,7 @@ def _pair_unstated(
     uses: Callable[[], tuple[Uses, Uses]],
 ) -> tuple[list[Pair], str]:
     same_name = [Pair(name, name) for name in first if name in second]
-    same_name = _with_transposed(first, second, same_name)
+    same_name = _compatible_pairs(first, second, same_name)
     if len(same_name) == min(len(first), len(second)):
         return same_name, "by name"
     layers = [
@@ -97,11 +97,11 @@ def _pair_unstated(
     aligned = align_uses(without_biases, uses())
     pairs = [Pair(*names) for names in aligned]
     order = {name: index for index, name in enumerate(first)}
-    pairs = sorted(_with_transposed(first, second, pairs), key=lambda pair: order[pair.one])
+    pairs = sorted(_compatible_pairs(first, second, pairs), key=lambda pair: order[pair.one])
     return pairs, "guessed by order of use"
 
 
-def _with_transposed(
+def _compatible_pairs(
     first: Mapping[str, Parameter], second: Mapping[str, Parameter], pairs: Sequence[Pair]
 ) -> list[Pair]:
     """Keep the pairs of equal shapes, and of transposed matrices."""
@@ -212,7 +212,7 @@ def find_reordered(
         return pairing, []
     names = tuple(pair.one for pair in changed), tuple(pair.other for pair in changed)
     applied = [
-        listed(
+        join_names(
             dict.fromkeys(
                 side[name].display_place(_layer(name))
                 for name in sorted(changed_names, key=rank.__getitem__)

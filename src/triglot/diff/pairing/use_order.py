@@ -51,7 +51,7 @@ class Reader(NamedTuple):
 
     def operation(self) -> Operation:
         """Say where it is in the network."""
-        return places.called(self.equation, self.callers, name=self.name)
+        return places.describe_equation(self.equation, self.callers, name=self.name)
 
 
 def read_uses(

@@ -55,10 +55,12 @@ def weight_causes(
             pairs[name] = counterpart
     author_names = tuple(display_names(*side) for side in zip(networks, variables, strict=True))
     paired = {name: pairs[name] for name in first if name in pairs}
-    return list(differing(first, second, paired, labels, (author_names[0], author_names[1])))
+    return list(
+        difference_causes(first, second, paired, labels, (author_names[0], author_names[1]))
+    )
 
 
-def differing(
+def difference_causes(
     first: Mapping[str, np.ndarray],
     second: Mapping[str, np.ndarray],
     pairs: Mapping[str, str],

@@ -148,7 +148,7 @@ def _check_memory(path: Path, declared: int) -> None:
 def _torch(path: Path) -> dict[str, np.ndarray]:
     torch = require("torch", "torch")
     contents = torch.load(path, map_location="cpu", weights_only=True)
-    leaves = dict(_flat(contents))
+    leaves = dict(_flatten(contents))
     return {n: tensor.detach().numpy() for n, tensor in leaves.items() if hasattr(tensor, "detach")}
 
 
@@ -203,21 +203,21 @@ def _pickle(path: Path) -> dict[str, np.ndarray]:
 
 
 def _arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    return {name: np.asarray(leaf) for name, leaf in _flat(tree) if hasattr(leaf, "dtype")}
+    return {name: np.asarray(leaf) for name, leaf in _flatten(tree) if hasattr(leaf, "dtype")}
 
 
-def _flat(tree: PyTree, prefix: str = "") -> Iterator[tuple[str, PyTree]]:
+def _flatten(tree: PyTree, prefix: str = "") -> Iterator[tuple[str, PyTree]]:
     if isinstance(tree, Mapping):
         for name, child in tree.items():
-            yield from _flat(child, f"{prefix}{name}/")
+            yield from _flatten(child, f"{prefix}{name}/")
     elif isinstance(tree, list | tuple):
         for index, child in enumerate(tree):
-            yield from _flat(child, f"{prefix}{index}/")
+            yield from _flatten(child, f"{prefix}{index}/")
     else:
         yield prefix.removesuffix("/"), tree
 
 
-def _nested(arrays: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
+def _nest(arrays: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
     tree: dict[str, PyTree] = {}
     for name, array in arrays.items():
         *parents, last = name.split("/")
@@ -241,7 +241,7 @@ def _as_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _as_msgpack(arrays: Mapping[str, np.ndarray]) -> bytes:
-    return require("flax.serialization", "flax").to_bytes(_nested(arrays))
+    return require("flax.serialization", "flax").to_bytes(_nest(arrays))
 
 
 def _as_torch(arrays: Mapping[str, np.ndarray]) -> bytes:

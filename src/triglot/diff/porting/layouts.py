@@ -136,7 +136,7 @@ def network_of(
             notes += _assumption_notes(group, chosen, candidates, params)
     for name in params:
         if name not in leaves:
-            leaves[name] = _unknown(name, params[name].shape, library)
+            leaves[name] = _unknown_leaf(name, params[name].shape, library)
     state = {name: jnp.asarray(arrays[name]) for name in statistics}
     param_arrays = {name: jnp.asarray(array) for name, array in params.items()}
 
@@ -219,7 +219,7 @@ def _leaves_of_known(
         except (UnknownLayout, AttributeError) as problem:
             leaf, unknown = None, f", but {problem}"
         if leaf is not None:
-            leaves[name] = _placed(group, known_layer.layer, leaf)
+            leaves[name] = _name_by_place(group, known_layer.layer, leaf)
         else:
             reason = f"it belongs to {library}'s {known_layer.name}{unknown}"
             layer = f"{library} {known_layer.name}"
@@ -277,7 +277,9 @@ def _candidate(
         spatial = {"num_spatial_dims": rank - 2} if rank > 2 else {}
         stand_in = layer_of_settings({**spatial, **settings}, _shapes(group, params))
         try:
-            leaf = _placed(group, layer, layer.parameters[inside](stand_in, params[name].shape))
+            leaf = _name_by_place(
+                group, layer, layer.parameters[inside](stand_in, params[name].shape)
+            )
             arrays = jax.eval_shape(leaf.encode, params[name])
         except (UnknownLayout, AttributeError, TypeError, ValueError):
             return None
@@ -291,7 +293,7 @@ def _candidate(
     return _Candidate(layer.kind, leaves, shapes)
 
 
-def _placed(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
+def _name_by_place(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
     """Name the canonical arrays of a leaf by the place of its layer."""
     names = tuple(f"{group.canonical_place}/{each}".strip("/") for each in leaf.names)
     return replace(leaf, names=names, layer=leaf.layer or layer.kind)
@@ -442,7 +444,7 @@ def _statistic(name: str, storage: Storage) -> Statistic | None:
     return Statistic(f"{normalize_separators(place)}/{statistic}".strip("/"))
 
 
-def _unknown(name: str, shape: Sequence[int], library: str) -> Leaf:
+def _unknown_leaf(name: str, shape: Sequence[int], library: str) -> Leaf:
     canonical = normalize_separators(name)
     if not several_axes(tuple(shape)):
         return Leaf((canonical,))

@@ -91,7 +91,7 @@ def arithmetic_difference(
         )
         evidence = f"{type_names[0]} in {labels[0]}, {type_names[1]} in {labels[1]}{deviation}"
         cause = Cause(
-            "dtype", places.of_both((first_operation, second_operation), labels), evidence
+            "dtype", places.describe_both((first_operation, second_operation), labels), evidence
         )
         findings.append((cause, (first_operation, second_operation)))
     if (precision := compare_precisions(equations, labels)) is not None:
@@ -134,7 +134,7 @@ def _other_types(
     """
     first_view, second_view = wide
     types_read = [read_types(view.tape) for view in wide]
-    for a in first_view.compared():
+    for a in first_view.data_values():
         if a not in first_view.tape.producers or first_view.core(a).array.size == 1:
             continue
         second_values = [
@@ -255,7 +255,7 @@ def compare_precisions(
     Returns:
       The cause, with how often each program states it, and the first such operations.
     """
-    stated = [list(_stated(program)) for program in programs]
+    stated = [list(_stated_precisions(program)) for program in programs]
     occurrences = [Counter(each.precision for each in side) for side in stated]
     same_number = len(stated[0]) == len(stated[1])
     if occurrences[0] == occurrences[1] or (
@@ -276,15 +276,20 @@ def compare_precisions(
         next((each for each in side if each.precision == name), None) for side in stated
     ]
     first_operation, second_operation = (
-        first and places.called(first.equation, first.callers, name=first.equation.primitive.name)
+        first
+        and places.describe_equation(
+            first.equation, first.callers, name=first.equation.primitive.name
+        )
         for first in first_stated
     )
     side = int(occurrences[1][name] > occurrences[0][name])
-    where = f"{labels[side]}: {places.shown((first_operation, second_operation)[side])}"
+    where = f"{labels[side]}: {places.describe((first_operation, second_operation)[side])}"
     return Cause("precision", where, evidence), (first_operation, second_operation)
 
 
-def _stated(program: Iterable[tuple[jex.JaxprEqn, tuple[jex.JaxprEqn, ...]]]) -> Iterable[Stated]:
+def _stated_precisions(
+    program: Iterable[tuple[jex.JaxprEqn, tuple[jex.JaxprEqn, ...]]],
+) -> Iterable[Stated]:
     for equation, callers in program:
         if equation.primitive.name in PRODUCTS:
             yield Stated(_precision_of(equation), equation, callers)

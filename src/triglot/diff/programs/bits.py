@@ -8,7 +8,7 @@ import numpy as np
 from ...core.tracing.jaxprs import bind
 from ..types import Array, Difference
 from . import divergence, places
-from .regions import differing
+from .regions import differing_outputs
 from .tape import DATA, Tape
 from .values import TOLERANCE, View, largest_difference
 
@@ -61,7 +61,7 @@ def first_large_difference(
 def outputs_agree(first_tape: Tape, second_tape: Tape) -> bool:
     """Return whether the outputs of two recorded programs are equal up to rounding."""
     views = [View(tape, tape.arrays) for tape in (first_tape, second_tape)]
-    return not differing(views[0], views[1], TOLERANCE)
+    return not differing_outputs(views[0], views[1], TOLERANCE)
 
 
 def _compiled_difference(first_view: View, second_view: View) -> Difference | None:
@@ -96,7 +96,7 @@ def _compiled_difference(first_view: View, second_view: View) -> Difference | No
 def _pairs(first_view: View, second_view: View) -> list[tuple[int, int]]:
     """Return the computed values that both programs have, in order, of one shape."""
     pairs = []
-    for a in first_view.compared():
+    for a in first_view.data_values():
         if a not in first_view.tape.producers:
             continue
         for b in second_view.find_all(first_view.core(a)):
@@ -112,7 +112,7 @@ def _run_compiled(tape: Tape, result: int) -> np.ndarray:
     """Compile and run the steps of a tape on which a value depends."""
     leaves = [value for value in tape.leaves if tape.depends[value] & DATA]
     # What does not depend on data, such as random draws, is a constant of the program.
-    steps = [tape.steps[index] for index in tape.needed([result])]
+    steps = [tape.steps[index] for index in tape.steps_for([result])]
     steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
 
     def run(arrays: list[Array]) -> Array:

@@ -76,7 +76,7 @@ def conditioning(
     outputs = [_flat_outputs(tape, tape.arrays) for tape in native]
     largest, relative = largest_difference(*outputs)
     first = Difference(one=pair[0], other=pair[1], max_abs=largest, max_rel=relative)
-    return Cause("conditioning", places.of_both(pair, labels), evidence), first
+    return Cause("conditioning", places.describe_both(pair, labels), evidence), first
 
 
 def _flat_outputs(tape: Tape, arrays: Sequence[Array]) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..types import Array, Difference
-from .regions import Region, RegionPart, consumers, differing, region
+from .regions import Region, RegionPart, consumers, differing_outputs, region
 from .sums import moves_sign, partial_sums
 from .values import Core, View, close, in_place_of, largest_difference
 
@@ -79,7 +79,7 @@ class Divergence:
         if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
                for value, array in replaced):  # fmt: skip
             return False
-        arrays = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
+        arrays = view.tape.replay(values, operands, arrays=view.arrays, steps=self._steps_to_end)
         expected, computed = np.asarray(self.substitute), np.asarray(arrays[end])
         tolerance = self.search.tolerance
         if close(expected, computed, tolerance):
@@ -91,10 +91,10 @@ class Divergence:
         )
 
     @cached_property
-    def _leading(self) -> list[int]:
+    def _steps_to_end(self) -> list[int]:
         """The steps of the second program from which its result is computed."""
         end = self.parts[1].end
-        return [] if end is None else self.parts[1].tape.needed([end])
+        return [] if end is None else self.parts[1].tape.steps_for([end])
 
     def as_difference(self, *, last: bool = False) -> Difference:
         """Describe the first operation of each part, or the `last`."""
@@ -115,14 +115,14 @@ def find(first_view: View, second_view: View) -> Divergence | None:
     Returns:
       None if the outputs are equal.
     """
-    slots = differing(first_view, second_view, first_view.tolerance)
+    slots = differing_outputs(first_view, second_view, first_view.tolerance)
     if not slots:
         return None
     first = region(first_view, second_view, [first_view.tape.outputs[slot] for slot in slots])
     second = region(second_view, first_view, [second_view.tape.outputs[slot] for slot in slots])
     search = Search(first, second, slots)
     if not any(walked.values or walked.leaves for walked in (first, second)):
-        return _rearranged(search)
+        return _rearranged_outputs(search)
     exact = first_rounding(search) if first_view.tolerance == 0 else None
     return exact or smallest(search)
 
@@ -130,13 +130,13 @@ def find(first_view: View, second_view: View) -> Divergence | None:
 def find_hidden(first_view: View, second_view: View) -> Divergence | None:
     """Find the first rounding of two programs that differs, whether or not it reaches an output."""
     regions = (
-        region(first_view, second_view, first_view.compared()),
-        region(second_view, first_view, second_view.compared()),
+        region(first_view, second_view, first_view.data_values()),
+        region(second_view, first_view, second_view.data_values()),
     )
     return first_rounding(Search(*regions, []))
 
 
-def _rearranged(search: "Search") -> Divergence:
+def _rearranged_outputs(search: "Search") -> Divergence:
     """Describe outputs that hold the same numbers in another order."""
     first_view, second_view, slot = search.first.view, search.second.view, search.slots[0]
     a, b = first_view.tape.outputs[slot], second_view.tape.outputs[slot]
@@ -309,7 +309,7 @@ class Search:
         ]
         for array in self.substitutes(a, b):
             if not reading:
-                if ends and self.slot_agrees(a, array, b):
+                if ends and self.slot_agrees(array, b):
                     return self.divergence_at(a, b, array, [], view.arrays)
                 continue
             arrays = tape.replay(
@@ -340,9 +340,9 @@ class Search:
         if b in self.second.boundary:
             return None
         tape, arrays = self.second.tape, self.second.view.arrays
-        expected = [self.first.view.core(value) for value in _following(self.first, a)]
-        followers = frozenset(_following(self.second, b))
-        steps = tape.needed(followers)
+        expected = [self.first.view.core(value) for value in _following_values(self.first, a)]
+        followers = frozenset(_following_values(self.second, b))
+        steps = tape.steps_for(followers)
         equal: list[int] = []
 
         def agrees(value: int, array: Array) -> bool:
@@ -379,7 +379,7 @@ class Search:
         parts = RegionPart.ending_at(self.first, a), RegionPart.ending_at(self.second, b)
         return Divergence(self, parts, values, operands, array)
 
-    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+    def substitute_aligned(self, a: int, b: int, first: int, second: int) -> Divergence | None:
         """Substitute a value in the arrangement in which two equal values, its arguments, agree.
 
         Args:
@@ -401,7 +401,7 @@ class Search:
         roots = region.tape.roots
         return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
 
-    def slot_agrees(self, a: int, array: np.ndarray, b: int) -> bool:
+    def slot_agrees(self, array: np.ndarray, b: int) -> bool:
         slot = self.slots_of(self.second, b)[0]
         tape = self.second.tape
         arrays = tape.replay({b: array}, arrays=self.second.view.arrays)
@@ -421,7 +421,7 @@ def _readers(view: View, value: int) -> list[int]:
     return [*steps, *(index for result in results for index in consumers(tape, result))]
 
 
-def _following(region: Region, value: int) -> list[int]:
+def _following_values(region: Region, value: int) -> list[int]:
     start = region.view.core(value)
     return [
         later

@@ -83,7 +83,7 @@ class Draws:
 
     def _results(self, values: Sequence[int], replaced: dict[int, Array]) -> list[np.ndarray]:
         arrays = self.tape.replay(
-            replaced, steps=self.tape.needed(values, known_values=self.values)
+            replaced, steps=self.tape.steps_for(values, known_values=self.values)
         )
         return [np.asarray(arrays[value]) for value in values]
 
@@ -91,7 +91,7 @@ class Draws:
         """Describe a draw by its shape and its place."""
         value = self.values[index]
         shape = list(np.shape(self.tape.arrays[value]))
-        place = places.shown(places.operation(self.tape, value))
+        place = places.describe(places.operation(self.tape, value))
         return f"{shape} at {place.replace('random_bits of ', '').replace('random_bits ', '')}"
 
 

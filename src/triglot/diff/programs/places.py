@@ -70,7 +70,9 @@ def operation(tape: Tape, value: int) -> Operation:
     return Operation(step.name, line, scope(tape, step))
 
 
-def called(equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str) -> Operation:
+def describe_equation(
+    equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str
+) -> Operation:
     """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
     step = Step(equation, (), (), callers)
     return Operation(name, source((*callers, equation)), scope(Tape(is_wide=False), step))
@@ -194,7 +196,7 @@ def parameter_of(tape: Tape, step: Step) -> str:
     return ""
 
 
-def shown(operation: Operation | None) -> str:
+def describe(operation: Operation | None) -> str:
     """Write an operation in one line."""
     if operation is None:
         return "no counterpart"
@@ -202,10 +204,10 @@ def shown(operation: Operation | None) -> str:
     return f"{place} ({operation.source})" if operation.source else place
 
 
-def of_both(operations: Iterable[Operation | None], labels: tuple[str, str]) -> str:
+def describe_both(operations: Iterable[Operation | None], labels: tuple[str, str]) -> str:
     """Write an operation of each of two networks."""
     pairs = zip(labels, operations, strict=True)
-    return "; ".join(f"{label}: {shown(operation)}" for label, operation in pairs)
+    return "; ".join(f"{label}: {describe(operation)}" for label, operation in pairs)
 
 
 def _layer(step: Step) -> str:

@@ -126,7 +126,7 @@ class _Recorder:
             return self.iterate(equation, operands)
         is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
         if is_random and not self.tape.keeps_draws:
-            operands = [self.keeping(operands), *operands[1:]]
+            operands = [self.keep_mask(operands), *operands[1:]]
         return self.step(equation, operands)
 
     def step(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
@@ -152,7 +152,7 @@ class _Recorder:
         tape.steps.append(step)
         return results
 
-    def keeping(self, operands: Sequence[Value]) -> Value:
+    def keep_mask(self, operands: Sequence[Value]) -> Value:
         """Return a mask that selects the operand that is not 0 everywhere."""
         selected = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
         mask = self.tape.add(np.full_like(operands[0].array, selected), KEY)
@@ -183,11 +183,11 @@ class _Recorder:
         recorded = sorted(rows)
         nearest = np.clip(np.arange(length), recorded[0], recorded[-1]) - recorded[0]
 
-        def stacked(*ys: jax.Array) -> jax.Array:
+        def stack_rows(*ys: jax.Array) -> jax.Array:
             return jnp.stack(ys) if count == length else jnp.stack(ys)[nearest]
 
         columns = zip(*(rows[i] for i in recorded), strict=True)
-        return [*carry, *(self.call(stacked, *column) for column in columns)]
+        return [*carry, *(self.call(stack_rows, *column) for column in columns)]
 
     def row(self, value: Value, index: int) -> Value:
         """Return a row of an array; of stacked parameters it is the parameter itself."""

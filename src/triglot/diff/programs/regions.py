@@ -122,7 +122,7 @@ def consumers(tape: Tape, value: int) -> list[int]:
     return tape.readers.get(tape.roots[value], [])
 
 
-def differing(first_view: View, second_view: View, tolerance: float) -> list[int]:
+def differing_outputs(first_view: View, second_view: View, tolerance: float) -> list[int]:
     """Return the positions of the outputs that differ."""
     pairs = zip(first_view.tape.outputs, second_view.tape.outputs, strict=False)
     indices = []
@@ -134,9 +134,10 @@ def differing(first_view: View, second_view: View, tolerance: float) -> list[int
     return indices
 
 
-def _name(tape: Tape, value: int) -> str:
+def _operation_name(tape: Tape, value: int) -> str:
     """Return the operation that computes a value."""
-    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
+    step = tape.step_of(value)
+    return "" if step is None else step.name
 
 
 def region(view: View, other_view: View, results: Sequence[int]) -> Region:
@@ -155,7 +156,9 @@ def region(view: View, other_view: View, results: Sequence[int]) -> Region:
             return other_view.has(core)
         # One whole number, such as the same index of all examples, is easily found by chance.
         equal = other_view.find_all(core)
-        return any(_name(other_view.tape, each) == _name(tape, value) for each in equal)
+        return any(
+            _operation_name(other_view.tape, each) == _operation_name(tape, value) for each in equal
+        )
 
     pending = [value for value in start if not has_counterpart(value)]
     while pending:

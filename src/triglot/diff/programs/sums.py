@@ -40,7 +40,7 @@ def partial_sums(
             _terms(region, region.tape.outputs[slot]) for region in (first_region, second_region)
         ]
         sizes = [len(each.terms) for each in sums]
-        unmatched = [len(each) for each in _unmatched(first_region, second_region, sums)]
+        unmatched = [len(each) for each in _unmatched_terms(first_region, second_region, sums)]
         if min(sizes) >= MIN_TERMS and sizes[0] == sizes[1] and 0 < unmatched[0] < sizes[0]:
             partial |= {(side, value) for side in (0, 1) for value in sums[side].partial}
     return frozenset(partial)
@@ -56,11 +56,11 @@ def differing_term(
     sums = [_terms(region, region.tape.outputs[slot]) for region in (first_region, second_region)]
     if min(len(each.terms) for each in sums) < MIN_TERMS:
         return None
-    first_terms, second_terms = _unmatched(first_region, second_region, sums)
+    first_terms, second_terms = _unmatched_terms(first_region, second_region, sums)
     return (first_terms[0], second_terms[0]) if len(first_terms) == len(second_terms) == 1 else None
 
 
-def _unmatched(
+def _unmatched_terms(
     first_region: Region, second_region: Region, sums: list[Terms]
 ) -> list[list[tuple[int, float]]]:
     """List the terms of each program that the other lacks."""
@@ -87,7 +87,7 @@ def _terms(region: Region, output: int) -> Terms:
 
     def add(value: int, sign: float, *, is_total: bool) -> None:
         root = tape.roots[value]
-        step = _step_of(tape, root)
+        step = tape.step_of(root)
         is_sum = (
             step is not None
             and step.name in SUMS
@@ -106,7 +106,7 @@ def _terms(region: Region, output: int) -> Terms:
 
     number, total = 1.0, tape.roots[output]
     for _ in range(MAX_PRODUCTS):
-        step = _step_of(tape, total)
+        step = tape.step_of(total)
         scaled = None if step is None else _product(tape, step)
         if scaled is None:
             break
@@ -129,10 +129,6 @@ def _product(tape: Tape, step: Step) -> tuple[float, int] | None:
         return None
     number = float(numbers[0])
     return (1 / number if step.name == "div" else number), step.operands[1 - constant[0]]
-
-
-def _step_of(tape: Tape, value: int) -> Step | None:
-    return tape.steps[tape.producers[value]] if value in tape.producers else None
 
 
 def moves_sign(first_region: Region, second_region: Region, a: int, b: int) -> bool:

@@ -123,7 +123,7 @@ class Tape:
     def live(self) -> frozenset[int]:
         """The values on which an output or a new state depends."""
         results = [*self.outputs, *self.new_state]
-        steps = (self.steps[index] for index in self.needed(results))
+        steps = (self.steps[index] for index in self.steps_for(results))
         return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
 
     @property
@@ -142,11 +142,27 @@ class Tape:
         sizes, draws = {shape[0] for shape in shapes if len(shape) > 1}, self.draw_sizes
         return len(sizes) == 1 and bool(draws) and {*draws} <= {1, *sizes}
 
+    def step_of(self, value: int) -> Step | None:
+        """Return the step that computes a value, whatever its arrangement; None for a leaf."""
+        index = self.producers.get(self.roots[value])
+        return None if index is None else self.steps[index]
+
+    def ancestors(self, value: int) -> set[int]:
+        """Return the values from which a value is computed, itself included."""
+        pending, ancestors = [value], set[int]()
+        while pending:
+            current = pending.pop()
+            if current not in ancestors:
+                ancestors.add(current)
+                if current in self.producers:
+                    pending.extend(self.steps[self.producers[current]].operands)
+        return ancestors
+
     def is_unused(self, value: int) -> bool:
         """Return whether a value is computed, and no output or new state depends on it."""
         return value in self.producers and value not in self.live
 
-    def needed(self, values: Iterable[int], known_values: Collection[int] = ()) -> list[int]:
+    def steps_for(self, values: Iterable[int], known_values: Collection[int] = ()) -> list[int]:
         """Return the steps that compute some values, of known ones if there are any, in order."""
         pending, steps = set(values), []
         for index in range(len(self.steps))[::-1]:

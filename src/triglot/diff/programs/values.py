@@ -84,13 +84,13 @@ class Core:
             return False  # such as the weights of two layers, or two softmaxes: all from 0 to 1
         if self.array.size < MIN_KNOWN:
             return self._has_numbers_of(other, tolerance)
-        results = self._compared.setdefault(other, {})
+        results = self._comparisons.setdefault(other, {})
         if tolerance not in results:
             results[tolerance] = self._has_numbers_of(other, tolerance)
         return results[tolerance]
 
     @cached_property
-    def _compared(self) -> "WeakKeyDictionary[Core, dict[float, bool]]":
+    def _comparisons(self) -> "WeakKeyDictionary[Core, dict[float, bool]]":
         """Results of comparing large arrays, such as parameters, by the other one and tolerance."""
         return WeakKeyDictionary()
 
@@ -216,7 +216,7 @@ class View:
             self._cores[root] = Core.of(self.arrays[root])
         return self._cores[root]
 
-    def compared(self) -> list[int]:
+    def data_values(self) -> list[int]:
         """Return the values that are computed from data, without mere rearrangements."""
         tape = self.tape
         return [
@@ -254,7 +254,7 @@ class View:
     def _by_size(self) -> dict[int, tuple[list[int], np.ndarray, np.ndarray, np.ndarray]]:
         """The values by the number of their elements, with what their cores have in common."""
         groups: dict[int, list[int]] = {}
-        for value in self.compared():
+        for value in self.data_values():
             groups.setdefault(self.core(value).array.size, []).append(value)
         by_size = {}
         for size, values in groups.items():

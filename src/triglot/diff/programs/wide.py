@@ -58,7 +58,7 @@ def bind_wide(equation: jex.JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
         operands = _in_traced_types(equation, arrays)
         return [widen(array) for array in bind(equation, operands)]
     arrays = [
-        array if is_floating(aval_of(atom).dtype) else _typed(array, aval_of(atom).dtype)
+        array if is_floating(aval_of(atom).dtype) else _cast(array, aval_of(atom).dtype)
         for array, atom in zip(arrays, equation.invars, strict=True)
     ]
     changed: dict[str, np.dtype | None] = {
@@ -80,10 +80,10 @@ def bind_wide(equation: jex.JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
 def _in_traced_types(equation: jex.JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
     """Convert operands to the dtypes with which an equation was traced."""
     return [
-        _typed(array, aval_of(atom).dtype)
+        _cast(array, aval_of(atom).dtype)
         for array, atom in zip(arrays, equation.invars, strict=True)
     ]
 
 
-def _typed(array: Array, dtype: np.dtype) -> Array:
+def _cast(array: Array, dtype: np.dtype) -> Array:
     return np.asarray(array, dtype) if isinstance(array, np.ndarray) else array

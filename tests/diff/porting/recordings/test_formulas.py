@@ -1,4 +1,4 @@
-"""Each layer_of formula computes what its layer does: a recorded result, from canonical arrays."""
+"""Each listed formula computes what its layer does: a recorded result, from canonical arrays."""
 
 from pathlib import Path
 from typing import Any

@@ -226,7 +226,7 @@ class Alignment:
         order = sorted(self.tape.leaves)
         return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in port_names)
 
-    def put(self, mismatch: Mismatch) -> None:
+    def substitute(self, mismatch: Mismatch) -> None:
         """Put a recorded value in its place and go on; without a place, it is lost."""
         self.settled.update(event.array for event in mismatch.events)
         for event in mismatch.events[:-1]:

@@ -73,9 +73,7 @@ def causes_of(aligned: Alignment, mismatch: Mismatch, label: str) -> tuple[Diffe
             "the port computes nothing in its place; substituting the recorded value makes "
             "everything downstream match"
         )
-        named_causes = [
-            ("operation_missing", f"{_recorded_computation(aligned, mismatch)}; {evidence}")
-        ]
+        named_causes = [("operation_missing", f"{_recorded_computation(event)}; {evidence}")]
     elif end is not None:
         named_causes = (
             [] if event.is_code or mismatch.events[1:] else formula_causes(aligned, event, end)
@@ -89,7 +87,7 @@ def causes_of(aligned: Alignment, mismatch: Mismatch, label: str) -> tuple[Diffe
     ):
         named_causes = [(UNKNOWN, _describe_both(aligned, mismatch))]
     operations = operation_of(event), _port_operation(aligned, mismatch, value)
-    where = f"{place_in_recording(event)}; {label}: {places.shown(operations[1])}"
+    where = f"{place_in_recording(event)}; {label}: {places.describe(operations[1])}"
     size = (float("nan"), float("nan"))
     if end is not None:
         arranged = arrangements_like(aligned.value(mismatch.events[-1]), aligned.arrays[end])
@@ -108,7 +106,7 @@ def operation_of(event: Event) -> Operation:
 
 def place_in_recording(event: Event) -> str:
     """Write where a recorded value was computed."""
-    return f"the recording: {places.shown(operation_of(event))}"
+    return f"the recording: {places.describe(operation_of(event))}"
 
 
 def _port_operation(aligned: Alignment, mismatch: Mismatch, value: int | None) -> Operation | None:
@@ -121,9 +119,8 @@ def _port_operation(aligned: Alignment, mismatch: Mismatch, value: int | None) -
     return places.operation(aligned.tape, value)
 
 
-def _recorded_computation(aligned: Alignment, mismatch: Mismatch) -> str:
+def _recorded_computation(event: Event) -> str:
     """Say what the recording computes."""
-    event = mismatch.event
     return f"the recording computes {event.operation} ({event.scope})"
 
 

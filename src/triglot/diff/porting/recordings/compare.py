@@ -112,7 +112,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         confirmed = any(cause.name != "unknown" for cause in new_causes)
         if not (mismatch.sure or confirmed or _has_place(mismatch)):
             mismatch = Mismatch(mismatch.events)
-        aligned.put(mismatch)
+        aligned.substitute(mismatch)
     for event in aligned.events:
         new_causes = local_causes(aligned, event) if event.array not in aligned.settled else []
         if new_causes:
@@ -125,7 +125,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     modules = tuple(_module(aligned, event, states) for event in aligned.events)
     notes = [*recording.notes, *port.notes]
     if not agree and not located:
-        causes.append(_unlocated(aligned, label))
+        causes.append(_unlocated_cause(label))
     different = not agree or bool(located)
     if port.causes and not different:
         notes.append("with the recorded weights, the port computes the recorded outputs")
@@ -165,7 +165,7 @@ def _module(aligned: Alignment, event: Event, states: Mapping[str, str]) -> Modu
     return Module(event.scope, event.operation, event.source, state, aligned.error(event)[1])
 
 
-def _unlocated(aligned: Alignment, label: str) -> Cause:
+def _unlocated_cause(label: str) -> Cause:
     return Cause(
         "unknown",
         f"outputs; {label}",

@@ -22,7 +22,7 @@ def known_layers(recording: Recording) -> dict[str, KnownLayer]:
 
 
 def layer_of(recording: Recording, call: Call) -> Layer | None:
-    """Return what is layer_of of a module's class; None for a class of another author."""
+    """Return what is listed of a module's class; None for a class of another author."""
     if call.library != recording.library:
         return None
     return find(recording.library).storage.layers.get(call.kind)

@@ -34,7 +34,7 @@ def part_of(tape: Tape, arrays: Sequence[Array], end: int, known_values: Collect
                 part.leaves[part_values[value]] = tape.leaves[value]
         return part_values[value]
 
-    for index in tape.needed([end], known_values):
+    for index in tape.steps_for([end], known_values):
         step = tape.steps[index]
         operands = tuple(leaf(value) for value in step.operands)
         depends = 0

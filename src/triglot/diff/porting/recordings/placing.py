@@ -31,11 +31,11 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
     if (end := aligned.places.get(event.array)) is not None:
         return Mismatch([event], end, aligned.forced[end], sure=True)
     following = [event, *(e for e in aligned.missing if e.index > event.index)][:MAX_SPAN]
-    if mismatch := _confirmed(aligned, following[:1]):
+    if mismatch := _confirmed_mismatch(aligned, following[:1]):
         return mismatch
     ends = aligned.ends(event)
     own_end = _own_end(aligned, event, ends)
-    candidates = (_with_own(aligned, event, ends) or ends)[::-1][:MAX_EXPLAINED]
+    candidates = (_using_own(aligned, event, ends) or ends)[::-1][:MAX_EXPLAINED]
     if own_end is not None:  # what follows may be long, such as the steps of an activation
         candidates = [own_end, *(end for end in candidates if end != own_end)]
     counts = {end: count for end in candidates if (count := explains(event, end))}
@@ -47,7 +47,7 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
     for count in range(2, len(following) + 1):
         if following[count - 2].array in aligned.recording.outputs:
             break
-        if mismatch := _confirmed(aligned, following[:count]):
+        if mismatch := _confirmed_mismatch(aligned, following[:count]):
             return mismatch
     if own_end is not None:
         return Mismatch(
@@ -55,7 +55,7 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
         )
     size = aligned.value(event).size
     inputs = [end for end in aligned.inputs(event) if np.size(aligned.arrays[end]) == size]
-    if mismatch := _confirmed(aligned, [event], inputs):
+    if mismatch := _confirmed_mismatch(aligned, [event], inputs):
         return mismatch
     nearest, distance = aligned.nearest(event)
     if nearest is not None and distance <= NEAR:
@@ -65,7 +65,7 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
     return Mismatch([event], nearest)
 
 
-def _confirmed(
+def _confirmed_mismatch(
     aligned: Alignment, events: list[Event], ends: Sequence[int] | None = None
 ) -> Mismatch | None:
     """Find the place of the last of some values with which what follows is equal.
@@ -87,7 +87,7 @@ def _confirmed(
     return None
 
 
-def _with_own(aligned: Alignment, event: Event, ends: Sequence[int]) -> list[int]:
+def _using_own(aligned: Alignment, event: Event, ends: Sequence[int]) -> list[int]:
     """Return those of some values that are computed with a module's own parameters."""
     own_bits = 0 if event.is_code else aligned.bits(event.call.weights)
     bits = masks(aligned.tape, aligned.forced) if own_bits else []
@@ -96,7 +96,7 @@ def _with_own(aligned: Alignment, event: Event, ends: Sequence[int]) -> list[int
 
 def _own_end(aligned: Alignment, event: Event, ends: Sequence[int]) -> int | None:
     """Return the first of some values after which nothing reads a module's own parameters."""
-    computed_with_own = _with_own(aligned, event, ends)
+    computed_with_own = _using_own(aligned, event, ends)
     if not computed_with_own:
         return None
     own_bits = aligned.bits(event.call.weights)

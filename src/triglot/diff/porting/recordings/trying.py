@@ -30,7 +30,7 @@ def steps_of(aligned: Alignment, mismatch: Mismatch) -> list[int]:
     """Return the port's steps between the last equal values and the result."""
     if mismatch.end is None:
         return []
-    tape, steps = aligned.tape, aligned.tape.needed([mismatch.end], aligned.forced)
+    tape, steps = aligned.tape, aligned.tape.steps_for([mismatch.end], aligned.forced)
     computed = [i for i in steps if any(tape.depends[v] & ~PARAMS for v in tape.steps[i].results)]
     return [i for i in computed if not tape.is_layout(tape.steps[i])] or computed
 
@@ -42,8 +42,8 @@ def confirmed_causes(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confirm
     if mismatch.events[1:]:
         yield from _orders(aligned, mismatch)
     if not mismatch.event.is_code:
-        yield from _transposed(aligned, mismatch)
-        yield from _flattened(aligned, mismatch)
+        yield from _transposed_matrix(aligned, mismatch)
+        yield from _flatten_order(aligned, mismatch)
     yield from _activations(aligned, mismatch)
     yield from _scales(aligned, mismatch)
     if mismatch.event.is_code:
@@ -86,7 +86,7 @@ def _function(x: np.ndarray, y: np.ndarray) -> str | None:
     return name_function(np.ravel(x).astype(np.float64), np.ravel(y), LOOSE)
 
 
-def _transposed(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _transposed_matrix(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
     """Find a square matrix of the port that gives the recorded result once it is transposed."""
     port_names = {aligned.names[n] for n in mismatch.event.call.weights if n in aligned.names}
     for value, name in aligned.tape.leaves.items():
@@ -98,7 +98,7 @@ def _transposed(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCau
             yield ConfirmedCause("kernel_layout", evidence)
 
 
-def _flattened(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _flatten_order(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
     """Find a value of the port that holds the numbers of the recorded input in another order."""
     tape = aligned.tape
     operands = {v for i in steps_of(aligned, mismatch) for v in tape.steps[i].operands}
@@ -143,7 +143,7 @@ def _activations(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCa
 def _sources(aligned: Alignment, end: int) -> list[int]:
     """Return the values that the differing part reads, the equal ones first."""
     tape = aligned.tape
-    steps = tape.needed([end], aligned.forced)
+    steps = tape.steps_for([end], aligned.forced)
     operands = {tape.roots[v] for i in steps for v in tape.steps[i].operands}
     data = [v for v in operands if tape.depends[v] & ~PARAMS]
     return sorted(data, key=lambda value: (value not in aligned.forced, value))

@@ -111,7 +111,7 @@ def fit(
                 continue
             notes.append(f"the weights of the checkpoint were not compared: {problems[-1]}")
             return Port(network, inputs, checkpoint, None, {}, (), tuple(notes))
-        pairs, names = _pairing(recording, paired, source, variables, network)
+        pairs, names = _pairing(paired, source, variables, network)
         notes += assumed
         causes: tuple[Cause, ...] = ()
         if read_checkpoint is not None:
@@ -195,7 +195,7 @@ def _leaves(source: Network) -> dict[str, Leaf]:
 
 
 def _pairing(
-    recording: Recording, paired: Paired, source: Network, variables: Variables, network: Network
+    paired: Paired, source: Network, variables: Variables, network: Network
 ) -> tuple[Pairing, dict[str, str]]:
     pairs = tuple(Pair(name, to.name) for name, to in paired.targets.items())
     first, second = read_parameters(source, variables.params), read_parameters(network)
@@ -220,7 +220,7 @@ def _other_weights(
     pairs = {recorded_names.get(name, name): name for name in recorded_values}
     arrays = {name: recorded_values[port] for name, port in pairs.items()}
     author_names = values.display_names(network, checkpoint)
-    return values.differing(
+    return values.difference_causes(
         arrays,
         checkpoint_values,
         pairs,

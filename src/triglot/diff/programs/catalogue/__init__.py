@@ -84,10 +84,10 @@ ENTRIES: Sequence[Entry] = (
     structure.transform,
     windows.pooling,
     rotary.rotary_convention,
-    exchanges.other_axes,
+    exchanges.swapped_axes,
     structure.operand_order,
-    exchanges.exchanged,
-    exchanges.other_heads,
+    exchanges.exchanged_operands,
+    exchanges.head_order,
     structure.constant,
     structure.factor,
     resizing.resizing,
@@ -118,8 +118,8 @@ OF_BATCHES: Sequence[Entry] = (
 )
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
-    structure.operand,
-    structure.summed,
+    structure.differing_operand,
+    structure.differing_term,
     moves.operation_order,
     moves.missing_operation,
     moves.other_operation,
@@ -161,8 +161,8 @@ class Named:
 
 def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
     """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
-    finding = _explained(divergence, labels) or Finding(
-        "unknown", _unexplained(divergence), divergence
+    finding = _explain(divergence, labels) or Finding(
+        "unknown", _describe_unexplained(divergence), divergence
     )
     parts = finding.divergence.parts
     if finding.at is None:
@@ -171,7 +171,7 @@ def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
         operations = [
             places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)
         ]
-        descriptions = places.shown(operations[0]), places.shown(operations[1])
+        descriptions = places.describe(operations[0]), places.describe(operations[1])
     place = "; ".join(
         f"{label}: {operation}" for label, operation in zip(labels, descriptions, strict=True)
     )
@@ -180,7 +180,7 @@ def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
     return Named(causes, finding.divergence, descriptions, moves.computed_by_one(parts))
 
 
-def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _explain(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Explain the smallest parts, or others that end elsewhere.
 
     The smallest parts are not always those of one cause: where an earlier difference is below the
@@ -230,8 +230,8 @@ def _first_finding(
 def _place(part: RegionPart) -> str:
     operation = part.operation()
     if operation is None and part.end is not None and part.end in part.tape.producers:
-        return f"no counterpart, after {places.shown(places.operation(part.tape, part.end))}"
-    return places.shown(operation)
+        return f"no counterpart, after {places.describe(places.operation(part.tape, part.end))}"
+    return places.describe(operation)
 
 
 def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> bool:
@@ -253,7 +253,7 @@ def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> b
     return False
 
 
-def _unexplained(divergence: Divergence) -> str:
+def _describe_unexplained(divergence: Divergence) -> str:
     largest, relative = divergence.size()
     names = []
     for part in divergence.parts:

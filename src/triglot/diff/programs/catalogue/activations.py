@@ -28,7 +28,9 @@ def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
                 identify(view, x, y)
                 for view, x, y in ((first_view, first, a), (second_view, second, b))
             ]
-            if "none" in functions and (clipped := _clipped(divergence, (first, second), labels)):
+            if "none" in functions and (
+                clipped := _differing_bounds(divergence, (first, second), labels)
+            ):
                 return clipped
             if None in functions or set(functions) == {"none"} or functions[0] == functions[1]:
                 continue
@@ -40,7 +42,7 @@ def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
             if (
                 "none" not in functions
                 and b in divergence.search.second.ancestors
-                and (confirmed := divergence.search.forced(a, b, first, second))
+                and (confirmed := divergence.search.substitute_aligned(a, b, first, second))
             ):
                 # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, confirmed)
@@ -72,7 +74,7 @@ def is_exponential(y: np.ndarray, x: np.ndarray) -> bool:
     return bool(np.all(y >= 0) and np.all(np.isfinite(values)) and close(y, values))
 
 
-def _clipped(
+def _differing_bounds(
     divergence: Divergence, values: tuple[int, int], labels: tuple[str, str]
 ) -> Finding | None:
     """Find two bounds of one value, of which one is never reached here."""

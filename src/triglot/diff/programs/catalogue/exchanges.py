@@ -16,7 +16,7 @@ from .features import GATES, MAX_STEPS, Finding
 MAX_VALUES = 6  # that a part reads, exchanged two by two
 
 
-def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two values that a part reads in each other's place, confirmed by exchanging them."""
     part = divergence.parts[1]
     view, tape = part.view, part.tape
@@ -37,7 +37,8 @@ def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
         if wholes[0] is not None and wholes[0] == wholes[1]:
             name = features.gate_order(tape, a) or name
         evidence = (
-            f"two values are exchanged in {labels[1]}; exchanged back, the results are "
+            f"two values are exchanged in {labels[1]}; exchanged back, the "
+            "results are "
             "equal" + (": the reset gate is applied to the other product" if is_cell else "")
         )
         return Finding(name, evidence, divergence)
@@ -65,7 +66,7 @@ def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
     )
 
 
-def other_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def swapped_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand with two of its axes exchanged, which have equal sizes."""
     first_view, second_view = (part.view for part in divergence.parts)
     for first, second in features.pairs(divergence):
@@ -87,8 +88,8 @@ def other_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
                 if divergence.agrees({}, {(second, position): np.swapaxes(array, *axes)}):
                     evidence = (
                         f"{right.name} of {labels[1]} reads the values of {labels[0]} with axes "
-                        f"{axes[0]} and {axes[1]} of {array.shape} exchanged; exchanged back, the "
-                        "results are equal"
+                        f"{axes[0]} and {axes[1]} of {array.shape} exchanged; "
+                        "exchanged back, the results are equal"
                     )
                     depends = second_view.tape.depends[value] & INPUTS
                     name = "flatten_order" if depends else "position_embedding"
@@ -102,7 +103,7 @@ def _exchanges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
             yield first, second
 
 
-def other_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def head_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find features that are cut into heads in another order, confirmed by the first one's order.
 
     Such as queries, keys and values of all heads one after another, or of each head together.

@@ -31,15 +31,8 @@ CONFIRMED = "with the first value in both, the results are equal"
 
 def leaves_of(tape: Tape, value: int) -> frozenset[str]:
     """Name the parameters and inputs from which a value is computed."""
-    pending, visited = [value], set[int]()
-    while pending:
-        each = pending.pop()
-        if each not in visited:
-            visited.add(each)
-            if each in tape.producers:
-                pending.extend(tape.steps[tape.producers[each]].operands)
-    return frozenset(tape.leaves[each].removeprefix("inputs/")
-                     for each in visited if each in tape.leaves and tape.depends[each])  # fmt: skip
+    leaves = (v for v in tape.ancestors(value) if v in tape.leaves and tape.depends[v])
+    return frozenset(tape.leaves[leaf].removeprefix("inputs/") for leaf in leaves)
 
 
 def describe_value(tape: Tape, value: int) -> str:
@@ -63,11 +56,6 @@ def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]
             yield side, part, bare
 
 
-def step_of(tape: Tape, value: int) -> Step | None:
-    index = tape.producers.get(tape.roots[value])
-    return None if index is None else tape.steps[index]
-
-
 def is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
     """Return whether a value of one part is the result of the other."""
     end = bare.view.core(bare.end or 0)
@@ -88,11 +76,11 @@ def number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
     return None
 
 
-def _scaled(tape: Tape, value: int) -> tuple[float, int]:
+def _split_factor(tape: Tape, value: int) -> tuple[float, int]:
     """Take numbers out of a product: return the number, and the value that is multiplied."""
     number = 1.0
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
+        step = tape.step_of(value)
         factor = None if step is None else number_of(tape, step)
         if step is None or factor is None:
             break
@@ -105,7 +93,7 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (changed := _other_sign(divergence, labels)) is not None:
         return changed
     for side, part, bare in sides(divergence):
-        step = step_of(part.tape, _without_ones(part.tape, part.end or 0))
+        step = part.tape.step_of(_without_ones(part.tape, part.end or 0))
         if step is None or step.name not in SUMS:
             continue
         for kept_position, added_position in ((0, 1), (1, 0)):
@@ -116,12 +104,12 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 continue
             if added_position == 0 and step.name == "sub":
                 continue
-            number, source = _scaled(part.tape, value)
+            number, source = _split_factor(part.tape, value)
             verb = "subtracts" if step.name == "sub" else "adds"
             if number < 0:
                 number, verb = -number, {"adds": "subtracts", "subtracts": "adds"}[verb]
             description = describe_value(part.tape, source)
-            count = _averaged(part.tape, source)
+            count = _count_summed(part.tape, source)
             if len(f"{number * count:.6g}") < len(f"{number:.6g}"):
                 number, description = number * count, f"a mean: {description}"
             times = "" if number == 1 else f"{number:.6g} times "
@@ -141,7 +129,7 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 def _without_ones(tape: Tape, value: int) -> int:
     """Return what a value is before products with 1."""
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
+        step = tape.step_of(value)
         factor = None if step is None else number_of(tape, step)
         if step is None or factor is None or factor[0] != 1:
             break
@@ -172,9 +160,9 @@ def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
     return None
 
 
-def _averaged(tape: Tape, value: int) -> int:
+def _count_summed(tape: Tape, value: int) -> int:
     """Return how many values a sum has; 1 if a value is no sum."""
-    step = step_of(tape, value)
+    step = tape.step_of(value)
     if step is None or step.name != "reduce_sum":
         return 1
     return np.size(tape.arrays[step.operands[0]]) // max(1, np.size(tape.arrays[step.results[0]]))
@@ -206,7 +194,7 @@ def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             continue
         flags = [each for each in values if _is_flag(part, each)]
         if flags:
-            evidence, name = _cut_off(part.tape, flags[0], side, labels), "bootstrap_flag"
+            evidence, name = _describe_flag(part.tape, flags[0], side, labels), "bootstrap_flag"
         else:
             description = " and ".join(describe_value(part.tape, each) for each in values)
             description += "" if number == 1 else f" and {number:.6g}"
@@ -222,7 +210,7 @@ def _factors(
     """Return the number and the values by which a part multiplies the result of the other."""
     if is_bare(part, value, bare):
         return 1.0, []
-    step = step_of(part.tape, value)
+    step = part.tape.step_of(value)
     if step is None or not depth or step.name not in (*PRODUCTS, "select_n"):
         return None
     if step.name == "select_n":
@@ -270,13 +258,15 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             is_flag = _is_flag(first_part, first_value), _is_flag(second_part, second_value)
             if is_flag[0] != is_flag[1]:
                 if (
-                    finding := _cut(divergence, first_value, (second, position), labels)
+                    finding := _number_times_flag(
+                        divergence, first_value, (second, position), labels
+                    )
                 ) is not None:
                     return finding
                 continue
             if not all(is_flag):
                 continue
-            array = _fitting(divergence, first_value, second_value)
+            array = _in_shape_of_second(divergence, first_value, second_value)
             sides = (first_part, first_value), (second_part, second_value)
             names = [sorted(leaves_of(part.tape, value)) for part, value in sides]
             if names[0] == names[1] or array is None:
@@ -302,7 +292,9 @@ def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
 
 
 def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
-    if not search.slots or any(_is_substituted(each) for each in (search.first, search.second)):
+    if not search.slots or any(
+        _has_replaced_values(each) for each in (search.first, search.second)
+    ):
         return None
     for side in (0, 1):
         changed, fixed = (
@@ -334,7 +326,7 @@ def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def _is_substituted(region: Region) -> bool:
+def _has_replaced_values(region: Region) -> bool:
     """Return whether values of a program were replaced, which are not computed from its inputs."""
     arrays, recorded = region.view.arrays, region.tape.arrays
     return any(
@@ -373,7 +365,7 @@ def _all_outputs(search: Search) -> Divergence:
     return Divergence(search, parts, values, substitute=values[second])
 
 
-def _cut(
+def _number_times_flag(
     divergence: Divergence, first_value: int, operand: tuple[int, int], labels: tuple[str, str]
 ) -> Finding | None:
     """Find a number in one program where the other has it times a flag."""
@@ -394,20 +386,22 @@ def _cut(
     if not confirmed:
         return None
     side = 0 if numbers[0] is None else 1
-    evidence = _cut_off(
+    evidence = _describe_flag(
         (first_part, second_part)[side].tape, (first_value, second_value)[side], side, labels
     )
     return Finding("bootstrap_flag", evidence, divergence)
 
 
-def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
+def _describe_flag(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
     names = " and ".join(
         f"`{name}`" for name in sorted(map(tape.display_name, leaves_of(tape, value)))
     )
     return f"a flag ({names}) cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 
-def _fitting(divergence: Divergence, first_value: int, second_value: int) -> np.ndarray | None:
+def _in_shape_of_second(
+    divergence: Divergence, first_value: int, second_value: int
+) -> np.ndarray | None:
     """Return a value of the first program in the shape and dtype of one of the second."""
     first_part, second_part = divergence.parts
     array, target = (
@@ -443,7 +437,7 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
             if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
                 continue
             cores = first_part.view.core(rows[0][0]), second_part.view.core(rows[1][0])
-            array = _fitting(divergence, first_value, second_value)
+            array = _in_shape_of_second(divergence, first_value, second_value)
             if array is None or not cores[0].same(cores[1], first_part.view.tolerance):
                 continue
             if divergence.agrees({}, {(second, position): array}):
@@ -462,7 +456,7 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
     """Return the array of which a value is a row, times numbers, and where the row starts."""
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
+        step = tape.step_of(value)
         if step is None:
             return None
         if step.name == "slice":
@@ -482,15 +476,16 @@ def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
 def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
     first_region, second_region = search.first, search.second
     sides = [
-        [v for v in _read(each) if _has_time(each, v)] for each in (first_region, second_region)
+        [v for v in _values_and_row_sources(each) if _has_time(each, v)]
+        for each in (first_region, second_region)
     ]
     for a, b in itertools.product(*sides):
-        distance = _moved(
+        distance = _row_offset(
             np.asarray(first_region.view.arrays[a]), np.asarray(second_region.view.arrays[b])
         )
         if distance is None:
             continue
-        for divergence in _substituted(search, a, b):
+        for divergence in _shifted_divergences(search, a, b):
             descriptions = (
                 describe_value(first_region.tape, a),
                 describe_value(second_region.tape, b),
@@ -500,11 +495,13 @@ def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
                 f"{labels[1]} reads {descriptions[1]} where {labels[0]} reads {descriptions[0]}: "
                 f"the rows of one step {direction}; {CONFIRMED}"
             )
-            return Finding("time_shift", evidence, divergence, at=_reading(divergence, a, b))
+            return Finding(
+                "time_shift", evidence, divergence, at=_values_behind_reads(divergence, a)
+            )
     return None
 
 
-def _read(region: Region) -> list[int]:
+def _values_and_row_sources(region: Region) -> list[int]:
     """List the values of a region and around it, and the arrays of which they are rows."""
     values = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
     rows = (_row(region.tape, value) for value in values)
@@ -517,7 +514,7 @@ def _has_time(region: Region, value: int) -> bool:
     return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
 
 
-def _moved(first_array: np.ndarray, second_array: np.ndarray) -> int | None:
+def _row_offset(first_array: np.ndarray, second_array: np.ndarray) -> int | None:
     """Return how far the rows of two arrays are apart."""
     if first_array.shape != second_array.shape or close(first_array, second_array):
         return None
@@ -534,7 +531,7 @@ def _moved(first_array: np.ndarray, second_array: np.ndarray) -> int | None:
     return None
 
 
-def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
+def _shifted_divergences(search: Search, a: int, b: int) -> Iterator[Divergence]:
     """Yield divergences of which the second program reads a value of the first in some steps.
 
     A loop reads one row at a time, and may read an array twice: each reading is tried.
@@ -547,7 +544,7 @@ def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
         if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
     ]
     arranged = tape.replay({b: array}, arrays=second_view.view.arrays, steps=layout_steps)
-    for steps in _readings(tape, b):
+    for steps in _group_readers(tape, b):
         operands = {
             (step, position): arranged[value]
             for step in steps
@@ -565,7 +562,7 @@ def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
             yield Divergence(search, parts, {}, operands)
 
 
-def _readings(tape: Tape, value: int) -> list[list[int]]:
+def _group_readers(tape: Tape, value: int) -> list[list[int]]:
     """Group the steps that read a value: all, each alone, or those that read a row at a time."""
     readers = consumers(tape, value)
     rows = [step for step in readers if tape.steps[step].name in ROWS]
@@ -579,7 +576,7 @@ def _readings(tape: Tape, value: int) -> list[list[int]]:
     return [*([readers] if len(readers) > 1 else []), *single_steps, *groups]
 
 
-def _reading(divergence: Divergence, a: int, b: int) -> tuple[int, int]:
+def _values_behind_reads(divergence: Divergence, a: int) -> tuple[int, int]:
     """Return values behind which both programs read an array: what is computed of it first."""
     first_part, second_part = divergence.parts
     steps = [step for step, _ in divergence.operands]
@@ -599,7 +596,7 @@ def _reading(divergence: Divergence, a: int, b: int) -> tuple[int, int]:
 
 def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a mean in place of a sum, a mean over other axes, or one that divides by weights."""
-    if (weighted := _weighted(divergence, labels)) is not None:
+    if (weighted := _weighted_mean(divergence, labels)) is not None:
         return weighted
     number = features.ratio(divergence)
     if number is None or number <= 0:
@@ -647,7 +644,7 @@ def _is_product(count: int, sizes: tuple[int, ...]) -> bool:
     )
 
 
-def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _weighted_mean(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum that is divided by the sum of weights in one program, by a number in the other."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
@@ -777,7 +774,7 @@ def _squares(region: Region) -> list[int]:
 
 def _errors(tape: Tape) -> list[np.ndarray]:
     """List the sizes of values of which a program computes the absolute value or the square."""
-    steps = [tape.steps[index] for index in tape.needed(tape.outputs)]
+    steps = [tape.steps[index] for index in tape.steps_for(tape.outputs)]
     errors = [
         np.abs(np.asarray(tape.arrays[step.operands[0]]))
         for step in steps
@@ -810,8 +807,10 @@ def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
     for side in (0, 1):
         greedy, chosen = regions[side], regions[1 - side]
         choices = [step for step in chosen.tape.steps if step.name == "argmax"]
-        for value in (v for v in greedy.values if _name(greedy.tape, v) == "reduce_max"):
-            step = greedy.tape.steps[greedy.tape.producers[value]]
+        for value in greedy.values:
+            step = greedy.tape.step_of(value)
+            if step is None or step.name != "reduce_max":
+                continue
             values = np.asarray(greedy.view.arrays[step.operands[0]])
             for choice in choices:
                 choice_values = np.asarray(chosen.view.arrays[choice.operands[0]])
@@ -833,10 +832,6 @@ def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
                     )
                     return Finding("greedy_action", evidence, confirmed, at=(a, b))
     return None
-
-
-def _name(tape: Tape, value: int) -> str:
-    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
 
 
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -922,7 +917,7 @@ def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
     for side in (0, 1):
         region, bare = regions[side], regions[1 - side]
         for value in region.values[:MAX_STANDARDIZED]:
-            source = _standardized(region, value)
+            source = _standardized_source(region, value)
             if source is None:
                 continue
             for raw in bare.view.find_all(region.view.core(source)):
@@ -940,17 +935,17 @@ def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def _standardized(region: Region, value: int) -> int | None:
+def _standardized_source(region: Region, value: int) -> int | None:
     """Return the value of which another is the standardized one."""
     tape = region.tape
-    step = step_of(tape, value)
+    step = tape.step_of(value)
     if step is None or step.name not in PRODUCTS:
         return None
     for position, operand in enumerate(step.operands):
         root = features.comes_from(tape, step.operands[1 - position], ROOTS, 3)
         if root is None:
             continue
-        centred = step_of(tape, operand)
+        centred = tape.step_of(operand)
         source = operand
         if centred is not None and centred.name == "sub":
             source = centred.operands[0]
@@ -1018,7 +1013,7 @@ def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         value, names = _without_ones(part.tape, part.end or 0), list[str]()
         bounding_values: list[int] = []
         for _ in range(MAX_CHAIN):
-            step = step_of(part.tape, value)
+            step = part.tape.step_of(value)
             if step is None or step.name not in BOUNDS:
                 break
             names.append(step.name)
@@ -1095,7 +1090,7 @@ def _factor_of(part: RegionPart) -> float:
     number, value = 1.0, part.end or 0
     inside = {result for index in part.steps for result in part.tape.steps[index].results}
     while part.tape.roots[value] in inside:
-        step = step_of(part.tape, value)
+        step = part.tape.step_of(value)
         scaling = None if step is None else number_of(part.tape, step)
         if step is None or scaling is None:
             break
@@ -1119,8 +1114,8 @@ def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             ]
             if not all(names) or len(names[0]) != len(names[1]):
                 continue
-            words = _differing(names[0], names[1])
-            array = _fitting(divergence, first_value, second_value)
+            words = _differing_word(names[0], names[1])
+            array = _in_shape_of_second(divergence, first_value, second_value)
             if words is None or array is None:
                 continue
             if divergence.agrees({}, {(second, position): array}):
@@ -1136,7 +1131,7 @@ def _parameters(tape: Tape) -> set[str]:
     return {name for value, name in tape.leaves.items() if tape.depends[value] == PARAMS}
 
 
-def _differing(first_names: list[str], second_names: list[str]) -> tuple[str, str] | None:
+def _differing_word(first_names: list[str], second_names: list[str]) -> tuple[str, str] | None:
     """Return the one word by which all names of two lists differ."""
     words = set[tuple[str, str]]()
     for first_name, second_name in zip(first_names, second_names, strict=True):

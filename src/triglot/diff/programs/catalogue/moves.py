@@ -33,7 +33,7 @@ def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 branch = next(bare.view.find_all(added[1]), None)
                 if branch is None or not features.is_norm_of(bare.tape, normalized_operand, branch):
                     continue
-                confirmed = _normalized(divergence, early, total, end)
+                confirmed = _normalized_sum(divergence, early, total, end)
                 if confirmed is not None:
                     evidence = (
                         f"the sum is normalized in {labels[early]}, one of its operands before the "
@@ -49,7 +49,7 @@ def _is_averaged(tape: Tape, value: int) -> bool:
     return any(tape.steps[index].name == "reduce_sum" for index in near)
 
 
-def _normalized(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
+def _normalized_sum(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
     """End a divergence at a sum that is normalized, and at what the other program has for that."""
     search = divergence.search
     region = (search.first, search.second)[side]
@@ -115,7 +115,7 @@ def operation_order(divergence: Divergence, labels: tuple[str, str]) -> Finding 
 
 def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say which operation one part has in place of the other's."""
-    only = _only(divergence)
+    only = _extra_operations(divergence)
     longest = max(len(_sequence(part)) for part in divergence.parts)
     if not all(only) or divergence.substitute is None or longest > MAX_DIFFERING:
         return None
@@ -126,7 +126,7 @@ def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
 
 def missing_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say what only one of two parts computes."""
-    only = _only(divergence)
+    only = _extra_operations(divergence)
     for index, more in enumerate(only):
         if more and not only[1 - index] and divergence.substitute is not None:
             names = " ".join(more.elements())
@@ -137,7 +137,7 @@ def missing_operation(divergence: Divergence, labels: tuple[str, str]) -> Findin
     return None
 
 
-def _only(divergence: Divergence) -> list[Counter[str]]:
+def _extra_operations(divergence: Divergence) -> list[Counter[str]]:
     """Count the operations that each part has in addition to those of the other."""
     first_counts, second_counts = (Counter(_sequence(part)) for part in divergence.parts)
     return [first_counts - second_counts, second_counts - first_counts]

@@ -108,7 +108,7 @@ class Norm:
         reshaped = x.reshape(self.shape)
         return reshaped - np.mean(reshaped, self.axes, keepdims=True) if self.centred else reshaped
 
-    def normalized(self, x: np.ndarray) -> np.ndarray:
+    def normalize(self, x: np.ndarray) -> np.ndarray:
         """Normalize an array."""
         return (self.numerator(x) / self.divisor(self.average(x))).reshape(x.shape)
 
@@ -159,7 +159,7 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
     roots = [_roots(region) for region in regions]
     second_region = search.second
     firsts, seconds = (
-        {value for root in side for value in _normalized(region, root.value)}
+        {value for root in side for value in _values_from_root(region, root.value)}
         for region, side in zip(regions, roots, strict=True)
     )
     # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
@@ -199,7 +199,7 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
                 for pair in pairs:
                     if _are_results(outcomes, x, pair, search.tolerance):
                         confirmed = search.divergence_at(a, b, array, [], arrays)
-                        return _finding(confirmed, pair, labels)
+                        return _norm_finding(confirmed, pair, labels)
     return None
 
 
@@ -208,7 +208,7 @@ def _are_results(
 ) -> bool:
     """Return whether two arrays are the results of two norms of `x`, up to a common factor."""
     first_normalized, second_normalized = (
-        norm.normalized(x).reshape(arrays[1].shape) for norm in norms
+        norm.normalize(x).reshape(arrays[1].shape) for norm in norms
     )
     return close(arrays[0] * second_normalized, arrays[1] * first_normalized, tolerance)
 
@@ -220,7 +220,9 @@ def _differences(first_norm: Norm, second_norm: Norm) -> list[str]:
     return [cause for cause, first, second in parts if first != second]
 
 
-def _finding(divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
+def _norm_finding(
+    divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]
+) -> Finding:
     first_norm, second_norm = norms
     name = _differences(first_norm, second_norm)[0]
     confirmed = "with the first formula in both, the results are equal"
@@ -279,7 +281,7 @@ def _roots(region: Region) -> list[Root]:
     return roots
 
 
-def _normalized(region: Region, root: int) -> list[int]:
+def _values_from_root(region: Region, root: int) -> list[int]:
     """List the values that are computed from a root in a few products and quotients."""
     steps = features.onward(region.tape, [root], DEPTH, ("mul", "div", "add"))
     results = (result for index in steps for result in region.tape.steps[index].results)
@@ -298,12 +300,12 @@ def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
             average = sums.average(norms[0])  # the same for all roots
             for norm in norms:
                 divisor = Core.of(norm.divisor(average))
-                if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
+                if _agree_repeated(divisor, norm.root.divisor, x.size, tolerance):
                     by_root[norm.root].append(norm)
     return [norm for root in roots for norm in by_root[root]]
 
 
-def _are_repeated(first_core: Core, second_core: Core, size: int, tolerance: float) -> bool:
+def _agree_repeated(first_core: Core, second_core: Core, size: int, tolerance: float) -> bool:
     """Return whether two arrays have the same numbers, each as often as in `size` elements."""
     allowed = tolerance * max(first_core.scale, second_core.scale)
     if (
@@ -311,10 +313,10 @@ def _are_repeated(first_core: Core, second_core: Core, size: int, tolerance: flo
         or abs(first_core.high - second_core.high) > allowed
     ):
         return False
-    return close(_repeated(first_core, size), _repeated(second_core, size), tolerance)
+    return close(_repeat_sorted(first_core, size), _repeat_sorted(second_core, size), tolerance)
 
 
-def _repeated(core: Core, size: int) -> np.ndarray:
+def _repeat_sorted(core: Core, size: int) -> np.ndarray:
     """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
     return np.repeat(core.numbers, size // core.numbers.size)
 

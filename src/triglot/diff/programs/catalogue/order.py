@@ -26,7 +26,7 @@ def concatenation(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
             )
             if not order:
                 continue
-            array = _rejoined(second_view, second, order)
+            array = _join_in_order(second_view, second, order)
             if close(array, np.asarray(second_view.arrays[joined_value])) or not divergence.agrees(
                 {joined_value: array}
             ):
@@ -65,7 +65,7 @@ def _other_order(first_view: View, first: int, second_view: View, second: int) -
     return places if len(places) == len(first_cores) and places != sorted(places) else []
 
 
-def _rejoined(view: View, index: int, places: list[int]) -> np.ndarray:
+def _join_in_order(view: View, index: int, places: list[int]) -> np.ndarray:
     """Join the arrays that a program joins in another order."""
     step = view.tape.steps[index]
     arrays = [np.asarray(view.arrays[step.operands[place]]) for place in places]
@@ -138,7 +138,10 @@ def _orders(source: np.ndarray, *flat: np.ndarray) -> list[str]:
     descriptions = []
     for array in flat:
         for axes in itertools.permutations(range(source.ndim)):
-            if any(close(each, array) for each in _reshaped(source.transpose(axes), array.shape)):
+            if any(
+                close(each, array)
+                for each in _reshape_if_possible(source.transpose(axes), array.shape)
+            ):
                 descriptions.append(f"axes {axes} of {source.shape}".replace("'", ""))
                 break
         else:
@@ -146,7 +149,7 @@ def _orders(source: np.ndarray, *flat: np.ndarray) -> list[str]:
     return descriptions
 
 
-def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
+def _reshape_if_possible(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [array.reshape(shape)] if array.size == int(np.prod(shape)) else []
 
 

@@ -75,7 +75,9 @@ def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
             for v in second_region.boundary | second_region.leaves
         ):
             continue
-        firsts, seconds = (_resampled(region, x, core) for region in (first_region, second_region))
+        firsts, seconds = (
+            _resampled_values(region, x, core) for region in (first_region, second_region)
+        )
         for (a, first_forms), (b, second_forms) in itertools.product(
             firsts.items(), seconds.items()
         ):
@@ -113,7 +115,7 @@ def _name(first_form: Form, second_form: Form) -> str:
     return "antialiasing" if first_form.antialias != second_form.antialias else "bilinear_resize"
 
 
-def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
+def _resampled_values(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
     """Return the values that are computed from an array alone, each with the forms that give it."""
     by_value: dict[int, list[Form]] = {}
     sources = {region.tape.roots[value] for value in region.view.find_all(core)}
@@ -207,22 +209,22 @@ def _forms(length: int, size: int) -> Mapping[Form, Resample]:
                     break
         for kind, bounds in windows.items():
             for pools, reduce in (("mean", np.mean), ("max", np.max)):
-                forms[Form(kind, pools=pools)] = _pooled(bounds, reduce)
+                forms[Form(kind, pools=pools)] = _pool(bounds, reduce)
     for kind, coefficient in (("nearest", 0.0), ("linear", 0.0), *(("cubic", a) for a in CUBIC)):
         for antialias, corners in ((False, False), (True, False), (False, True)):
             if (antialias and size >= length) or (kind == "nearest" and (antialias or corners)):
                 continue
             for clamps in (True, False):  # PyTorch repeats the edges, JAX leaves them out
                 form = Form(kind, coefficient, antialias, corners, clamps)
-                forms[form] = _weighted(length, size, form)
+                forms[form] = _apply_kernel(length, size, form)
     return forms
 
 
-def _pooled(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
+def _pool(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
     return lambda x: np.stack([reduce(x[start:end], axis=0) for start, end in bounds])
 
 
-def _weighted(length: int, size: int, form: Form) -> Resample:
+def _apply_kernel(length: int, size: int, form: Form) -> Resample:
     return lambda x: np.tensordot(_matrix(length, size, form), x, 1)
 
 

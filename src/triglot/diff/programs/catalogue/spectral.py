@@ -37,7 +37,7 @@ def spectral_norm(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
 
 def _spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
     sides = search.first, search.second
-    first, second = (_normalized(side) for side in sides)
+    first, second = (_normalized_kernels(side) for side in sides)
     cores = [side.view.core for side in sides]
     for first_norm in first:
         for second_norm in second:
@@ -46,7 +46,7 @@ def _spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
                 return _other_iterations(search, first_norm, second_norm, labels)
     for side, norms in ((0, first), (1, second)):
         for normalized in norms:
-            if (finding := _missing(search, side, normalized, labels)) is not None:
+            if (finding := _unnormalized_kernel(search, side, normalized, labels)) is not None:
                 return finding
     return None
 
@@ -78,7 +78,7 @@ def _other_iterations(
     return Finding("power_iterations", evidence, divergence, at=(a, b))
 
 
-def _missing(
+def _unnormalized_kernel(
     search: Search, side: int, normalized: Normalized, labels: tuple[str, str]
 ) -> Finding | None:
     """Describe a kernel that only one program normalizes; confirmed by substitution."""
@@ -102,7 +102,7 @@ def _missing(
     return None
 
 
-def _normalized(region: Region) -> list[Normalized]:
+def _normalized_kernels(region: Region) -> list[Normalized]:
     """List the kernels of a region that are divided by what vectors of the state give."""
     tape, kernels = region.tape, list[Normalized]()
     for value in region.values:
@@ -114,7 +114,7 @@ def _normalized(region: Region) -> list[Normalized]:
             continue
         if region.view.core(sigma).array.size != 1 or tape.depends[sigma] & INPUTS:
             continue
-        ancestors = _ancestors(tape, sigma)
+        ancestors = tape.ancestors(sigma)
         starts = [v for v in ancestors if v in tape.leaves and tape.depends[v] == STATE]
         sizes = frozenset(np.size(tape.arrays[v]) for v in starts) - {1}
         if sizes and kernel in ancestors:
@@ -122,18 +122,6 @@ def _normalized(region: Region) -> list[Normalized]:
             products = sum(tape.steps[index].name in ROOTS for index in steps)
             kernels.append(Normalized(value, kernel, products, sizes))
     return kernels
-
-
-def _ancestors(tape: Tape, value: int) -> set[int]:
-    """Return the values from which a value is computed, itself included."""
-    pending, ancestors = [value], set[int]()
-    while pending:
-        each = pending.pop()
-        if each not in ancestors:
-            ancestors.add(each)
-            if each in tape.producers:
-                pending.extend(tape.steps[tape.producers[each]].operands)
-    return ancestors
 
 
 def _name(tape: Tape, kernel: int) -> str:

@@ -34,8 +34,8 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         for position in first_numbers.keys() & second_numbers.keys():
             if first_numbers[position] == second_numbers[position]:
                 continue
-            operand = tape.steps[second].operands[position]
-            changed = np.full(np.shape(tape.arrays[operand]), first_numbers[position])
+            differing_operand = tape.steps[second].operands[position]
+            changed = np.full(np.shape(tape.arrays[differing_operand]), first_numbers[position])
             if divergence.agrees({}, {(second, position): changed}):
                 name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
                 evidence = (
@@ -105,8 +105,8 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     first_part, second_part = divergence.parts
     if (readout := _readout(divergence, labels)) is not None:
         return readout
-    for first in _named(first_part, REDUCTIONS):
-        for second in _named(second_part, REDUCTIONS):
+    for first in _steps_named(first_part, REDUCTIONS):
+        for second in _steps_named(second_part, REDUCTIONS):
             left, right = first_part.tape.steps[first], second_part.tape.steps[second]
             if not features.read_equal(divergence, first, second):
                 continue
@@ -119,7 +119,8 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
                 return Finding("pooling", evidence, divergence)
             counts = [
-                _reduced(step, shape) for step, shape in zip((left, right), shapes, strict=True)
+                _count_reduced(step, shape)
+                for step, shape in zip((left, right), shapes, strict=True)
             ]
             if not _other_axes(first_part, second_part, left, right):
                 continue
@@ -144,8 +145,8 @@ def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an average of equal values in one program, one of them in the other."""
     for side in (0, 1):
         part, bare = divergence.parts[side], divergence.parts[1 - side]
-        for first in _named(part, ("reduce_max", "reduce_sum")):
-            for second in _named(bare, ROWS):
+        for first in _steps_named(part, ("reduce_max", "reduce_sum")):
+            for second in _steps_named(bare, ROWS):
                 steps = (first, second) if side == 0 else (second, first)
                 if not features.read_equal(divergence, *steps):
                     continue
@@ -174,7 +175,7 @@ def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     return None
 
 
-def operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
@@ -198,7 +199,9 @@ def operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             or len(first_cores) != len(second_cores)
         ):
             continue
-        number = _computed(divergence, first, only_in_first[0], second, only_in_second[0], labels)
+        number = _constant_operand(
+            divergence, first, only_in_first[0], second, only_in_second[0], labels
+        )
         if number is not None:
             return number
         expected = next(second_part.view.find_all(first_cores[only_in_first[0]], unused=True), None)
@@ -217,16 +220,16 @@ def operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 verb = {"add": "adds", "mul": "multiplies with", "sub": "subtracts"}
                 evidence = (
                     f"{labels[1]} {verb.get(right.name, f'computes {right.name} of')} "
-                    f"{_produced(second_part.tape, value_read)} where {labels[0]} has "
-                    f"{_produced(second_part.tape, expected)}; with that in both, the results are "
-                    "equal"
+                    f"{_describe_source(second_part.tape, value_read)} where {labels[0]} has "
+                    f"{_describe_source(second_part.tape, expected)}; with that in both, the "
+                    "results are equal"
                 )
                 name = _source_name(second_part.tape, right, value_read, expected)
                 return Finding(name, evidence, divergence)
     return None
 
 
-def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def differing_term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum of as many terms, of which one program has others that both compute."""
     terms = [_terms(part) for part in divergence.parts]
     if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2 or divergence.substitute is None:
@@ -237,7 +240,8 @@ def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if shared[0] == shared[1]:
         return None
     descriptions = [
-        _produced(part.tape, side[0]) for side, part in zip(terms, divergence.parts, strict=True)
+        _describe_source(part.tape, side[0])
+        for side, part in zip(terms, divergence.parts, strict=True)
     ]
     evidence = (
         f"{labels[1]} sums {len(terms[1])} values such as {descriptions[1]} where {labels[0]} has "
@@ -264,7 +268,7 @@ def _terms(part: RegionPart) -> list[int]:
     return terms
 
 
-def _computed(
+def _constant_operand(
     divergence: Divergence,
     first: int,
     first_position: int,
@@ -291,7 +295,7 @@ def _computed(
         return None
     if not divergence.agrees({}, {(second, second_position): array}):
         return None
-    descriptions = [f"{number:.6g}" if number is not None else _produced(tape, value)
+    descriptions = [f"{number:.6g}" if number is not None else _describe_source(tape, value)
              for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
     name = tapes[0].steps[first].name
     evidence = (
@@ -340,7 +344,7 @@ def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Findi
         if cores[0].array.ndim < 2 or cores[0].same(cores[1], first_part.view.tolerance):
             continue
         descriptions = [
-            _produced(part.tape, value)
+            _describe_source(part.tape, value)
             for part, value in zip(
                 divergence.parts, (first_values[0], second_values[0]), strict=True
             )
@@ -365,7 +369,9 @@ def _other_rows(
     first_view, second_view = (part.view for part in divergence.parts)
     if not first_view.core(values[0]).same(second_view.core(values[1]), first_view.tolerance):
         return None
-    descriptions = [_produced(tape, value) for tape, value in zip(tapes, values, strict=True)]
+    descriptions = [
+        _describe_source(tape, value) for tape, value in zip(tapes, values, strict=True)
+    ]
     evidence = (
         f"reads other rows of {descriptions[0]} in {labels[0]} than of {descriptions[1]} in "
         f"{labels[1]}"
@@ -421,7 +427,7 @@ def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
     return None
 
 
-def _named(part: RegionPart, names: Collection[str]) -> list[int]:
+def _steps_named(part: RegionPart, names: Collection[str]) -> list[int]:
     return [index for index in part.steps[:MAX_STEPS] if part.tape.steps[index].name in names]
 
 
@@ -438,7 +444,7 @@ def _axes(step: Step) -> tuple[int, ...]:
     return tuple(map(int, axes))
 
 
-def _reduced(step: Step, shape: tuple[int, ...]) -> int:
+def _count_reduced(step: Step, shape: tuple[int, ...]) -> int:
     return int(np.prod([shape[axis] for axis in _axes(step)]))
 
 
@@ -448,9 +454,9 @@ def _other_axes(first_part: RegionPart, second_part: RegionPart, left: Step, rig
     return not results[0].same(results[1], first_part.view.tolerance)
 
 
-def _produced(tape: Tape, value: int) -> str:
+def _describe_source(tape: Tape, value: int) -> str:
     """Write what computes a value."""
     root = tape.roots[value]
     if root not in tape.producers:
         return f"the {tape.display_name(tape.leaves.get(root, 'constant'))}"
-    return f"the result of {places.shown(places.operation(tape, root))}"
+    return f"the result of {places.describe(places.operation(tape, root))}"

@@ -103,8 +103,8 @@ def norm_momentum(
     """
     first_view, second_view = views
     first_statistics, second_statistics = (
-        _unmatched(first_view, second_view),
-        _unmatched(second_view, first_view),
+        _unmatched_state(first_view, second_view),
+        _unmatched_state(second_view, first_view),
     )
     if not first_statistics or not second_statistics:
         return None
@@ -124,7 +124,7 @@ def norm_momentum(
         places.operation(first_view.tape, first_statistics[0]),
         places.operation(second_view.tape, second_statistics[0]),
     )
-    return Cause("norm_momentum", places.of_both(operations, labels), "; ".join(descriptions))
+    return Cause("norm_momentum", places.describe_both(operations, labels), "; ".join(descriptions))
 
 
 def _unbiased_variance(
@@ -152,14 +152,14 @@ def _unbiased_variance(
             f"the running variance is a sum of {round(count)} squares over {round(count) - 1} "
             f"(unbiased) in {labels[unbiased]}, over {round(count)} in {labels[1 - unbiased]}"
         )
-        return Cause("unbiased_variance", places.of_both(operations, labels), evidence)
+        return Cause("unbiased_variance", places.describe_both(operations, labels), evidence)
     return None
 
 
 def _of_batch(view: View, value: int) -> np.ndarray | None:
     """Return what a batch adds to a running average; None if it is none."""
     share = _share(view, value)
-    return None if share is None else _moved(view, value)[1]
+    return None if share is None else _split_average(view, value)[1]
 
 
 def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array], list[Array]]:
@@ -179,9 +179,9 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
         [view.arrays[value] for value in view.tape.new_state] for view in views
     ]
     slots = {value: slot for slot, value in enumerate(second_view.tape.new_state)}
-    unmatched = sorted(_unmatched(second_view, first_view))
+    unmatched = sorted(_unmatched_state(second_view, first_view))
     for value in sorted(
-        _unmatched(first_view, second_view)
+        _unmatched_state(first_view, second_view)
     ):  # in the order in which they are computed
         array, formula = (
             first_view.arrays[value],
@@ -199,7 +199,7 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
     return states[0], states[1]
 
 
-def _unmatched(view: View, other_view: View) -> list[int]:
+def _unmatched_state(view: View, other_view: View) -> list[int]:
     """Return the new state that is computed from the batch and that the other program lacks."""
     other_cores = [other_view.core(value) for value in _batch_state(other_view)]
     return [
@@ -226,9 +226,9 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
     Several statistics may fit, such as a sum and a mean: an average is one whose shares sum to 1.
     """
     tape = view.tape
-    share, batch_term, old = _moved(view, value)
+    share, batch_term, old = _split_average(view, value)
     batch_term, fitting = np.ravel(batch_term), []
-    for statistic in view.compared():
+    for statistic in view.data_values():
         batch = np.ravel(view.arrays[statistic])
         if tape.depends[statistic] & STATE or not tape.depends[statistic] & INPUTS:
             continue
@@ -244,10 +244,10 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
     return round(share, 6), -part
 
 
-def _moved(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
+def _split_average(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the share of the old average in a new one, the rest, and the old average."""
     tape = view.tape
-    new, steps = np.asarray(view.arrays[value], np.float64), tape.needed([value])
+    new, steps = np.asarray(view.arrays[value], np.float64), tape.steps_for([value])
     share, past = 0.0, np.zeros_like(new)
     for leaf in tape.leaves:
         old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)

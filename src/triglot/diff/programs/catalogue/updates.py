@@ -110,7 +110,7 @@ def _decay(tape: Tape, constant: features.Constant) -> float | None:
         return round(constant.value, 12)
     if step.name in ("mul", "div") and constant.value > 0:
         correction = constant.value if step.name == "div" else 1 / constant.value
-        return _corrected(tape, correction)
+        return _decay_of_correction(tape, correction)
     return None
 
 
@@ -121,7 +121,7 @@ def _constants_in(tape: Tape, value: int) -> list[float]:
     return [each.value for each in features.constants(tape, index)]
 
 
-def _corrected(tape: Tape, correction: float) -> float | None:
+def _decay_of_correction(tape: Tape, correction: float) -> float | None:
     """Return the decay `b` of a bias correction `1 - b^t`, if a program has such a decay."""
     decays = {
         each.value
@@ -140,7 +140,7 @@ def _corrected(tape: Tape, correction: float) -> float | None:
 def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages that only one program divides by `1 - decay^t`."""
     for side, part, bare in losses.sides(divergence):
-        step = losses.step_of(part.tape, part.end or 0)
+        step = part.tape.step_of(part.end or 0)
         if step is None or step.name not in ("div", "mul"):
             continue
         for position, value in enumerate(step.operands):
@@ -150,7 +150,7 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             constant = features.scalar(part.tape, number)
             if constant is not None and constant > 0:
                 correction = constant if step.name == "div" else 1 / constant
-                is_correction = _corrected(part.tape, correction) is not None
+                is_correction = _decay_of_correction(part.tape, correction) is not None
             else:
                 is_correction = (
                     features.comes_from(part.tape, number, ("pow", "integer_pow"), 4) is not None
@@ -173,7 +173,7 @@ def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Findin
 def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
     if (scaled := _moved_scale(search, labels)) is not None:
         return scaled
-    sides = [_clipped(region) for region in (search.first, search.second)]
+    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
     for side in (0, 1):
         bare = (search.first, search.second)[1 - side]
         for value, (source, kind) in sides[side].items():
@@ -205,7 +205,7 @@ def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | Non
 
 def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find gradients that are scaled before they are clipped in one program, after in the other."""
-    sides = [_clipped(region) for region in (search.first, search.second)]
+    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
     for side in (0, 1):
         late, early = (search.first, search.second)[side], (search.first, search.second)[1 - side]
         for value, (source, kind) in sides[side].items():
@@ -230,7 +230,7 @@ def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def _clipped(region: Region) -> dict[int, tuple[int, str]]:
+def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
     """Return the clipped gradients of a region, with the gradient and how it is clipped."""
     clipped: dict[int, tuple[int, str]] = {}
     tape = region.tape
@@ -249,23 +249,23 @@ def _clipped(region: Region) -> dict[int, tuple[int, str]]:
             continue
         for position, operand in enumerate(step.operands):
             factors = [v for i, v in enumerate(step.operands) if i != position]
-            count = max(_norm(tape, each) for each in factors)
-            if count and not _norm(tape, operand):
+            count = max(_num_normed(tape, each) for each in factors)
+            if count and not _num_normed(tape, operand):
                 arrays = "one array" if count == 1 else f"{count} arrays together"
                 clipped[value] = tape.roots[operand], f"by the norm of {arrays}"
     return clipped
 
 
-def _norm(tape: Tape, value: int) -> int:
+def _num_normed(tape: Tape, value: int) -> int:
     """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
     root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
     if root is None:
         return 0
     bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
-    return _summed(tape, tape.steps[root].operands[0]) if bounded is not None else 0
+    return _count_summed_squares(tape, tape.steps[root].operands[0]) if bounded is not None else 0
 
 
-def _summed(tape: Tape, value: int) -> int:
+def _count_summed_squares(tape: Tape, value: int) -> int:
     """Count the arrays whose squares are summed in a value."""
     index = tape.producers.get(tape.roots[value])
     if index is None:
@@ -274,19 +274,19 @@ def _summed(tape: Tape, value: int) -> int:
     if step.name == "reduce_sum":
         return 1
     if step.name in ("add", "add_any"):
-        return sum(_summed(tape, operand) for operand in step.operands)
+        return sum(_count_summed_squares(tape, operand) for operand in step.operands)
     return 0
 
 
 def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find numbers that depend on a count only, such as a learning rate's schedule."""
-    if (constant := _unscheduled(divergence, labels)) is not None:
+    if (constant := _constant_for_schedule(divergence, labels)) is not None:
         return constant
     descriptions = []
     for part in divergence.parts:
         if part.end is None or not part.tape.depends[part.end] & INPUTS:
             return None
-        counts = _counts(part.tape, part.end)
+        counts = _counters(part.tape, part.end)
         if not counts:
             return None
         descriptions.append(" and ".join(f"`{each}`" for each in sorted(counts)))
@@ -301,7 +301,7 @@ def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("schedule_unit", evidence, divergence)
 
 
-def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _constant_for_schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a number in one program where the other has a schedule, confirmed by the first's."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
@@ -311,7 +311,7 @@ def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
         ):
             sides = ((first_part, first_value), (second_part, second_value))
             fixed = [features.scalar(part.tape, value) for part, value in sides]
-            counts = [_counts(part.tape, value) for part, value in sides]
+            counts = [_counters(part.tape, value) for part, value in sides]
             side = 0 if counts[0] else 1
             if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
                 continue
@@ -329,7 +329,7 @@ def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
     return None
 
 
-def _counts(tape: Tape, value: int) -> frozenset[str]:
+def _counters(tape: Tape, value: int) -> frozenset[str]:
     """Name the counts, one integer each, on which alone a value depends."""
     names = losses.leaves_of(tape, value)
     leaves = {

@@ -65,15 +65,15 @@ def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (values := _padded_values(divergence, first_window, second_window)) is not None:
         evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
         return Finding("padding", evidence, divergence)
-    differing = _differing(first_window, second_window)
-    result = _with_first(divergence, first_window, second_window) if differing else None
+    differing = _differing_fields(first_window, second_window)
+    result = _evaluate_with_first(divergence, first_window, second_window) if differing else None
     if result is None:
         return None
     (name, evidence), *more = (
         (
             NAMES[key],
-            f"{key} {_listed(getattr(first_window, key))} in {labels[0]}, "
-            f"{_listed(getattr(second_window, key))} in "
+            f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
+            f"{_format_numbers(getattr(second_window, key))} in "
             f"{labels[1]}; with the first value in both, the results are equal",
         )
         for key in differing
@@ -112,7 +112,9 @@ POOLED = {
 
 def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows of one size of which another number is taken, or an average of fewer values."""
-    first_window, second_window = (_window(part) or _divided(part) for part in divergence.parts)
+    first_window, second_window = (
+        _window(part) or _averaging_window(part) for part in divergence.parts
+    )
     if (
         first_window is None
         or second_window is None
@@ -138,7 +140,7 @@ def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("pooling", evidence, divergence)
 
 
-def _differing(first_window: Window, second_window: Window) -> list[str]:
+def _differing_fields(first_window: Window, second_window: Window) -> list[str]:
     differing = [key for key in NAMES if getattr(first_window, key) != getattr(second_window, key)]
     follows = (first_window.is_same and second_window.is_same) or (
         first_window.keeps_size and second_window.keeps_size
@@ -179,19 +181,19 @@ def other_sizes(
             ):
                 continue
             results = [np.size(v.arrays[s.results[0]]) for v, s in zip(views, steps, strict=True)]
-            differing = _differing(first_window, second_window)
+            differing = _differing_fields(first_window, second_window)
             if results[0] == results[1] or not differing:
                 continue
             key = differing[0]
             evidence = (
-                f"{key} {_listed(getattr(first_window, key))} in {labels[0]}, "
-                f"{_listed(getattr(second_window, key))} in {labels[1]}: all that follows differs "
-                "in size"
+                f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
+                f"{_format_numbers(getattr(second_window, key))} in {labels[1]}: all that follows "
+                "differs in size"
             )
             operations = [
                 places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)
             ]
-            return Cause(NAMES[key], places.of_both(operations, labels), evidence)
+            return Cause(NAMES[key], places.describe_both(operations, labels), evidence)
     return None
 
 
@@ -200,7 +202,7 @@ def _window(part: RegionPart) -> Window | None:
     return next(_windows(part.tape, part.steps), None)
 
 
-def _divided(part: RegionPart) -> Window | None:
+def _averaging_window(part: RegionPart) -> Window | None:
     """Describe the pooling whose sums a part divides."""
     for index in part.steps:
         step = part.tape.steps[index]
@@ -226,7 +228,7 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
         strides, dilation, kernel_dilation = (
             [params[key][i] for i in positions] for key in _keys(step)
         )
-        operand, before = _before_padding(tape, step.operands[0])
+        operand, before = _strip_padding(tape, step.operands[0])
         pads = zip((before[axis] for axis in axes), kernel_dilation, strict=True)
         yield Window(
             step=index,
@@ -258,7 +260,7 @@ def _padded_values(
     descriptions = []
     for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
         tape, root = part.tape, part.tape.roots[window.operand]
-        step = tape.steps[tape.producers[root]] if root in tape.producers else None
+        step = tape.step_of(root)
         if root not in part.region.ancestors or step is None:
             descriptions.append("zeros")
         elif step.name == "pad":
@@ -270,7 +272,7 @@ def _padded_values(
     return None if descriptions[0] == descriptions[1] else (descriptions[0], descriptions[1])
 
 
-def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
+def _strip_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
     none = [(0, 0)] * np.ndim(tape.arrays[value])
     step = tape.steps[tape.producers[value]] if value in tape.producers else None
@@ -281,7 +283,7 @@ def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]
     ]
 
 
-def _with_first(
+def _evaluate_with_first(
     divergence: Divergence, first_window: Window, second_window: Window
 ) -> np.ndarray | None:
     """Evaluate the second window with the first one's numbers; None if the results differ."""
@@ -305,5 +307,5 @@ def _with_first(
     return np.asarray(result) if Core.of(result).same(expected, first.tolerance) else None
 
 
-def _listed(numbers: Sequence[int] | Sequence[tuple[int, int]]) -> str:
+def _format_numbers(numbers: Sequence[int] | Sequence[tuple[int, int]]) -> str:
     return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")
