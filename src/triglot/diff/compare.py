@@ -47,8 +47,8 @@ def diff_networks(
         `(init, function)`, or `"algorithm:ppo"` for the loss of a built-in algorithm.
       inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs. For a
         loss, a dictionary of whole arrays by the names of its parameters: specs, texts as for
-        `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None beside
-        the loss of an algorithm.
+        `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None with
+        the loss of an algorithm, which defines its inputs.
       mapping: names of parameters or modules of the first network to those of the second, in the
         spelling of their libraries (`{"encoder.0": "Dense_0"}`), canonical, or the end of such a
         name, if only one ends so; None pairs parameters by name, or guesses by shape and by order
@@ -101,7 +101,7 @@ def _with_references(
     """Load the losses of built-in algorithms, whose signatures define the inputs.
 
     Raises:
-      TriglotError: if inputs are missing, or given beside those of an algorithm.
+      TriglotError: if inputs are missing, or stated although an algorithm defines them.
     """
     models, names = [first_model, second_model], list(options.names)
     parsed_inputs = arguments_of(inputs) if isinstance(inputs, Mapping) else inputs
@@ -135,10 +135,10 @@ def compare_networks(
     Args:
       one, other, inputs: arguments of `diff_networks`.
       options: all other arguments.
-      progress: what shows what begins and what was found; None to show neither.
+      progress: shows which stage begins and what it found; None to show nothing.
 
     Yields:
-      The report so far, each time that it says more; the last one is complete.
+      The report so far, after each stage; the last one is complete.
     """
     progress = progress or Silent()
     networks = load_networks(one, other, inputs, options)

@@ -1,4 +1,4 @@
-"""Causes from what was measured, and from the traced programs of each mode."""
+"""Causes from the measurements, and from the traced programs of each mode."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -41,13 +41,13 @@ def add_causes(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
 
 
 def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
-    """Leave out what a program in another order seems to lack, or to read for something else."""
+    """Leave out causes that follow from another order of the operations."""
     reordered = any(cause.name == "operation_order" for cause in causes)
     return [cause for cause in causes if not (reordered and cause.name in REORDERED)]
 
 
 def with_places(causes: Sequence[Cause], read_uses: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
-    """Add where a network reads the parameters that causes are about."""
+    """Add to each cause the source lines that read its parameters."""
     if not any(any(cause.parameters) for cause in causes):
         return list(causes)
     uses = read_uses()

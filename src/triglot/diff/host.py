@@ -1,8 +1,8 @@
 """Evaluate operations with NumPy, which compiles nothing.
 
-In float64 every operation below may be computed so: two programs are compared up to rounding
-there. In the types of a traced program only those are whose bits are XLA's, since IEEE 754 or the
-operation itself leaves no choice.
+In float64, programs are compared up to rounding, so every operation below may be evaluated here. In
+the dtypes of a traced program, only operations are evaluated here whose bits equal XLA's, because
+IEEE 754 or the operation itself determines them.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ TRANSCENDENTAL: Mapping[str, Callable[..., np.ndarray]] = {
     "sin": np.sin,
     "tanh": np.tanh,
 }
-# Those of any type but keys.
+# Comparisons, of any dtype but keys.
 COMPARED: Mapping[str, Callable[..., np.ndarray]] = {
     "eq": np.equal,
     "ge": np.greater_equal,
@@ -76,7 +76,7 @@ BITWISE: Mapping[str, Callable[..., np.ndarray]] = {
 Parameters: TypeAlias = Mapping[str, Any]  # of an equation, which differ by its primitive
 Axes: TypeAlias = Sequence[int]
 DimensionNumbers: TypeAlias = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]  # summed, batched
-# Those that move elements, with the parameters of their equation.
+# Operations that rearrange elements, by the parameters of their equation.
 LAYOUT: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], np.ndarray]] = {
     "broadcast_in_dim": lambda x, params: _broadcast(
         x[0], params["shape"], params["broadcast_dimensions"]
@@ -96,7 +96,7 @@ LAYOUT: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], np.ndarray]] =
     "squeeze": lambda x, params: np.squeeze(x[0], params["dimensions"]),
     "transpose": lambda x, params: np.transpose(x[0], params["permutation"]),
 }
-# Sums, whose order is a choice.
+# Sums, whose order of addition is not determined.
 SUMS: Mapping[str, Callable[[Sequence[np.ndarray], Parameters], np.ndarray]] = {
     "conv_general_dilated": lambda x, params: _convolution(x[0], x[1], params),
     "cumsum": lambda x, params: _cumsum(x[0], params["axis"], params["reverse"]),
@@ -119,7 +119,7 @@ def evaluate(
       name: the name of the primitive.
       arrays: the operands.
       params: the parameters of the equation.
-      exact: only if the bits are XLA's.
+      exact: whether to evaluate only operations whose bits equal XLA's.
 
     Returns:
       An array; None if the operation is not evaluated here.
@@ -165,10 +165,10 @@ def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True
     Nothing is compiled for a function that only arranges its arguments.
 
     Args:
-      function: traced, not called with arrays.
+      function: a function that JAX can trace.
       arguments: pytrees of arrays.
-      exact: with XLA's bits. Otherwise numbers are rounded in another way, and random bits are
-        NumPy's, with the keys as seeds: nothing is compiled for most initializers.
+      exact: whether the bits equal XLA's. Otherwise rounding differs, and random bits come from
+        NumPy with the keys as seeds; most initializers then compile nothing.
 
     Returns:
       NumPy arrays, and keys.
@@ -200,7 +200,7 @@ def call(function: Callable[..., PyTree], *arguments: PyTree, exact: bool = True
 
 
 def _draw_integers(operands: Sequence[Array], shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
-    """Draw bits that depend on keys, and on numbers that are folded in."""
+    """Draw random bits, seeded by keys and by the numbers that are folded in."""
     keys, *numbers = operands
     seeds = [np.ravel(jax.random.key_data(keys)), *map(np.ravel, numbers)]
     random = np.random.default_rng(np.concatenate(seeds).astype(np.uint32))
@@ -226,7 +226,7 @@ RANDOM: Mapping[str, Callable[[Sequence[Array], jex.JaxprEqn], Array]] = {
 
 
 def trim() -> None:
-    """Give freed memory back to the system, which glibc keeps of arrays below 32 MB."""
+    """Return freed memory to the system; glibc keeps that of arrays below 32 MB."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # of other C libraries
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -61,8 +61,8 @@ def _bounds(kind: np.dtype, text: str) -> tuple[float, float]:
 def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
     """Draw a batch `[size, ...]` of inputs; a tuple of batches for several.
 
-    Integers are drawn so that each value occurs, such as a padding token; of more values than half
-    the elements, the lowest, among which are the special tokens.
+    Every integer value occurs, such as a padding token. If there are more values than half the
+    elements, the lowest ones occur, since special tokens have low numbers.
     """
     specs = inputs if isinstance(inputs, tuple) else (inputs,)
     batches = tuple(

@@ -1,4 +1,4 @@
-"""From what a user has, such as a class or an untransformed function, to a `Network`."""
+"""Wrap a user's model, such as a class or an untransformed function, as a `Network`."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""The modules of two compared networks, side by side: which compute equal values, and which not."""
+"""The modules of two networks side by side, and whether they compute equal values."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class Section:
       operations: names of its operations.
       parameters: names of those that it reads, as the author of the network knows them.
       shape, dtype, low, high, mean, numbers: the module's value in float64, for up to 3 examples.
-      state: `equal`: the other network has this value, too; `different`: it has not, although it
-        has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
-        not, and all that reads it is equal.
-      counterpart: index of the other network's part; None if there is none.
+      state: `equal`: the other network computes this value too; `different`: it does not, although
+        it has all inputs of the module; `follows`: an input of the module differs already; `inner`:
+        it does not, but everything that reads this value is equal.
+      counterpart: index of the other network's module; None if there is none.
       max_rel: the largest difference from the counterpart's value, relative to the largest number;
         None if it was not computed.
     """
@@ -61,11 +61,11 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
-      views: the views of an `Explanation`; the second one's recorded values are compared, not those
-        of the first that were put in their place.
+      views: the views of an `Explanation`; of the second program the recorded values are compared,
+        not the substituted ones.
 
     Returns:
-      The parts of each, in the order of the program.
+      The modules of each program, in its order.
     """
     first_view, tape = views[0], views[1].tape
     second_view = View(tape, tape.arrays, previous=views[1])
@@ -105,7 +105,7 @@ def _nodes(tape: Tape) -> list[_Node]:
 
 
 def _module(tape: Tape, step: Step) -> str:
-    """Name the module of a step: its scope, else that of the parameter that it reads, its line."""
+    """Name the module of a step: its scope, else the layer of its parameter, else its line."""
     if words := places.scopes(step, functions=False):
         return "/".join(words)
     parameter = places.parameter_of(tape, step)
@@ -214,7 +214,7 @@ def _pairs(
 def _distance(
     first_view: View, first_node: _Node, second_view: View, second_node: _Node
 ) -> float | None:
-    """Return how far two values are apart, if they are arranged alike."""
+    """Return the relative difference of two values; None if it is not defined."""
     a, b = (
         first_view.core(_result(first_view.tape, first_node)),
         second_view.core(_result(second_view.tape, second_node)),

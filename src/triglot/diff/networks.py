@@ -1,4 +1,4 @@
-"""Two networks on equal inputs: their initial weights, and equal ones at a pairing."""
+"""Two networks on equal inputs, at their initial weights or at equal weights."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -121,7 +121,7 @@ def _batch_arguments(specs: tuple[Box, ...], names: list[str]) -> Arguments:
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
-    """Reject weights that are not a number: all results are, and equal whatever is computed."""
+    """Reject NaN weights: all results would be NaN, and NaN compares equal here."""
     if not any(map(_is_broken, jax.tree.leaves(variables))):
         return
     arrays, display_names = weights.canonical(network, variables), codec_of(network).display_names
@@ -141,7 +141,7 @@ def _is_broken(array: jax.Array | np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """Two networks, and what is drawn for them; each is computed once.
+    """Two networks with their initial weights, inputs and keys; each property is computed once.
 
     Attributes:
       networks: both networks, in native arithmetic.
@@ -166,7 +166,7 @@ class Networks:
 
     @cached_property
     def effort(self) -> Effort:
-        """What is measured, by the size of both networks."""
+        """How much is measured, chosen by the size of both networks."""
         programs, sizes = [], []
         for network in self.networks:
             with user_error_context(f"{network.name!r} failed when it was initialized"):
@@ -326,7 +326,7 @@ class Networks:
         return share_vectors((subjects[0], subjects[1]), pairing, self.options.seed)
 
     def _statistics(self, pairing: Pairing, *, from_other: bool) -> PyTree:
-        """Return the running statistics of trained weights for the other side; None to keep its."""
+        """Translate the running statistics of trained weights; None to keep the other side's."""
         order = (1, 0) if from_other else (0, 1)
         source, target = (self.networks[i] for i in order)
         trained, initial = (self.initial[i].variables.state for i in order)

@@ -24,7 +24,7 @@ Sections: TypeAlias = tuple[tuple[Section, ...], tuple[Section, ...]]
 
 @dataclass
 class Explanations:
-    """What the traced programs say in each mode; a mode is explained when it is needed.
+    """Explanations of both traced programs by mode; a mode is explained when it is needed.
 
     The values of large networks would fill the memory. They are freed, and computed again if
     another question needs them.
@@ -92,7 +92,7 @@ class Explanations:
         self.explain(mode)
 
     def free_large(self, mode: str) -> None:
-        """Free the values of one mode, if all that are kept would fill the memory."""
+        """Free the values of one mode if the values of all modes take too much memory."""
         if mode in self.by_mode and self.size > MAX_KEPT:
             self.by_mode[mode].free()
 
@@ -202,7 +202,7 @@ class Located:
     Attributes:
       modes: modes in which a difference was looked for.
       with_state: whether differences after updates of the state were looked for.
-      first_difference: none if no operation differs.
+      first_difference: the first operation that differs; None if none does.
       causes: likely causes.
       resized: whether a convolution or pooling has results of another size, and so has all that
         follows.

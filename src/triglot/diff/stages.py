@@ -1,4 +1,4 @@
-"""Stages of a comparison: each function takes what is known and returns one named result.
+"""Stages of a comparison: each function takes earlier results and returns one named result.
 
 The stage that searches both traced programs for operations that differ is in `search`.
 """

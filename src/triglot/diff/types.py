@@ -1,4 +1,4 @@
-"""What a comparison of two networks is made of, what it finds, and words for it."""
+"""Types that all parts of a comparison share, and functions that describe them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ class Side:
         them.
       names: canonical names of this side's parameters by the names that both sides share. A
         parameter that only one side has is missing here.
-      of_batches: whether it is a function of batches, such as a loss: each example is one.
+      of_batches: whether it is a function of batches, such as a loss: each example is a batch.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Progress(Protocol):
     """What shows the progress of a comparison, such as `triglot.shared.terminal.progress.Steps`."""
 
     def begin(self, stage: str, /) -> None:
-        """Show what begins."""
+        """Show which stage begins."""
         ...
 
     def tell(self, finding: str, /) -> None:
@@ -68,7 +68,7 @@ def codec_of(network: Network) -> Codec:
 
 @contextmanager
 def note_failure(notes: list[str], problem: str) -> Iterator[None]:
-    """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
+    """Note an exception and go on, such as one of an operation that cannot be evaluated alone.
 
     Args:
       notes: the notes of the report.

@@ -16,8 +16,8 @@ def edits(
 ) -> Iterator[Sequence[Path]]:
     """Yield at once, and again after each edit of a module's file.
 
-    Before that, the modules that changed, and all that import them, are removed from Python's, so
-    that whoever imports them gets what is in their files.
+    Before each yield, changed modules and all modules that import them are removed from
+    `sys.modules`, so that the next import reads their files.
 
     Args:
       sources: the files of the modules.

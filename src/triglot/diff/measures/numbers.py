@@ -1,4 +1,4 @@
-"""Measure two networks with the same weights, and tell rounding from a difference of the functions.
+"""Measure two networks with the same weights, and separate rounding from different functions.
 
 Rounding is what vanishes in double precision. Both networks are measured a second time with
 float64 weights and inputs: what rounding causes shrinks by a factor of 2^29 there, while another
@@ -147,7 +147,7 @@ def measure(
     setup: Setup,
     *,
     same_dtypes: bool = True,
-    begin: Callable[[str], None] = lambda what: None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> Measured:
     """Measure all quantities in native and canonical arithmetic and in double precision.
 
@@ -156,7 +156,7 @@ def measure(
       setup: the modes and keys of the measurements.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
-      begin: a function that is called with what begins.
+      begin: a function that is called with the name of each stage.
     """
     notes: list[str] = []
     host.trim()  # of the values of both programs

@@ -30,7 +30,7 @@ Arrays: TypeAlias = dict[str, jax.Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject(Side):
-    """One network, its weights, and what is measured of it.
+    """One network with its weights, its inputs and its compiled programs.
 
     Attributes:
       batches: the inputs by batch size.

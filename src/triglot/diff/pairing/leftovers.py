@@ -22,7 +22,7 @@ BIASES = ("bias", "b", "beta", "offset")
 def find_shared(
     pairing: Pairing, read_uses: Callable[[], tuple[Uses, Uses]], first: Side, second: Side
 ) -> tuple[Pairing, list[Cause]]:
-    """Pair parameters that one network has once, uses several times, and the other has copies of.
+    """Pair a parameter that one network uses several times with its copies in the other.
 
     Both programs' uses are aligned in order; a parameter without a counterpart belongs to the one
     that is used in its place, if that one is used more often than its own counterpart.
@@ -156,7 +156,7 @@ def leftover_causes(
     second: Side,
     read_uses: Callable[[], tuple[Uses, Uses]],
 ) -> list[Cause]:
-    """Name what the parameters without a counterpart mean, except those that are `explained`."""
+    """Name a cause for each parameter without a counterpart, except the `explained` ones."""
     causes = _variants(pairing, first, second)
     if any(cause.name == "norm_axis" for cause in causes):
         remaining = (*pairing.only_one, *pairing.only_other)
@@ -230,7 +230,7 @@ def leftover_causes(
 
 
 def _layer_at(name: str, place: str) -> str:
-    """Return the index of a layer after a place; empty if there is none."""
+    """Return the layer index that follows a place in a name; empty if none follows."""
     inside = name.removeprefix(f"{place}/") if place else name
     index = inside.partition("/")[0]
     return index if inside != name and index.isdigit() else ""
@@ -239,14 +239,14 @@ def _layer_at(name: str, place: str) -> str:
 def _missing_layers(
     unpaired: Sequence[Parameter], side: Mapping[str, Parameter]
 ) -> tuple[str, list[str]] | None:
-    """Find whole layers of a row of equal ones that have no counterpart.
+    """Find layers of a stack of equal ones that have no counterpart.
 
     Args:
       unpaired: the parameters of a network without a counterpart.
       side: all its parameters.
 
     Returns:
-      The place of the row, and the indices of these layers in it; None if there are none.
+      The place of the stack, and the indices of these layers in it; None if there are none.
     """
     names = {each.name for each in unpaired}
     for name in names:
@@ -367,13 +367,13 @@ def _is_vector(
 
 
 def _is_only_read_by(name: str, parameter: Parameter, readers: Mapping[str, list[Reader]]) -> bool:
-    """Return whether all that reads a vector is one kind of operation."""
+    """Return whether operations of one kind alone read a vector."""
     reading = {reader.name for reader in readers.get(parameter.name, [])}
     return len(parameter.shape) < 2 and reading == {name}
 
 
 def _neighbors(names: Sequence[str], pairing: Pairing, index: int) -> list[str]:
-    """List the counterparts of what stands beside parameters of one network in its modules."""
+    """List the counterparts of the parameters in the same modules as some of one network."""
     modules = {_module(name) for name in names}
     pairs = [(each.one, each.other) for each in pairing.pairs]
     return [pair[1 - index] for pair in pairs if _module(pair[index]) in modules]

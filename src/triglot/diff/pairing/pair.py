@@ -232,10 +232,10 @@ def find_reordered(
 
 
 def layer_order_note(pairing: Pairing, labels: tuple[str, str]) -> str | None:
-    """Describe numbered layers that are paired with layers of other numbers, of the same numbers.
+    """Describe a stack whose layers are paired with layers of other indices.
 
-    Names that differ are paired by their use, so that such networks are equivalent; but whoever
-    copies a stack of layers as it is stored gets another network.
+    Parameters are paired by their use, so such networks are equivalent; but copying the stack in
+    its stored order would give another network.
     """
     groups: dict[tuple[str, str], dict[str, str]] = {}
     display_names: tuple[dict[str, str], dict[str, str]] = ({}, {})  # names that the authors know

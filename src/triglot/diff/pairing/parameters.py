@@ -43,13 +43,13 @@ class Parameter:
         return self.leaf.display_name(self.name)
 
     def display_place(self, place: str) -> str:
-        """Return the place of a module that holds it as the author of the network knows it."""
+        """Return the place of its module as the author of the network knows it."""
         return display_place(self.leaf, self.name, place)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A parameter of each side that hold the same values.
+    """Two parameters, one of each network, that hold the same values.
 
     Attributes:
       one, other: canonical names.

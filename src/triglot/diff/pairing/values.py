@@ -1,4 +1,4 @@
-"""Whether two checkpoints hold the same numbers, and what is wrong with those that differ."""
+"""Compare the numbers of two checkpoints, and explain arrays that differ."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -91,7 +91,7 @@ def explain_difference(
     reference_arrays: Mapping[str, np.ndarray],
     author_names: Mapping[str, str],
 ) -> tuple[str, str]:
-    """Name what is wrong with an array: the cause and its evidence."""
+    """Explain why an array differs from the expected one: the cause and its evidence."""
     if array.size == expected.size and array.ndim != expected.ndim:
         array = array.reshape(expected.shape)
     for axes in itertools.permutations(range(array.ndim)):

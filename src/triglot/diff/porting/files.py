@@ -1,4 +1,4 @@
-"""Files in which people keep weights: named arrays, whichever library wrote them."""
+"""Read and write files of weights as named arrays, for all libraries."""
 
 import io
 import math
@@ -66,7 +66,7 @@ def check_kind(path: Path) -> None:
     """Reject a file of a kind that cannot be written.
 
     Raises:
-      TriglotError: if it is.
+      TriglotError: if its suffix is not supported.
     """
     if path.suffix not in WRITERS and not path.name.endswith(WRITTEN_BY_KERAS):
         raise TriglotError(
@@ -81,7 +81,6 @@ def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Args:
       path: `.safetensors`; `.npz`; `.msgpack`, as nested dictionaries of Flax; or PyTorch's `.pt`.
       arrays: by name.
-
     """
     path.write_bytes(WRITERS[path.suffix](arrays))
 

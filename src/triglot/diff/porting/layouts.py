@@ -1,4 +1,4 @@
-"""The layers of a file whose network is not at hand: by names, shapes, and what the target has."""
+"""Recognize the layers of a file of weights by names, shapes, and the layers of the target."""
 
 import re
 from collections import Counter
@@ -69,11 +69,11 @@ class _Candidate(NamedTuple):
 
 
 class FileNetwork(NamedTuple):
-    """What is known of the network whose arrays a file holds.
+    """The network whose arrays a file holds, as far as the file shows it.
 
     Attributes:
-      network: without a function, to `translate` from.
-      variables: its own.
+      network: a network without a function, to `translate` from.
+      variables: the arrays of the file.
       notes: what was assumed of layers that the shapes of their arrays do not tell apart.
     """
 

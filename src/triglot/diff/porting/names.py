@@ -77,7 +77,7 @@ def variables_from(
     Args:
       arrays: as `files.read_weights` gives them. Prefixes that all names share are left out where
         the network's names have none.
-      network: whose initial values counters keep that the file lacks.
+      network: the network; counters that the file lacks keep their initial values.
       path: of the file, for messages.
 
     Returns:

@@ -22,7 +22,7 @@ Order: TypeAlias = list[str]  # canonical names
 
 @dataclass(frozen=True)
 class Paired:
-    """Which parameter goes where, and how that is known.
+    """The target of each parameter, and how it was found.
 
     Attributes:
       targets: the network's parameters by the checkpoint's canonical names.
@@ -54,8 +54,8 @@ def pair(
 
     Args:
       source: a network, or what is known of a file.
-      variables: its own.
-      target: the network that gets them.
+      variables: the variables of `source`.
+      target: the network that gets the parameters.
       mapping: canonical names or prefixes of the source to those of the target; None to find them.
       inputs: a batch for the target, and for a source with a function.
       order: the source's parameters in the order in which its file or class has them, for a source

@@ -191,6 +191,14 @@ def first_rounding(search: "Search") -> Divergence | None:
 
 
 class Search:
+    """Search for the parts of two regions in which the programs diverge.
+
+    Attributes:
+      first, second: the region of each program.
+      slots: positions of the outputs that differ.
+      tolerance: the largest relative difference of equal values.
+    """
+
     def __init__(self, first_region: Region, second_region: Region, slots: list[int]) -> None:
         self.first, self.second, self.slots = first_region, second_region, slots
         self.tolerance = first_region.view.tolerance

@@ -220,7 +220,7 @@ def join_moved(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
 
 
 def without_consequences(causes: list[Cause]) -> list[Cause]:
-    """Leave out what is likely to follow from another cause of a function of batches.
+    """Leave out causes that are likely to follow from another one, in a function of batches.
 
     A reduced value is read by all that follows, so that weak evidence beside strong is a
     consequence; at one place, the first evidence of a cause is the strongest.

@@ -200,7 +200,7 @@ class _Recorder:
         return self.call(lambda xs: xs[index], value)
 
     def iterate(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
-        """Record the iterations of a while loop; what is left of a long one is one equation."""
+        """Record the iterations of a while loop; the rest of a long loop is one equation."""
         params = equation.params
         first = params["cond_nconsts"]
         last = first + params["body_nconsts"]

@@ -205,7 +205,7 @@ class View:
         }
 
     def free(self) -> None:
-        """Forget the values, which fill the memory, of a view whose places are still asked for."""
+        """Free the values; the tape still locates operations."""
         self.arrays = ()
         self._cores.clear()
 

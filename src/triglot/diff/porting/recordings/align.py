@@ -145,7 +145,7 @@ class Alignment:
         return None
 
     def is_off(self, event: Event) -> bool:
-        """Return whether the port lacks a value, or computes it from equal ones less than well."""
+        """Return whether the port lacks a value, or computes it with more than rounding error."""
         if event.array in self.lost:
             return False
         return event.array not in self.places or self.error(event)[1] > LOCAL
@@ -158,7 +158,7 @@ class Alignment:
         return largest_difference(self.forced[end], np.asarray(self.computed[end]))
 
     def nearest(self, event: Event) -> tuple[int | None, float]:
-        """Return the nearest value of the port that may stand for one, and how far it is."""
+        """Return the port's value nearest to a recorded one, and its relative distance."""
         ends = self.ends(event)
         if not ends:
             return None, float("inf")
@@ -186,7 +186,7 @@ class Alignment:
         return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
 
     def ends(self, event: Event) -> list[int]:
-        """List the values of the port that may stand for a recorded one, in order."""
+        """List the port's values that may correspond to a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
         first = max(

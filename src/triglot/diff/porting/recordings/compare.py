@@ -38,7 +38,7 @@ def diff_recording(
     mapping: Mapping[str, str] | None = None,
     name: str | None = None,
     trust: bool = False,
-    begin: Callable[[str], None] = lambda what: None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Compare a port with a recording of the original, whose library is not needed.
 
@@ -54,7 +54,7 @@ def diff_recording(
         and the order of use.
       name: of the port, in the report.
       trust: read a checkpoint that is a pickle, which may run code.
-      begin: called with what begins.
+      begin: a function that is called with the name of each stage.
 
     Raises:
       TriglotError: if a file is damaged or of another kind, the port fails on the recorded inputs,

@@ -132,7 +132,7 @@ def _begins_and_ends(calls: tuple[Call, ...]) -> Iterator[tuple[Call, bool]]:
 
 
 def consumers(recording: Recording, event: Event) -> list[str]:
-    """List the values that can only be equal if this one is: of those who read it or hold it."""
+    """List the values that depend on this one: results of modules that read it or contain it."""
     names = [n for c in recording.calls if event.array in c.inputs for n in c.outputs]
     parent = event.call.index if event.is_code else event.call.parent
     while parent is not None:

@@ -22,7 +22,7 @@ def known_layers(recording: Recording) -> dict[str, KnownLayer]:
 
 
 def layer_of(recording: Recording, call: Call) -> Layer | None:
-    """Return what is listed of a module's class; None for a class of another author."""
+    """Return the layer that is listed for a module's class; None for a user's class."""
     if call.library != recording.library:
         return None
     return find(recording.library).storage.layers.get(call.kind)
@@ -71,6 +71,6 @@ def canonical_arrays(recording: Recording, call: Call, layer: Layer) -> dict[str
 
 
 def num_parameters(recording: Recording) -> int:
-    """Count the numbers that are trained."""
+    """Count the trainable scalars."""
     ends = tuple(find(recording.library).storage.statistics)
     return sum(a.size for name, a in recording.weights.items() if not name.endswith(ends))

@@ -1,4 +1,4 @@
-"""The part of the port's program between values that are known, and a recorded module as one."""
+"""Cut a part out of the port's program, and trace a recorded module as a program."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence

@@ -203,7 +203,7 @@ def _explain(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 
 def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
-    """Return whether all that reads a part's result belongs to the smallest parts.
+    """Return whether only steps of the smallest parts read a part's result.
 
     What agrees there agrees by chance, as a square in one program and that of a norm in the other.
     """

@@ -219,6 +219,6 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
 
 
 def _first_equal(region: Region, values: set[int], value: int) -> int:
-    """Return the first of some values with the numbers of another, such as it before a 0."""
+    """Return the first of some values that equals another, such as a sum before 0 is added."""
     core = region.view.core(value)
     return min((each for each in values if region.view.core(each).same(core, 0.0)), default=value)

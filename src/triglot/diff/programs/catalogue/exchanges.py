@@ -1,4 +1,4 @@
-"""Equal values in each other's place: operands exchanged, axes exchanged, heads split otherwise."""
+"""Exchanged values: two operands, two axes, or the order of attention heads."""
 
 import itertools
 from collections.abc import Iterator

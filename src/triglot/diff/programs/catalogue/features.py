@@ -117,7 +117,7 @@ def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
 
 
 def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
-    """Return the first step of such a name that reads a value, or what is computed of it."""
+    """Return the first step of one of these names that reads a value or its results."""
     matches = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
     return next(matches, None)
 
@@ -142,7 +142,7 @@ def onward(
 
 
 def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
-    """Return the last step of such a name from which a value is computed."""
+    """Return the last step of one of these names from which a value is computed."""
     level = {tape.roots[value]}
     for _ in range(depth):
         steps = [tape.producers[root] for root in level if root in tape.producers]

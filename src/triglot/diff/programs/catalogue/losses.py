@@ -515,7 +515,7 @@ def _has_time(region: Region, value: int) -> bool:
 
 
 def _row_offset(first_array: np.ndarray, second_array: np.ndarray) -> int | None:
-    """Return how far the rows of two arrays are apart."""
+    """Return by how many rows two arrays are shifted, 1 or -1; None if they are not."""
     if first_array.shape != second_array.shape or close(first_array, second_array):
         return None
     for axis in range(first_array.ndim):
@@ -563,7 +563,7 @@ def _shifted_divergences(search: Search, a: int, b: int) -> Iterator[Divergence]
 
 
 def _group_readers(tape: Tape, value: int) -> list[list[int]]:
-    """Group the steps that read a value: all, each alone, or those that read a row at a time."""
+    """Group the steps that read a value: all steps, each step, or the steps that read one row."""
     readers = consumers(tape, value)
     rows = [step for step in readers if tape.steps[step].name in ROWS]
     single_steps = [[step] for step in readers if step not in rows]
@@ -577,7 +577,7 @@ def _group_readers(tape: Tape, value: int) -> list[list[int]]:
 
 
 def _values_behind_reads(divergence: Divergence, a: int) -> tuple[int, int]:
-    """Return values behind which both programs read an array: what is computed of it first."""
+    """Return the first value that each program computes from the array that both read."""
     first_part, second_part = divergence.parts
     steps = [step for step, _ in divergence.operands]
     second_result = second_part.tape.steps[steps[0]].results[0]

@@ -54,7 +54,7 @@ def _spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
 def _other_iterations(
     search: Search, first_norm: Normalized, second_norm: Normalized, labels: tuple[str, str]
 ) -> Finding | None:
-    """Describe two normalizations of a kernel with other iterations; None if these are alike."""
+    """Describe two normalizations of a kernel with other iterations; None if they are equal."""
     kernel = _name(search.first.tape, first_norm.kernel)
     if first_norm.products != second_norm.products:
         counts = [each.products / 2 for each in (first_norm, second_norm)]

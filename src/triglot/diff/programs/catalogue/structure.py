@@ -401,7 +401,7 @@ def _other_mask(
 
 
 def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find an operation of the same values that stand in each other's place."""
+    """Find an operation that reads the same two values in the other order."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
         left, right = first_part.tape.steps[first], second_part.tape.steps[second]

@@ -157,7 +157,7 @@ def _unbiased_variance(
 
 
 def _of_batch(view: View, value: int) -> np.ndarray | None:
-    """Return what a batch adds to a running average; None if it is none."""
+    """Return the term that a batch adds to a running average; None for another value."""
     share = _share(view, value)
     return None if share is None else _split_average(view, value)[1]
 

@@ -257,7 +257,7 @@ def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
 
 
 def _num_normed(tape: Tape, value: int) -> int:
-    """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
+    """Count the arrays whose norm a bounded factor is computed from; 0 if it is no norm."""
     root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
     if root is None:
         return 0
