@@ -56,8 +56,7 @@ def load_network(
         raise TriglotError(
             f"{name or 'the network'} is a {type(model).__name__}; expected a module of Haiku, "
             "Linen, NNX, Equinox, Keras or PyTorch, functions (init, apply), a function that makes "
-            "one of "
-            "these, or a triglot Network."
+            "one of these, or a triglot Network."
         )
     return _from_function(model, inputs, name, action_spec)
 
@@ -92,7 +91,7 @@ def _from_function(
             )
         spec_values = {"obs_spec": inputs, "action_spec": action_spec}
         return _from_call(function, {each: spec_values[each] for each in spec_names}, inputs, label)
-    required = _required_names(names)
+    required = required_names(names)
     if "rngs" in names:
         return _lift(libraries.find("nnx"), function, inputs, name)
     if names and not required - set(KEYS) and not names.keys().isdisjoint(KEYS):
@@ -102,7 +101,8 @@ def _from_function(
     return _from_inputs_or_key(function, inputs, label)
 
 
-def _required_names(signature: Mapping[str, inspect.Parameter]) -> set[str]:
+def required_names(signature: Mapping[str, inspect.Parameter]) -> set[str]:
+    """Return the names of the parameters that a call must give."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
         name
@@ -163,7 +163,7 @@ def _from_inputs_or_key(function: Callable[..., object], inputs: Inputs, label: 
             return _lift(haiku, function, inputs, label)
         except TriglotError as error:
             problem = str(error)
-    if len(_required_names(parameters(function))) == 1:
+    if len(required_names(parameters(function))) == 1:
         try:
             return _from_key(function, inputs, label)
         except TriglotError:

@@ -361,11 +361,10 @@ def compare_randomness(
         causes.append(Cause("dropout", drawing, evidence))
     note = (
         f"outputs in training are random: over {num_calls:,} keys their distributions "
-        f"{'agree' if all(agreeing) else 'differ'} "
-        f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
-        f"pairs; a mean that differs by {_detectable_distance(num_calls, num_tests):.2g} standard "
-        f"deviations is found with a probability of {POWER:.0%}); "
-        f"{'; '.join([*failed, ONLY_EVALUATION])}"
+        f"{'agree' if all(agreeing) else 'differ'} (smallest p = {p_value:.2g} of {num_tests} "
+        "two-sample tests of single outputs and of pairs; a mean that differs by "
+        f"{_detectable_distance(num_calls, num_tests):.2g} standard deviations is found with a "
+        f"probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
     )
     return Randomness(agreeing[0], identical, note, causes, all(agreeing[1:]))
 

@@ -258,9 +258,8 @@ def layer_order_note(pairing: Pairing, labels: tuple[str, str]) -> str | None:
             )
             return (
                 f"the layers are numbered differently: {display_names[0][layer]} ({labels[0]}) is "
-                "paired "
-                f"with {display_names[1][layers[layer]]} ({labels[1]}), in the order in which "
-                "both apply them"
+                f"paired with {display_names[1][layers[layer]]} ({labels[1]}), in the order in "
+                "which both apply them"
             )
     return None
 

@@ -1,9 +1,7 @@
 """Weights in Keras's own files: the model itself reads and writes them."""
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from ...backends.calling import Inputs, example_arguments, parameters
 from ...backends.keras.importing import import_keras
@@ -11,16 +9,33 @@ from ...backends.keras.lifting import calling_keras
 from ...backends.keras.variables import named_variables
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Variables
+from ...core.types import PyTree
+from ..loading import required_names
 
-if TYPE_CHECKING:
-    import keras
+
+class KerasModel(Protocol):
+    """What is used of a `keras.Model`."""
+
+    built: bool
+
+    def __call__(self, *inputs: PyTree) -> PyTree:
+        """Build the model on inputs."""
+        ...
+
+    def load_weights(self, path: Path) -> None:
+        """Read `.weights.h5`."""
+        ...
+
+    def save_weights(self, path: Path) -> None:
+        """Write `.weights.h5`."""
+        ...
 
 
-def built_model(model_or_function: object, path: Path, inputs: Inputs, title: str) -> "keras.Model":
+def built_model(candidate: object, path: Path, inputs: Inputs, title: str) -> KerasModel:
     """Make a Keras model with its variables.
 
     Args:
-      model_or_function: a model, or a function without arguments that returns one.
+      candidate: a model, or a function without arguments that returns one.
       path: of the file that the model reads or writes, for messages.
       inputs: one observation, for which the model is built; a tuple for several.
       title: the model, in messages.
@@ -31,35 +46,26 @@ def built_model(model_or_function: object, path: Path, inputs: Inputs, title: st
     """
     keras = import_keras()
     if (
-        not isinstance(model_or_function, keras.Model)
-        and callable(model_or_function)
-        and not _needs_arguments(model_or_function)
+        not isinstance(candidate, keras.Model)
+        and callable(candidate)
+        and not required_names(parameters(candidate))
     ):
         with user_error_context(f"{title} failed when it was called with nothing"):
-            model_or_function = model_or_function()
-    if not isinstance(model_or_function, keras.Model):
+            candidate = candidate()
+    if not isinstance(candidate, keras.Model):
         raise TriglotError(
             f"{path} can only be loaded into a keras.Model, and {title} is a "
-            f"{type(model_or_function).__name__}: give the model, or a function without arguments "
+            f"{type(candidate).__name__}: give the model, or a function without arguments "
             "that returns it."
         )
-    model = cast("keras.Model", model_or_function)
+    model = cast(KerasModel, candidate)
     if not model.built:
         with user_error_context(f"{title} failed on the inputs"), calling_keras(keras):
             model(*example_arguments(inputs, None))
     return model
 
 
-def _needs_arguments(function: Callable[..., object]) -> bool:
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    signature = parameters(function).values()
-    return any(
-        parameter.default is parameter.empty and parameter.kind not in kinds
-        for parameter in signature
-    )
-
-
-def load_model(model: "keras.Model", path: Path, title: str) -> None:
+def load_model(model: KerasModel, path: Path, title: str) -> None:
     """Read a model's weights from `.weights.h5`.
 
     Raises:
@@ -69,7 +75,7 @@ def load_model(model: "keras.Model", path: Path, title: str) -> None:
         model.load_weights(path)
 
 
-def save_model(model: "keras.Model", variables: Variables, path: Path) -> None:
+def save_model(model: KerasModel, variables: Variables, path: Path) -> None:
     """Set a model's weights and write them to `.weights.h5`.
 
     Args:

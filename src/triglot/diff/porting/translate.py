@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +27,11 @@ from ..compare import diff_networks
 from ..inputs import batch_of, carry_of
 from ..loading import load_network
 from .files import OF_KERAS, ORDERED, check_kind, read_weights, write_weights
-from .keras_files import built_model, load_model, save_model
+from .keras_files import KerasModel, built_model, load_model, save_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
 from .options import TranslateOptions
 from .pairs import Paired, naturally, pair
-
-if TYPE_CHECKING:
-    import keras
 
 IN_ORDER = (".pt", ".pth", ".bin")
 BATCH = 8
@@ -134,9 +130,7 @@ def _network(
     return network
 
 
-def _model_to_save(
-    options: TranslateOptions, target: Network, inputs: Inputs
-) -> "keras.Model | None":
+def _model_to_save(options: TranslateOptions, target: Network, inputs: Inputs) -> KerasModel | None:
     """Make the Keras model that will write `--out`; None for another kind of file."""
     if options.out is None or options.out.suffix != OF_KERAS:
         return None

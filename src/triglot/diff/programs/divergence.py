@@ -283,7 +283,7 @@ class Search:
         for side, value in ((self.first, a), (self.second, b)):
             if side.ancestors[value] != {value}:
                 return False
-            sides.append([side.view.core(source) for source in side.sources(value)])
+            sides.append(side.view.cores(side.sources(value)))
         steps = [side.tape.steps[side.tape.producers[value]]
                  for side, value in ((self.first, a), (self.second, b))]  # fmt: skip
         return steps[0].name == steps[1].name and all(
@@ -348,7 +348,7 @@ class Search:
         if b in self.second.boundary:
             return None
         tape, arrays = self.second.tape, self.second.view.arrays
-        expected = [self.first.view.core(value) for value in _following_values(self.first, a)]
+        expected = self.first.view.cores(_following_values(self.first, a))
         followers = frozenset(_following_values(self.second, b))
         steps = tape.steps_for(followers)
         equal: list[int] = []

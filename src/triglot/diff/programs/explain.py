@@ -12,7 +12,7 @@ from ...core.types import PyTree
 from ..types import Array, Cause, Difference, Side
 from . import divergence, places
 from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
-from .catalogue import Named, is_consequence, name_causes, windows
+from .catalogue import NamedCauses, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
 from .tape import Tape
@@ -130,7 +130,7 @@ def explain_tapes(
     )
     originals = (first_view, second_view)
     first: Difference | None = None
-    named_causes: list[Named] = []
+    named_causes: list[NamedCauses] = []
     values: dict[int, Array] = {}
     operands: dict[tuple[int, int], Array] = {}
     num_left = most
@@ -195,17 +195,19 @@ def _outputs(tape: Tape, arrays: Sequence[Array]) -> list[np.ndarray]:
     return [array for array in outputs if array.dtype.kind == "f"]
 
 
-def _with_effect(named: Named, before: list[np.ndarray], after: list[np.ndarray]) -> Named:
+def _with_effect(
+    named: NamedCauses, before: list[np.ndarray], after: list[np.ndarray]
+) -> NamedCauses:
     """Add how much the outputs change where the first program's result is substituted."""
     changes = [largest_difference(*pair)[1] for pair in zip(before, after, strict=False)]
     effect = max((math.inf if math.isnan(change) else change for change in changes), default=0.0)
     return replace(named, causes=tuple(replace(each, effect=effect) for each in named.causes))
 
 
-def join_moved(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
+def join_moved(named: Sequence[NamedCauses], labels: tuple[str, str]) -> list[Cause]:
     """Return the causes; what one program computes earlier than the other is one cause."""
     causes: list[Cause] = []
-    pending: list[Named] = []  # that have no counterpart yet
+    pending: list[NamedCauses] = []  # that have no counterpart yet
     for each in named:
         pairs = ((earlier, each.moved_from(earlier, labels)) for earlier in pending[::-1])
         earlier, cause = next((pair for pair in pairs if pair[1] is not None), (None, None))

@@ -1,7 +1,7 @@
 """Compare values whatever their layout: as sorted numbers, then by a permutation of axes."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -216,6 +216,10 @@ class View:
             self._cores[root] = Core.of(self.arrays[root])
         return self._cores[root]
 
+    def cores(self, values: Iterable[int]) -> list[Core]:
+        """Return the cores of some values' roots."""
+        return [self.core(value) for value in values]
+
     def data_values(self) -> list[int]:
         """Return the values that are computed from data, without mere rearrangements."""
         tape = self.tape
@@ -258,7 +262,7 @@ class View:
             groups.setdefault(self.core(value).array.size, []).append(value)
         by_size = {}
         for size, values in groups.items():
-            cores = [self.core(value) for value in values]
+            cores = self.cores(values)
             lows, highs, scales = (
                 np.array([getattr(core, name) for core in cores])
                 for name in ("low", "high", "scale")

@@ -162,9 +162,9 @@ class Alignment:
         ends = self.ends(event)
         if not ends:
             return None, float("inf")
-        end = min(ends, key=lambda each: self._apart(event, each))
+        end = min(ends, key=lambda each: self._distance(event, each))
         scale = float(np.max(np.abs(self.value(event))))
-        return end, self._apart(event, end) / scale
+        return end, self._distance(event, end) / scale
 
     def _depends_on_lost(self, event: Event) -> bool:
         if not event.is_code:
@@ -181,7 +181,7 @@ class Alignment:
     def value(self, event: Event) -> np.ndarray:
         return np.asarray(self.recording.arrays[event.array], np.float64)
 
-    def _apart(self, event: Event, end: int) -> float:
+    def _distance(self, event: Event, end: int) -> float:
         arranged = arrangements_like(self.value(event), self.arrays[end])
         return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
 
@@ -259,7 +259,7 @@ class Alignment:
                 if equal_ends:  # the same numbers in another shape
                     self.places[event.array] = equal_ends[0]
                 continue
-            end = min(ends, key=lambda e: self._apart(event, e))
+            end = min(ends, key=lambda e: self._distance(event, e))
             self.places[event.array] = end
             arranged = arrangements_like(self.value(event), self.arrays[end])
             if arranged and largest_difference(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:

@@ -128,7 +128,7 @@ WEAK: Sequence[Entry] = (
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedCauses:
     """The causes of a divergence.
 
     Attributes:
@@ -144,7 +144,7 @@ class Named:
     places: tuple[str, str]
     only: tuple[int, tuple[str, ...]] | None
 
-    def moved_from(self, earlier: "Named", labels: tuple[str, str]) -> Cause | None:
+    def moved_from(self, earlier: "NamedCauses", labels: tuple[str, str]) -> Cause | None:
         """Describe what one program computes at an earlier place than the other, if it does."""
         if self.only is None or earlier.only is None:
             return None
@@ -159,7 +159,7 @@ class Named:
         return Cause("operation_order", where, evidence)
 
 
-def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
+def name_causes(divergence: Divergence, labels: tuple[str, str]) -> NamedCauses:
     """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
     finding = _explain(divergence, labels) or Finding(
         "unknown", _describe_unexplained(divergence), divergence
@@ -177,7 +177,7 @@ def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
     )
     names_and_evidence = [(finding.name, finding.evidence), *finding.more]
     causes = tuple(Cause(name, place, evidence) for name, evidence in names_and_evidence)
-    return Named(causes, finding.divergence, descriptions, moves.computed_by_one(parts))
+    return NamedCauses(causes, finding.divergence, descriptions, moves.computed_by_one(parts))
 
 
 def _explain(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:

@@ -37,8 +37,7 @@ def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Findi
         if wholes[0] is not None and wholes[0] == wholes[1]:
             name = features.gate_order(tape, a) or name
         evidence = (
-            f"two values are exchanged in {labels[1]}; exchanged back, the "
-            "results are "
+            f"two values are exchanged in {labels[1]}; exchanged back, the results are "
             "equal" + (": the reset gate is applied to the other product" if is_cell else "")
         )
         return Finding(name, evidence, divergence)
@@ -130,9 +129,8 @@ def head_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
                 if not close(array, features_array) and divergence.agrees({value: array}):
                     evidence = (
                         f"{features_array.shape[-1]} features are cut into "
-                        f"{' x '.join(map(str, factors))} "
-                        f"in another order in {labels[1]}; in that of {labels[0]}, the results are "
-                        "equal"
+                        f"{' x '.join(map(str, factors))} in another order in {labels[1]}; in that "
+                        f"of {labels[0]}, the results are equal"
                     )
                     return Finding("attention_heads", evidence, divergence)
     return None

@@ -537,7 +537,7 @@ def _shifted_divergences(search: Search, a: int, b: int) -> Iterator[Divergence]
     A loop reads one row at a time, and may read an array twice: each reading is tried.
     """
     second_view, array = search.second, np.asarray(search.first.view.arrays[a])
-    tape, expected = second_view.tape, [search.first.view.core(v) for v in search.first.values]
+    tape, expected = second_view.tape, search.first.view.cores(search.first.values)
     layout_steps = [
         index
         for index, step in enumerate(tape.steps)
@@ -1060,8 +1060,8 @@ def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
         left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if {left.name, right.name} != {"max", "min"} or divergence.substitute is None:
             continue
-        first_cores = [first_part.view.core(value) for value in left.operands]
-        second_cores = [second_part.view.core(value) for value in right.operands]
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
         if all(
             any(a.same(b, first_part.view.tolerance) for b in second_cores) for a in first_cores
         ):

@@ -52,8 +52,8 @@ def _other_order(first_view: View, first: int, second_view: View, second: int) -
 
     Empty if they are not the same arrays, or in the same order.
     """
-    first_cores = [first_view.core(value) for value in first_view.tape.steps[first].operands]
-    second_cores = [second_view.core(value) for value in second_view.tape.steps[second].operands]
+    first_cores = first_view.cores(first_view.tape.steps[first].operands)
+    second_cores = second_view.cores(second_view.tape.steps[second].operands)
     if len(first_cores) != len(second_cores):
         return []
     places = [

@@ -1,6 +1,6 @@
 """Operations that both programs have, on other operands, axes or numbers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import INPUTS, PARAMS, Step, Tape
-from ..values import layouts
+from ..values import Core, layouts
 from . import features
 from .features import BOUNDS, MAX_STEPS, SUBSTITUTED, Finding
 
@@ -34,14 +34,13 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         for position in first_numbers.keys() & second_numbers.keys():
             if first_numbers[position] == second_numbers[position]:
                 continue
-            differing_operand = tape.steps[second].operands[position]
-            changed = np.full(np.shape(tape.arrays[differing_operand]), first_numbers[position])
+            shape = np.shape(tape.arrays[tape.steps[second].operands[position]])
+            changed = np.full(shape, first_numbers[position])
             if divergence.agrees({}, {(second, position): changed}):
                 name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
                 evidence = (
-                    f"{tape.steps[second].name} with {first_numbers[position]:.6g} in "
-                    f"{labels[0]}, with "
-                    f"{second_numbers[position]:.6g} in {labels[1]}; with the first value in "
+                    f"{tape.steps[second].name} with {first_numbers[position]:.6g} in {labels[0]}, "
+                    f"with {second_numbers[position]:.6g} in {labels[1]}; with the first value in "
                     "both, the results are equal"
                 )
                 return Finding(name, evidence, divergence)
@@ -180,40 +179,26 @@ def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Findin
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
         left, right = first_part.tape.steps[first], second_part.tape.steps[second]
-        first_cores = [first_part.view.core(value) for value in left.operands]
-        second_cores = [second_part.view.core(value) for value in right.operands]
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
         tolerance = first_part.view.tolerance
-        only_in_second = [
-            i
-            for i, core in enumerate(second_cores)
-            if not any(core.same(c, tolerance) for c in first_cores)
-        ]
-        only_in_first = [
-            i
-            for i, core in enumerate(first_cores)
-            if not any(core.same(c, tolerance) for c in second_cores)
-        ]
-        if (
-            len(only_in_second) != 1
-            or len(only_in_first) != 1
-            or len(first_cores) != len(second_cores)
-        ):
-            continue
-        number = _constant_operand(
-            divergence, first, only_in_first[0], second, only_in_second[0], labels
+        unmatched = (
+            _unmatched(first_cores, second_cores, tolerance),
+            _unmatched(second_cores, first_cores, tolerance),
         )
+        if [*map(len, unmatched)] != [1, 1] or len(first_cores) != len(second_cores):
+            continue
+        (missing,), (position,) = unmatched
+        number = _constant_operand(divergence, first, missing, second, position, labels)
         if number is not None:
             return number
-        expected = next(second_part.view.find_all(first_cores[only_in_first[0]], unused=True), None)
+        core = first_cores[missing]
+        expected = next(second_part.view.find_all(core, unused=True), None)
         if expected is None or not divergence.parts[1].tape.depends[expected]:
             continue
-        if (
-            first_cores[only_in_first[0]].array.size
-            == 1
-            < np.size(second_part.view.arrays[expected])
-        ):
+        if core.array.size == 1 < np.size(second_part.view.arrays[expected]):
             continue  # such as zeros, which several statistics and biases start with
-        position, value_read = only_in_second[0], right.operands[only_in_second[0]]
+        value_read = right.operands[position]
         expected_array = np.asarray(second_part.view.arrays[expected])
         for array in layouts(expected_array, np.shape(second_part.view.arrays[value_read])):
             if divergence.agrees({}, {(second, position): array}):
@@ -227,6 +212,11 @@ def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Findin
                 name = _source_name(second_part.tape, right, value_read, expected)
                 return Finding(name, evidence, divergence)
     return None
+
+
+def _unmatched(cores: Sequence[Core], others: Sequence[Core], tolerance: float) -> list[int]:
+    """Return the positions of the cores that equal none of the others."""
+    return [i for i, core in enumerate(cores) if not any(core.same(c, tolerance) for c in others)]
 
 
 def differing_term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -407,8 +397,8 @@ def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
         left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
             continue
-        first_cores = [first_part.view.core(value) for value in left.operands]
-        second_cores = [second_part.view.core(value) for value in right.operands]
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
         tolerance = first_part.view.tolerance
         if not all(
             first_core.same(second_core, tolerance)

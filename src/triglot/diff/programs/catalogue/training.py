@@ -48,9 +48,8 @@ def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Find
                          for core in cores]  # fmt: skip
                 evidence = (
                     f"{second_part.tape.leaves[second_part.tape.roots[second_start]]} starts with "
-                    f"{descriptions[0]} in "
-                    f"{labels[0]}, with {descriptions[1]} in {labels[1]}; with the first value in "
-                    "both, the results are equal"
+                    f"{descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}; "
+                    "with the first value in both, the results are equal"
                 )
                 return Finding("norm_statistics", evidence, divergence)
     return None
@@ -201,7 +200,7 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
 
 def _unmatched_state(view: View, other_view: View) -> list[int]:
     """Return the new state that is computed from the batch and that the other program lacks."""
-    other_cores = [other_view.core(value) for value in _batch_state(other_view)]
+    other_cores = other_view.cores(_batch_state(other_view))
     return [
         value
         for value in _batch_state(view)
