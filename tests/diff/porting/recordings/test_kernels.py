@@ -251,8 +251,8 @@ def test_a_transposed_kernel_of_flax_is_read_by_its_shape(is_reversed: bool) -> 
     source, target = (network(n, case.obs_spec, [case.built[n]]) for n in (name, "equinox"))
     variables = source.init(jax.random.key(0))
     arrays = named_arrays(variables, source)
-    found = target.apply(moved(arrays, "linen", target, x), x)[0]
-    np.testing.assert_allclose(found, source.apply(variables, x)[0], atol=1e-5)
+    output = target.apply(moved(arrays, "linen", target, x), x)[0]
+    np.testing.assert_allclose(output, source.apply(variables, x)[0], atol=1e-5)
 
 
 def test_a_transposed_kernel_of_flax_with_equal_channels_is_refused() -> None:
