@@ -52,7 +52,7 @@ def layout_hint(axes: tuple[int, ...], names: tuple[str, str]) -> str:
     """Write in which order the second network has the axes of the first one's outputs.
 
     Args:
-      axes: where the second one's axes, after the batch, are in the first one's.
+      axes: the position of each axis of the second output, after the batch, in the first output.
       names: the names of both networks.
     """
     layouts: dict[tuple[int, ...], tuple[str, str]] = {

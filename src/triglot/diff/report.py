@@ -33,7 +33,7 @@ class Module:
 
     Attributes:
       name: the name of the module, or of the modules between which it was computed.
-      kind: its class.
+      kind: the class of the module.
       source: `file:line` in the recorded model.
       state: `equal`, `different`, or why it was not compared.
       max_rel: the largest difference relative to the largest number, from equal inputs.
@@ -62,8 +62,8 @@ class Report:
       pairing: the parameters and their pairs.
       num_params: the number of scalars in the parameters of each network.
       measurements: outputs, gradients and steps, with the same weights.
-      initializers: what both initializers draw; empty if a network has its weights already.
-      num_keys: over which initializers were compared.
+      initializers: comparisons of both initializers; empty if a network has its weights already.
+      num_keys: the number of keys over which initializers were compared.
       modules: the values of a recording, in the order of the calls; empty for two networks.
       parts: the modules of both networks; empty unless they were asked for.
       notes: what was not measured, and why.

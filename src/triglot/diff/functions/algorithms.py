@@ -45,7 +45,7 @@ class Reference:
     Attributes:
       name: the algorithm's, such as `ppo` or `sac.critic`.
       function: takes the arrays of `arguments` by name, and returns the loss, float32 `[]`.
-      arguments: what it reads, in the order of its signature.
+      arguments: the arguments that it reads, in the order of its signature.
       source: the lines of the algorithm's code.
     """
 

@@ -47,8 +47,8 @@ def lift_function(function: object, arguments: Arguments, name: str | None = Non
       function: a function of arrays, in JAX or PyTorch; a pair `(init, function)`, whose function
         takes `params` first; a PyTorch module, or a pair of a module and a function that takes it
         first; a module of another library, or a `Network`.
-      arguments: what it gets: by the names of its parameters, else in order; one parameter of
-        another name gets all of them, as a dictionary with attributes.
+      arguments: the arguments that it gets: by the names of its parameters, else in order; one
+        parameter of another name gets all of them, as a dictionary with attributes.
       name: the function's name in errors and reports.
 
     Raises:

@@ -26,7 +26,7 @@ class Explained(NamedTuple):
 
     Attributes:
       causes: `not_trainable`, `stop_gradient` or `custom_gradient`.
-      operations: where the first rule is, of each network; None in the one without it.
+      operations: the place of each network's first rule; None for a network without one.
     """
 
     causes: list[Cause]

@@ -33,9 +33,9 @@ class Rule:
 
     Attributes:
       kind: `stop_gradient` or `custom_gradient`.
-      name: of the function with a custom derivative, with its file and line; else empty.
+      name: the function with a custom derivative, with its file and line; else empty.
       equations: the rule's equations in the program; several calls of one function have one rule.
-      operation: its first place in the program.
+      operation: the first place of the rule in the program.
     """
 
     kind: str

@@ -47,7 +47,7 @@ def two_samples(first: np.ndarray, second: np.ndarray, size: float = 0.0) -> flo
 
     Args:
       first, second: finite numbers `[n]` and `[m]`.
-      size: of the numbers from which they are computed, if that is larger than their own.
+      size: the magnitude of the numbers from which they are computed, if larger than their own.
 
     Returns:
       The p-value of the null hypothesis that both have the same distribution.
@@ -103,8 +103,8 @@ class InitializerRow:
 
     Attributes:
       name: the name of the parameter in the first network, as its author knows it.
-      counterpart: that of the parameter in the second network.
-      one, other: what each side draws.
+      counterpart: the name of the parameter in the second network.
+      one, other: statistics of each side's draws.
       differs: whether a two-sample test tells them apart.
       p_value: the smallest of its tests.
     """

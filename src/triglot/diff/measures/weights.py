@@ -91,7 +91,7 @@ def shared_values(
     Values are rounded to the coarser dtype of the two sides, so that both hold them exactly.
 
     Args:
-      pairing: whose transposed pairs are already equal in canonical form.
+      pairing: the pairing; its transposed pairs are already equal in canonical form.
       arrays: canonical arrays of the side that gives the values.
       from_other: whether that is the second side.
 

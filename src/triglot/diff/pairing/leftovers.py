@@ -243,7 +243,7 @@ def _missing_layers(
 
     Args:
       unpaired: the parameters of a network without a counterpart.
-      side: all its parameters.
+      side: all parameters of that network.
 
     Returns:
       The place of the stack, and the indices of these layers in it; None if there are none.

@@ -137,7 +137,7 @@ def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parame
 
     Args:
       network: a network with a codec.
-      params: its parameters, which may be abstract; None for those of `network.init`.
+      params: the network's parameters, which may be abstract; None for those of `network.init`.
 
     Raises:
       TriglotError: if the network has no codec.

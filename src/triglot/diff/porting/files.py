@@ -80,7 +80,7 @@ def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     Args:
       path: `.safetensors`; `.npz`; `.msgpack`, as nested dictionaries of Flax; or PyTorch's `.pt`.
-      arrays: by name.
+      arrays: the arrays by name.
     """
     path.write_bytes(WRITERS[path.suffix](arrays))
 
@@ -106,7 +106,7 @@ def _check_array(path: Path, stream: IO[bytes], size: int) -> None:
     """Read the header of an array in NumPy's format, and check that its numbers follow.
 
     Args:
-      path: of the file, for the message.
+      path: the path of the file, for the message.
       stream: begins with the array.
       size: bytes that the stream has from here on.
 

@@ -36,9 +36,9 @@ def built_model(candidate: object, path: Path, inputs: Inputs, title: str) -> Ke
 
     Args:
       candidate: a model, or a function without arguments that returns one.
-      path: of the file that the model reads or writes, for messages.
+      path: the file that the model reads or writes, for messages.
       inputs: one observation, for which the model is built; a tuple for several.
-      title: the model, in messages.
+      title: the name of the model in messages.
 
     Raises:
       MissingExtra: if Keras is not installed.
@@ -69,7 +69,7 @@ def load_model(model: KerasModel, path: Path, title: str) -> None:
     """Read a model's weights from `.weights.h5`.
 
     Raises:
-      TriglotError: if the file holds others.
+      TriglotError: if the file holds other weights.
     """
     with user_error_context(f"{title} cannot read {path}"):
         model.load_weights(path)
@@ -80,7 +80,7 @@ def save_model(model: KerasModel, variables: Variables, path: Path) -> None:
 
     Args:
       model: a Keras model with its variables.
-      variables: of the network that `from_keras` makes of it.
+      variables: the variables of the network that `from_keras` makes of the model.
       path: the file; an existing one is replaced.
     """
     values = {**variables.params, **variables.state}

@@ -50,9 +50,9 @@ class KnownLayer(NamedTuple):
     """A layer of a file whose class and settings are known, as those of a recording.
 
     Attributes:
-      name: of the class.
-      layer: what is listed of it.
-      settings: its plain attributes.
+      name: the name of the class.
+      layer: the listed layer of the class.
+      settings: the plain attributes of the layer.
     """
 
     name: str
@@ -95,8 +95,8 @@ def network_of(
     target's layers of the same shapes decide.
 
     Args:
-      arrays: by the library's names.
-      library: that wrote them.
+      arrays: the arrays of the file, by the library's names.
+      library: the library that wrote them.
       target: the network that will hold them.
       file_name: the file, for messages.
       known_layers: layers whose class is known, by the place before their arrays' names.
@@ -233,8 +233,8 @@ def layer_of_settings(
     """Build what rules read of a layer.
 
     Args:
-      settings: its attributes.
-      shapes: of its arrays by the names of `Layer.parameters`.
+      settings: the attributes of the layer.
+      shapes: the shapes of its arrays, by the names of `Layer.parameters`.
     """
     return SimpleNamespace(**{**settings, "shapes": shapes})
 
@@ -376,8 +376,8 @@ class _Target(NamedTuple):
 
     Attributes:
       signatures: each layer's kind, and the names and shapes of its arrays.
-      kinds: of the layers by place, where all arrays are of one kind.
-      num_heads: of its attention, which files do not hold; None if there are several numbers.
+      kinds: the kind of the layer at each place where all arrays are of one kind.
+      num_heads: the number of attention heads, which files lack; None if there are several.
     """
 
     signatures: Counter[Signature]

@@ -21,8 +21,8 @@ class Place:
 
     Attributes:
       name: the library's own, such as `params/Dense_0/kernel` or `layers.0.weight`.
-      array: its shape and dtype.
-      statistic: what it is in the state; None for a parameter, or another array.
+      array: the shape and dtype of the array.
+      statistic: the running statistic that it is; None for another array.
     """
 
     name: str
@@ -53,7 +53,7 @@ def load_weights(path: str | Path, network: Network, *, trust: bool = False) -> 
     """Read a file into a network of the library that wrote it.
 
     Args:
-      path: as `triglot translate` writes it, or the library itself; see `files.read_weights`.
+      path: a file that `triglot translate` or the library wrote; see `files.read_weights`.
       network: the one that was saved.
       trust: read a pickle, which may run code.
 
@@ -75,10 +75,10 @@ def variables_from(
     """Put named arrays into a network of the same library.
 
     Args:
-      arrays: as `files.read_weights` gives them. Prefixes that all names share are left out where
+      arrays: the result of `files.read_weights`. Prefixes that all names share are left out where
         the network's names have none.
       network: the network; counters that the file lacks keep their initial values.
-      path: of the file, for messages.
+      path: the path of the file, for messages.
 
     Returns:
       The variables, and the names of arrays that the network has no place for.

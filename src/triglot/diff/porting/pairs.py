@@ -26,7 +26,7 @@ class Paired:
 
     Attributes:
       targets: the network's parameters by the checkpoint's canonical names.
-      method: such as `by name` or `guessed by order of use`.
+      method: how they were found, such as `by name` or `guessed by order of use`.
       assumed: parameters whose layout only their author knows, taken to be stored alike.
     """
 

@@ -49,9 +49,9 @@ def port(
     """Convert the weights, print the mapping, check the function and write the file.
 
     Args:
-      options: what was chosen.
+      options: the options of the command.
       inputs: one observation of both networks; a tuple for several.
-      action_spec: of the environment, if there is one.
+      action_spec: the action spec of the environment, if there is one.
       mapping: names of the file to those of the network, as `translate` takes them; empty to pair
         by names, or by shape and order.
 

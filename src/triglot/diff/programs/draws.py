@@ -37,10 +37,10 @@ class Draws:
       evaluated: the program in evaluation.
       outputs: the values of `tape` that are compared.
       evaluated_outputs: those of `evaluated`.
-      values: of the bits, in order.
-      numbers: for each, which independent number each element is; elements with equal ones are
-        drawn from one key at one position, and so are equal.
-      count: of independent numbers.
+      values: the values that hold the random bits, in order.
+      numbers: the index of the independent number in each element of a value; elements
+        with equal indices are drawn from one key at one position, and so are equal.
+      count: the number of independent numbers.
     """
 
     tape: Tape
@@ -101,7 +101,7 @@ class Reuse:
 
     Attributes:
       side: 0 if it is the first program, 1 for the second.
-      counts: how many independent numbers each program draws.
+      counts: the number of independent numbers that each program draws.
       draws: a draw of each program where they differ, in words.
       same_key: whether it draws several times from one key.
       drops_paths: whether both draw one number for each example or for the batch alone, as

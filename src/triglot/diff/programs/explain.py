@@ -42,7 +42,7 @@ class Explanation:
       diverges: whether outputs differ in float64.
       parameters: canonical names, of either program, that the parts in which they diverge read.
       resized: whether a convolution or a pooling has results of another size.
-      most: how many differences were looked for, if there may be more; else 0.
+      most: the number of differences that were found, if there may be more; else 0.
     """
 
     first_difference: Difference | None

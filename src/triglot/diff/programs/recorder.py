@@ -31,7 +31,7 @@ class Program:
       function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
       params: parameters by canonical name.
       arrays_of: the arrays that hold them, by canonical name, from which reports take their names.
-      state, inputs, key: its other arguments.
+      state, inputs, key: the other arguments.
       of_batches: whether its examples are batches, as of a loss.
       is_update: whether it is an agent's update, not a network. Its random draws are kept, since
         they do not depend on the library; of a long loop the first iterations are recorded, and

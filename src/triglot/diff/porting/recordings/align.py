@@ -53,13 +53,13 @@ class Alignment:
     """The recorded values and the port's program, evaluated with the recorded ones in it.
 
     Attributes:
-      recording: of the original.
+      recording: the recording of the original.
       tape: the port's program in float64.
       names: the port's parameters by the recording's names.
       forced: recorded values by the port's value in whose place they are put.
       places: the port's value of each recorded one that was found.
       arrays: the port's values, computed from the forced ones.
-      computed: what the port computes in the place of forced ones.
+      computed: the port's own results in the places of forced values.
       lost: recorded values without a place, on which others depend.
       settled: recorded values whose difference was explained.
     """

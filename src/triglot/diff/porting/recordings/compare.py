@@ -47,12 +47,12 @@ def diff_recording(
     the comparison continues, so that it finds several differences.
 
     Args:
-      recording: what `triglot.record` wrote.
-      port: what `triglot.diff.loading.load_network` accepts.
+      recording: the file that `triglot.record` wrote.
+      port: a network in any form that `triglot.diff.loading.load_network` accepts.
       checkpoint: the port's own weights, which are compared with the recorded ones first.
       mapping: canonical names of the recording to those of the port; None to pair by names, shapes
         and the order of use.
-      name: of the port, in the report.
+      name: the name of the port in the report.
       trust: read a checkpoint that is a pickle, which may run code.
       begin: a function that is called with the name of each stage.
 

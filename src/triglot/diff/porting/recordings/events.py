@@ -15,9 +15,9 @@ class Event:
     """A value that a module returned, or that the code between modules computed.
 
     Attributes:
-      index: in order.
-      array: its name in the recording.
-      call: of the module; for code between modules, of the module whose code it is.
+      index: the position in the order of computation.
+      array: the name of the array in the recording.
+      call: the call of the module; for code between modules, of the module whose code it is.
       is_code: whether it was computed between modules.
       after, before: the calls between which that code is; None at its ends.
     """

@@ -21,7 +21,7 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
     Args:
       aligned: has the recorded values that were found.
       event: the recorded value.
-      explains: how many causes are known if a value of the port is the one; 0 if none is.
+      explains: returns the number of causes that are known for a value of the port in its place.
 
     Returns:
       With the recorded value in its place what follows is equal; else a cause is known, or the
@@ -74,7 +74,7 @@ def _confirmed_mismatch(
 
     Args:
       aligned: has the recorded values that were found.
-      events: what the difference covers.
+      events: the recorded values that the difference covers.
       ends: places in which the value is tried; None for all that it may have.
     """
     last = events[-1]

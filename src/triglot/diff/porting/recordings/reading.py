@@ -29,9 +29,9 @@ class Call:
     """One call of a module.
 
     Attributes:
-      index: in the order in which calls begin.
-      name: of the module, such as `layer1.0.bn2`; empty for the model.
-      kind: its class.
+      index: the position in the order in which calls begin.
+      name: the name of the module, such as `layer1.0.bn2`; empty for the model.
+      kind: the class of the module.
       library: the package of its class, such as `torch`.
       settings: plain attributes, such as `eps`.
       source: `file:line` of the caller, else of the class's own code.
@@ -73,11 +73,11 @@ class Recording:
     """What one call of a model computed.
 
     Attributes:
-      path: of the file.
+      path: the path of the file.
       library: `torch` or `keras`.
-      arrays: all by name.
-      calls: of modules, in the order in which they began.
-      inputs, outputs: names of the model's.
+      arrays: all arrays by name.
+      calls: the calls of modules, in the order in which they began.
+      inputs, outputs: names of the model's inputs and outputs.
       train: whether it was in training mode.
       notes: what the recorder noted, such as weights that are NaN.
     """

@@ -36,10 +36,10 @@ class Port:
       network: the port.
       inputs: the recorded batch, as the port takes it.
       variables: the recorded weights in the port; those of its checkpoint if they were not found.
-      pairing: of the recorded parameters and the port's; None if they were not paired.
+      pairing: the pairs of recorded parameters and the port's; None if they were not paired.
       names: canonical names of the port's parameters by the recording's names.
       causes: parameters of the checkpoint with other numbers than the recorded ones.
-      notes: what was assumed.
+      notes: assumptions, in words.
     """
 
     network: Network
@@ -64,12 +64,12 @@ def fit(
     arrangement decides in which the weights fit.
 
     Args:
-      recording: of the original.
+      recording: the recording of the original.
       port: the port, as `load_network` takes it.
       read_checkpoint: a function that reads the port's checkpoint into its network; None if there
         is none.
       mapping: canonical names of the recording to those of the port.
-      name: of the port.
+      name: the name of the port.
 
     Raises:
       TriglotError: if the port fails on the recorded inputs, or no arrangement fits.

@@ -133,7 +133,7 @@ class NamedCauses:
 
     Attributes:
       causes: the causes, at least one.
-      divergence: that they explain; may be larger than the one that was found.
+      divergence: the divergence that they explain; may be larger than the one that was found.
       places: the places in both programs.
       only: what only one program computes: its index, and the operations; None if both compute
         something.

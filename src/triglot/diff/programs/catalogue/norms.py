@@ -27,10 +27,10 @@ class Root:
 
     Attributes:
       value: the root.
-      epsilon: what is added to it or to what it is taken of.
+      epsilon: the number that is added to the root or to its argument.
       outside: whether it is added to the root.
-      divisor: what the program divides by, as far as it is computed from the root.
-      distinct: how many numbers that has.
+      divisor: the core of the divisor, as far as it is computed from the root.
+      distinct: the number of different values in the divisor.
     """
 
     value: int
@@ -65,8 +65,8 @@ class Norm:
       centred: whether the mean is subtracted first.
       summed: whether squares are summed (an L2 norm), not averaged.
       shape: the shape in which the array is averaged; one axis may be split in groups.
-      axes: over which it is averaged.
-      groups: into which an axis is split; 1 if none is.
+      axes: the axes over which it is averaged.
+      groups: the number of groups into which an axis is split; 1 if none is.
       root: the root, which has the epsilon.
     """
 

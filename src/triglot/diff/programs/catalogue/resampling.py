@@ -29,7 +29,7 @@ class Form:
 
     Attributes:
       kind: `nearest`, `linear`, `cubic`, or the windows of a pooling.
-      coefficient: that of a cubic kernel; 0 for others.
+      coefficient: the coefficient of a cubic kernel; 0 for other kernels.
       antialias: whether the kernel is as wide as the pixels of a smaller image.
       corners: whether the first and last pixels keep their places.
       clamps: whether pixels beyond an edge repeat it; otherwise they are left out.
