@@ -195,10 +195,8 @@ def causes_of(
             mode_causes = list(explanations[mode].causes)
             if mode == EVALUATION and TRAINING in explanations:  # only training updates statistics
                 mode_causes = [cause for cause in mode_causes if cause.name != "norm_momentum"]
-            causes, first = (
-                add_causes(causes, mode_causes),
-                first or explanations[mode].first_difference,
-            )
+            causes = add_causes(causes, mode_causes)
+            first = first or explanations[mode].first_difference
     if with_state and TRAINING in explanations:
         is_explained = any(cause.name not in STATISTICS for cause in explanations[TRAINING].causes)
         states = states_after(explanations[TRAINING].views, explained=is_explained)

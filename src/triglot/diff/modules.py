@@ -215,10 +215,8 @@ def _distance(
     first_view: View, first_node: _Node, second_view: View, second_node: _Node
 ) -> float | None:
     """Return the relative difference of two values; None if it is not defined."""
-    a, b = (
-        first_view.core(_result(first_view.tape, first_node)),
-        second_view.core(_result(second_view.tape, second_node)),
-    )
+    a = first_view.core(_result(first_view.tape, first_node))
+    b = second_view.core(_result(second_view.tape, second_node))
     if a.same(b):
         return 0.0
     if a.array.size != b.array.size or not a.array.size:

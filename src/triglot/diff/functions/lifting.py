@@ -57,19 +57,15 @@ def lift_function(function: object, arguments: Arguments, name: str | None = Non
     called = function[1] if type(function) is tuple and len(function) == 2 else function
     title = name or calling.display_name(called)
     network, sources = _lift_unbatched(function, arguments, title)
-    learned_names = [
-        each for each in _argument_names(sources, arguments) if each in arguments.learned
-    ]
+    learned_names = [n for n in _argument_names(sources, arguments) if n in arguments.learned]
     if learned_names and network.codec is not None and network.codec.leaves:
         raise TriglotError(
             f"{title} has parameters already, so no input can be learned: give {learned_names[0]} "
             "another kind than `param`."
         )
-    return over_batches(
-        _with_learned(network, learned_names, arguments) if learned_names else network,
-        sources,
-        arguments,
-    )
+    if learned_names:
+        network = _with_learned(network, learned_names, arguments)
+    return over_batches(network, sources, arguments)
 
 
 def over_batches(network: Network, sources: Sources, arguments: Arguments) -> Network:

@@ -175,11 +175,9 @@ def compare_initializers(
     if not (first_drawing.num_keys and second_drawing.num_keys):
         return []
     level = LEVEL / max(1, TESTS_PER_PARAMETER * len(pairing.pairs))
-    rows, first_statistics, second_statistics = (
-        [],
-        first_drawing.statistics,
-        second_drawing.statistics,
-    )
+    rows = []
+    first_statistics = first_drawing.statistics
+    second_statistics = second_drawing.statistics
     for pair in pairing.pairs:
         first_sample, second_sample = first_statistics[pair.one], second_statistics[pair.other]
         p_value = min(
@@ -424,10 +422,8 @@ def _reuse_result(reuse: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     if reuse.same_key:
         name, description = "key_reuse", "several times from one key"
     elif reuse.drops_paths:
-        name, description = (
-            "stochastic_depth",
-            f"one number per batch where {other_label} draws one per sample",
-        )
+        name = "stochastic_depth"
+        description = f"one number per batch where {other_label} draws one per sample"
     evidence = (
         f"{label} draws {description}: {reuse.counts[0]:,} independent numbers in "
         f"{sides[0].label}, {reuse.counts[1]:,} in {sides[1].label}; with the draws of {label} "

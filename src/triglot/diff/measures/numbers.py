@@ -168,9 +168,8 @@ def measure(
     double: dict[Quantity, Distance] = {}
     identical = all(each.identical for each in native.values())
     if setup.effort.everything and not identical:
-        with note_failure(
-            notes, "canonical arithmetic was not measured"
-        ):  # it cannot rewrite some layers
+        # It cannot rewrite some layers.
+        with note_failure(notes, "canonical arithmetic was not measured"):
             begin("measuring canonical arithmetic")
             pair = first.canonical(), second.canonical()
             canonical = _distances([_values(side, setup) for side in pair], names)

@@ -73,10 +73,8 @@ def pair(
         if mapping:
             raise
         if order is None:
-            paired_targets, method = (
-                _by_use(source, variables, target, inputs),
-                "guessed by order of use",
-            )
+            paired_targets = _by_use(source, variables, target, inputs)
+            method = "guessed by order of use"
         else:
             paired_targets = _by_rank(source, variables, target, inputs, order, by_use)
             method = "guessed by shape and order"
@@ -120,10 +118,8 @@ def _sides(
     source: Network, variables: Variables, target: Network, initial: Variables
 ) -> tuple[Mapping[str, Parameter], Mapping[str, Parameter]]:
     """List the parameters of both networks, without biases that the other's cells lack."""
-    source_parameters, target_parameters = (
-        read_parameters(source, variables.params),
-        read_parameters(target, initial.params),
-    )
+    source_parameters = read_parameters(source, variables.params)
+    target_parameters = read_parameters(target, initial.params)
     leaves = [
         {name: each.leaf for name, each in side.items()}
         for side in (source_parameters, target_parameters)

@@ -67,10 +67,8 @@ def outputs_agree(first_tape: Tape, second_tape: Tape) -> bool:
 def _compiled_difference(first_view: View, second_view: View) -> Difference | None:
     def size(pair: tuple[int, int]) -> tuple[float, float] | None:
         """Compile both programs up to a value each; None if the results are equal bit for bit."""
-        first, second = (
-            _run_compiled(first_view.tape, pair[0]),
-            _run_compiled(second_view.tape, pair[1]),
-        )
+        first = _run_compiled(first_view.tape, pair[0])
+        second = _run_compiled(second_view.tape, pair[1])
         if np.array_equal(first, second, equal_nan=True):
             return None
         return largest_difference(first.astype(np.float64), second.astype(np.float64))

@@ -140,10 +140,8 @@ def _rearranged_outputs(search: "Search") -> Divergence:
     """Describe outputs that hold the same numbers in another order."""
     first_view, second_view, slot = search.first.view, search.second.view, search.slots[0]
     a, b = first_view.tape.outputs[slot], second_view.tape.outputs[slot]
-    roots, array = (
-        ([first_view.tape.roots[a]], [second_view.tape.roots[b]]),
-        np.asarray(first_view.arrays[a]),
-    )
+    roots = ([first_view.tape.roots[a]], [second_view.tape.roots[b]])
+    array = np.asarray(first_view.arrays[a])
     if array.shape != np.shape(second_view.arrays[b]):
         return Divergence(
             search, (RegionPart(search.first, roots[0]), RegionPart(search.second, roots[1]))

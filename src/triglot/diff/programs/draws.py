@@ -231,10 +231,8 @@ def compare_draws(first_draws: Draws, second_draws: Draws) -> Replay | Reuse | N
             return None
         reused = _first_reused(fewer)
         index = reused or 0
-        first_draw, second_draw = (
-            fewer.describe(index),
-            more.describe(min(index, len(more.values) - 1)),
-        )
+        first_draw = fewer.describe(index)
+        second_draw = more.describe(min(index, len(more.values) - 1))
         draws = (second_draw, first_draw) if side else (first_draw, second_draw)
         paths = all(each.tape.drops_paths for each in (first_draws, second_draws))
         return Reuse(

@@ -297,10 +297,8 @@ def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
     ):
         return None
     for side in (0, 1):
-        changed, fixed = (
-            (search.first, search.second)[side],
-            (search.first, search.second)[1 - side],
-        )
+        changed = (search.first, search.second)[side]
+        fixed = (search.first, search.second)[1 - side]
         tape, arrays = changed.tape, changed.view.arrays
         outputs = [(tape.outputs[slot], fixed.view.arrays[fixed.tape.outputs[slot]])
                    for slot in search.slots]  # fmt: skip
@@ -404,10 +402,8 @@ def _in_shape_of_second(
 ) -> np.ndarray | None:
     """Return a value of the first program in the shape and dtype of one of the second."""
     first_part, second_part = divergence.parts
-    array, target = (
-        np.asarray(first_part.view.arrays[first_value]),
-        np.asarray(second_part.view.arrays[second_value]),
-    )
+    array = np.asarray(first_part.view.arrays[first_value])
+    target = np.asarray(second_part.view.arrays[second_value])
     if array.dtype.kind != target.dtype.kind:
         return None
     if array.shape == target.shape:

@@ -20,10 +20,8 @@ def concatenation(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
     ends = [part.tape.producers.get(part.end or 0, 0) for part in divergence.parts]
     for first in _joins(first_view.tape, ends[0]):
         for second in _joins(second_view.tape, ends[1]):
-            joined_value, order = (
-                second_view.tape.steps[second].results[0],
-                _other_order(first_view, first, second_view, second),
-            )
+            joined_value = second_view.tape.steps[second].results[0]
+            order = _other_order(first_view, first, second_view, second)
             if not order:
                 continue
             array = _join_in_order(second_view, second, order)
@@ -80,10 +78,8 @@ def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
         if left.name != right.name:
             continue
         for a, (position, b) in itertools.product(left.operands, enumerate(right.operands)):
-            first_array, second_array = (
-                np.asarray(first_view.arrays[a]),
-                np.asarray(second_view.arrays[b]),
-            )
+            first_array = np.asarray(first_view.arrays[a])
+            second_array = np.asarray(second_view.arrays[b])
             cores = first_view.core(a), second_view.core(b)
             if (
                 first_array.size != second_array.size

@@ -101,10 +101,8 @@ def norm_momentum(
       labels: the labels of both networks.
     """
     first_view, second_view = views
-    first_statistics, second_statistics = (
-        _unmatched_state(first_view, second_view),
-        _unmatched_state(second_view, first_view),
-    )
+    first_statistics = _unmatched_state(first_view, second_view)
+    second_statistics = _unmatched_state(second_view, first_view)
     if not first_statistics or not second_statistics:
         return None
     formulas = [
@@ -182,10 +180,8 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
     for value in sorted(
         _unmatched_state(first_view, second_view)
     ):  # in the order in which they are computed
-        array, formula = (
-            first_view.arrays[value],
-            _share(View(first_view.tape, first_view.tape.arrays), value),
-        )
+        array = first_view.arrays[value]
+        formula = _share(View(first_view.tape, first_view.tape.arrays), value)
         for second_value in unmatched if explained else ():
             shape = np.shape(second_view.arrays[second_value])
             same_formula = (
