@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core as jex
 from jax.extend import source_info_util
 
@@ -29,7 +30,7 @@ CALLED = {
 }
 
 
-def bind(equation: jex.JaxprEqn, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+def bind(equation: jex.JaxprEqn, arrays: Sequence[jax.Array | np.ndarray]) -> list[jax.Array]:
     """Evaluate one equation of a jaxpr."""
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*arrays, **params)

@@ -60,10 +60,10 @@ def texts(content: Any) -> Iterator[str]:
 def canonical_names(report: Report) -> set[str]:
     """Return the canonical names that a report shows and no author knows."""
     sides = [report.pairing.one, report.pairing.other]
-    known = {each.display_name for side in sides for each in side.values()}
-    unknown = {name for side in sides for name in side} - known
-    shown = " ".join([str(report), *texts(report.to_json())])
-    words = set(re.findall(r"[\w~./\[\]]+", shown))
+    display_names = {each.display_name for side in sides for each in side.values()}
+    unknown = {name for side in sides for name in side} - display_names
+    printed = " ".join([str(report), *texts(report.to_json())])
+    words = set(re.findall(r"[\w~./\[\]]+", printed))
     return unknown & {word.rstrip(".") for word in words}
 
 
@@ -82,9 +82,9 @@ def test_causes_have_the_authors_names(one: str, other: str, planted: str) -> No
     assert set(causes) == {cause_name}, report
     where, stored = causes[cause_name].where, json.loads(json.dumps(report.to_json()))
     for side, whats, names in ((0, ours, NAMES[one]), (1, theirs, NAMES[other])):
-        shown = {names[what] for what in whats}
-        assert all(name in where for name in shown)
-        assert shown <= set(stored["causes"][0]["parameters"][side])
+        names_printed = {names[what] for what in whats}
+        assert all(name in where for name in names_printed)
+        assert names_printed <= set(stored["causes"][0]["parameters"][side])
     pairs = {(pair["one"], pair["other"]) for pair in stored["parameters"]["pairs"]}
     assert (NAMES[one]["kernel"], NAMES[other]["kernel"]) in pairs
     assert canonical_names(report) == set()

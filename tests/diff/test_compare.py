@@ -176,18 +176,18 @@ def other(obs):
 @pytest.mark.slow
 def test_a_file_beside_the_packages_folders_is_the_users() -> None:
     """A reader of README writes networks in the checkout."""
-    made: dict[str, Any] = {}
+    modules: dict[str, Any] = {}
     file = Path(triglot.__file__).resolve().parents[2] / "my_networks.py"
-    exec(compile(IN_THE_CHECKOUT, file, "exec"), made)
-    first = diff_networks(made["one"], made["other"], triglot.Box((4,))).first_difference
+    exec(compile(IN_THE_CHECKOUT, file, "exec"), modules)
+    first = diff_networks(modules["one"], modules["other"], triglot.Box((4,))).first_difference
     assert first is not None and first.one is not None and first.other is not None
     assert Path(first.one.source).name == "my_networks.py:6"
     assert Path(first.other.source).name == "my_networks.py:9"
 
 
 def test_the_weights_of_a_made_module_are_used() -> None:
-    made = nets.EquinoxMatrix(jax.random.key(7))
-    report = diff_networks(made, nets.EquinoxMatrix, nets.INPUTS)
+    module = nets.EquinoxMatrix(jax.random.key(7))
+    report = diff_networks(module, nets.EquinoxMatrix, nets.INPUTS)
     assert report.verdict == "identical"
     assert report.initializers == ()
     assert "has its weights already" in " ".join(report.notes)
@@ -206,11 +206,11 @@ def test_networks_without_a_common_parameter_are_refused() -> None:
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("other", ["linen", "nnx"])
 def test_a_stated_mapping_is_followed(other: str) -> None:
-    given, names = {
+    inputs, names = {
         "linen": (nets.LinenMLP(), ("Dense_0", "Dense_1")),
         "nnx": (nets.NNXMLP, ("hidden", "out")),
     }[other]
     mapping = {f"mlp/linear_{index}": name for index, name in enumerate(names)}
-    report = diff_networks(nets.haiku_mlp, given, nets.INPUTS, mapping=mapping)
+    report = diff_networks(nets.haiku_mlp, inputs, nets.INPUTS, mapping=mapping)
     assert report.pairing.source == "stated"
     assert report.verdict in ("identical", "equivalent")

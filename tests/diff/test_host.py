@@ -54,9 +54,9 @@ PRODUCTS = [
 def test_sums_are_xla_s_up_to_rounding(function: Callable[..., Any], arrays: Any) -> None:
     with jax.enable_x64(True):
         wide = [each.astype(np.float64) for each in arrays]
-        found, wanted = host.call(function, *wide, exact=False), function(*wide)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+        result, expected = host.call(function, *wide, exact=False), function(*wide)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("function", "arrays"), CONVOLUTIONS[:7])
@@ -89,8 +89,8 @@ EXACT: list[Callable[..., Any]] = [
 @pytest.mark.library_promotion("scalars and matrices of other ranks, for short")
 def test_exact_operations_have_xla_s_bits(function: Callable[..., Any]) -> None:
     x = array(3, 4)
-    found = jax.tree.leaves(host.call(function, x))
-    for one, wanted in zip(found, jax.tree.leaves(_one_by_one(function, x)), strict=True):
+    leaves = jax.tree.leaves(host.call(function, x))
+    for one, wanted in zip(leaves, jax.tree.leaves(_one_by_one(function, x)), strict=True):
         assert one.dtype == wanted.dtype
         np.testing.assert_array_equal(one, wanted)
 

@@ -108,10 +108,10 @@ def test_a_network_is_lifted(form: str) -> None:
 
 
 def test_a_made_module_keeps_its_weights() -> None:
-    made = nets.EquinoxMatrix(jax.random.key(5))
-    network = load_network(made, nets.INPUTS)
+    module = nets.EquinoxMatrix(jax.random.key(5))
+    network = load_network(module, nets.INPUTS)
     assert not network.random_start
-    np.testing.assert_array_equal(network.init(jax.random.key(0)).params.w, made.w)
+    np.testing.assert_array_equal(network.init(jax.random.key(0)).params.w, module.w)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def table() -> list[Any]:
     cubes = pytest.mark.xfail(
         reason="gelu computes x^3, and so does a planted function, of another value", strict=True
     )
-    both = ("operation_differs", "activation"), ("unknown", "activation")
-    marks = dict.fromkeys(both, (pytest.mark.slow, cubes))
+    names = ("operation_differs", "activation"), ("unknown", "activation")
+    marks = dict.fromkeys(names, (pytest.mark.slow, cubes))
     return [
         pytest.param(*pair, marks=() if pair in quick else marks.get(pair, pytest.mark.slow))
         for pair in one_in(3, itertools.product(UPSTREAM, DOWNSTREAM), {*quick, *marks})

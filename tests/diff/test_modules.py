@@ -84,9 +84,9 @@ MADE = {
 
 
 def compared(one: str, other: str, epsilon: float = 1e-5) -> Report:
-    made = MADE[one](1e-5), MADE[other](epsilon)
+    networks = MADE[one](1e-5), MADE[other](epsilon)
     names = ("<a> & b", None)
-    return diff_networks(*made, Box((4,)), level="quick", modules=True, names=names)
+    return diff_networks(*networks, Box((4,)), level="quick", modules=True, names=names)
 
 
 @pytest.fixture(scope="module")
@@ -181,21 +181,21 @@ def keys_of(value: Any) -> set[str]:
         return set().union(*map(keys_of, value))
     if not isinstance(value, dict):
         return set()
-    named = [key for key, each in value.items() if key not in ("only_one", "only_other")]
-    return {*value} | set().union(*(keys_of(value[key]) for key in named))
+    names = [key for key, each in value.items() if key not in ("only_one", "only_other")]
+    return {*value} | set().union(*(keys_of(value[key]) for key in names))
 
 
 @pytest.mark.slow
 def test_the_keys_of_the_json_are_documented(different: Report) -> None:
     missing = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     recorded = {"modules": [dict.fromkeys(recordings.Module.__dataclass_fields__)]}
-    found = keys_of([different.to_json(), missing.to_json(), recorded])
+    keys = keys_of([different.to_json(), missing.to_json(), recorded])
     text = DOCUMENT.read_text()
     documented = set(re.findall(r"`([a-z_0-9]+)`", text))
-    assert found - {"mean", "std", "gain"} <= documented
+    assert keys - {"mean", "std", "gain"} <= documented
     first_columns = re.findall(r"^\| (`.+?) \|", text, re.MULTILINE)
     listed = {word for cell in first_columns for word in re.findall(r"`(\w+)`", cell)}
-    assert listed <= found | {"compiled_only"}
+    assert listed <= keys | {"compiled_only"}
     assert different.to_json()["format"] == 2
     json.dumps(different.to_json(), allow_nan=False)
 

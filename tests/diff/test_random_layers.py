@@ -65,7 +65,7 @@ def in_turn(x: Any, key: Any) -> Any:
     return two_masks(x, *jax.random.split(key))
 
 
-def other_order(x: Any, key: Any) -> Any:
+def layer_order_note(x: Any, key: Any) -> Any:
     second, first = jax.random.split(key)
     later = bernoulli(second, x.shape)
     return jnp.tanh(x * bernoulli(first, x.shape)) * later
@@ -118,7 +118,7 @@ def transposed(x: Any, key: Any) -> Any:
 
 
 SAME = {
-    "order of draws": (in_turn, other_order),
+    "order of draws": (in_turn, layer_order_note),
     "where a number is large": (in_turn, large_numbers),
     "layout": (in_turn, transposed),
     "rows before and after a product": (rows_before, rows_after),

@@ -204,9 +204,11 @@ def test_a_file_of_separate_layers_is_translated_to_a_stack(
     source = load_network(SEPARATE["linen"], SPEC)
     variables = source.init(jax.random.key(0))
     write_weights(tmp_path / "weights.safetensors", named_arrays(variables, source))
-    known = ["--source", "tests.diff.stacked:LinenSeparate"] if with_source else ["--from", "linen"]
+    origin = (
+        ["--source", "tests.diff.stacked:LinenSeparate"] if with_source else ["--from", "linen"]
+    )
     command = [
-        "translate", str(tmp_path / "weights.safetensors"), *known,
+        "translate", str(tmp_path / "weights.safetensors"), *origin,
         "--network", "tests.diff.stacked:LinenScanned",
         "--obs-shape", str(stacked.SIZE), "--out", str(tmp_path / "out.npz"),
     ]  # fmt: skip

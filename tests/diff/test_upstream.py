@@ -94,6 +94,6 @@ def test_only_the_planted_cause_is_named(cause: str, layer: str) -> None:
         made("linen", upstream=part, inputs=planted.inputs) for part in (planted.one, planted.other)
     )
     report = diff_networks(first, second, planted.inputs)
-    assert {found.name for found in report.causes} == {cause}
+    assert {named.name for named in report.causes} == {cause}
     assert (report.verdict == "different") == (cause != "initializer")
     assert not any("could not be aligned" in note for note in report.notes)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..backends.calling import Inputs
 from ..core.errors import TriglotError
@@ -22,9 +21,9 @@ from .verdict import FUNCTION, Results, decide, report_of
 
 
 def diff_networks(
-    one: Any,
-    other: Any,
-    inputs: Inputs | Mapping[str, Any] | None = None,
+    one: object,
+    other: object,
+    inputs: Inputs | Mapping[str, object] | None = None,
     *,
     mapping: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -48,8 +47,8 @@ def diff_networks(
         `(init, function)`, or `"algorithm:ppo"` for the loss of a built-in algorithm.
       inputs: spec of one input, such as `Box((4,))`; a tuple of specs for several inputs. For a
         loss, a dictionary of whole arrays by the names of its parameters: specs, texts as for
-        `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None beside
-        the loss of an algorithm.
+        `--inputs`, such as `"log_prob:32"`, numbers, which are not traced, or arrays. None with
+        the loss of an algorithm, which defines its inputs.
       mapping: names of parameters or modules of the first network to those of the second, in the
         spelling of their libraries (`{"encoder.0": "Dense_0"}`), canonical, or the end of such a
         name, if only one ends so; None pairs parameters by name, or guesses by shape and by order
@@ -88,39 +87,42 @@ def diff_networks(
         compare_weights=compare_weights,
         max_rounding=max_rounding,
     )
-    (one, other), given, options = _with_references(one, other, inputs, options)
-    *_, report = compare_networks(one, other, given, options)
+    (one, other), parsed_inputs, options = _with_references(one, other, inputs, options)
+    *_, report = compare_networks(one, other, parsed_inputs, options)
     return report
 
 
 def _with_references(
-    one: Any, other: Any, inputs: Any, options: ComparisonOptions
-) -> tuple[tuple[Any, Any], Inputs | Arguments, ComparisonOptions]:
+    first_model: object,
+    second_model: object,
+    inputs: Inputs | Mapping[str, object] | None,
+    options: ComparisonOptions,
+) -> tuple[tuple[object, object], Inputs | Arguments, ComparisonOptions]:
     """Load the losses of built-in algorithms, whose signatures define the inputs.
 
     Raises:
-      TriglotError: if inputs are missing, or given beside those of an algorithm.
+      TriglotError: if inputs are missing, or stated although an algorithm defines them.
     """
-    models, names = [one, other], list(options.names)
-    given = arguments_of(inputs) if isinstance(inputs, Mapping) else inputs
+    models, names = [first_model, second_model], list(options.names)
+    parsed_inputs = arguments_of(inputs) if isinstance(inputs, Mapping) else inputs
     for index, model in enumerate(models):
         if isinstance(model, str):
             reference = load_reference(model)
-            if given is not None and inputs is not None:
+            if parsed_inputs is not None and inputs is not None:
                 raise TriglotError(f"{model} defines the inputs: leave them out.")
             models[index], names[index] = reference.function, names[index] or model
-            given = given or reference.arguments
-    if given is None:
+            parsed_inputs = parsed_inputs or reference.arguments
+    if parsed_inputs is None:
         raise TriglotError(
             "the inputs are missing: give a spec, such as triglot.Box((4,)), or those of a loss by "
             'name, such as {"obs": "float32:32,4", "action": "action:32"}.'
         )
-    return (models[0], models[1]), given, replace(options, names=(names[0], names[1]))
+    return (models[0], models[1]), parsed_inputs, replace(options, names=(names[0], names[1]))
 
 
 def compare_networks(
-    one: Any,
-    other: Any,
+    one: object,
+    other: object,
     inputs: Inputs | Arguments,
     options: ComparisonOptions,
     progress: Progress | None = None,
@@ -133,10 +135,10 @@ def compare_networks(
     Args:
       one, other, inputs: arguments of `diff_networks`.
       options: all other arguments.
-      progress: what shows what begins and what was found; None to show neither.
+      progress: shows which stage begins and what it found; None to show nothing.
 
     Yields:
-      The report so far, each time that it says more; the last one is complete.
+      The report so far, after each stage; the last one is complete.
     """
     progress = progress or Silent()
     networks = load_networks(one, other, inputs, options)
@@ -184,7 +186,7 @@ def compare_networks(
         precision=stages.compare_precision(weights.subjects, setup, networks.labels),
     )
     if decide(results).differs_in == FUNCTION or results.draws_differ:
-        located = locate_all(operations, measured.measurements, known=results.located)
+        located = locate_all(operations, measured.measurements, previous=results.located)
         results = replace(results, located=located)
     elif decide(results).verdict == EQUIVALENT:
         weighed = stages.weigh_rounding(operations, measured, options.max_rounding)

@@ -1,8 +1,7 @@
-"""Causes from what was measured, and from the traced programs of each mode."""
+"""Causes from the measurements, and from the traced programs of each mode."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +14,7 @@ from .programs import Explanation, explain_tapes
 from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
-from .types import Cause, Difference, Operation
+from .types import Array, Cause, Difference, Operation
 
 SCALE = 1.25
 MAX_OF_STATE = 2  # differences after an update of the state
@@ -33,31 +32,31 @@ STATISTICS = (
 )  # causes that are about running statistics and singular vectors
 
 
-def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
+def add_causes(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     """Add causes whose names are new; `unknown` only where nothing else is known."""
     names = {cause.name for cause in causes}
-    joined = [*causes, *(cause for cause in more if cause.name not in names)]
-    known = [cause for cause in joined if cause.name != "unknown"]
-    return known or joined
+    combined = [*causes, *(cause for cause in more if cause.name not in names)]
+    specific = [cause for cause in combined if cause.name != "unknown"]
+    return specific or combined
 
 
 def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
-    """Leave out what a program in another order seems to lack, or to read for something else."""
+    """Leave out causes that follow from another order of the operations."""
     reordered = any(cause.name == "operation_order" for cause in causes)
     return [cause for cause in causes if not (reordered and cause.name in REORDERED)]
 
 
-def with_places(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
-    """Add where a network reads the parameters that causes are about."""
+def with_places(causes: Sequence[Cause], read_uses: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
+    """Add to each cause the source lines that read its parameters."""
     if not any(any(cause.parameters) for cause in causes):
         return list(causes)
-    uses = read()
+    uses = read_uses()
     return [replace(cause, where=cause.where + _read_at(cause, uses)) for cause in causes]
 
 
 def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
     sources = (
-        reader.described().source
+        reader.operation().source
         for names, use in zip(cause.parameters, uses, strict=True)
         for name in names
         for reader in use.readers.get(name, [])
@@ -92,8 +91,8 @@ def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list
     full = {"float32", "float64"}
     if dtypes[0] == dtypes[1] or not all(dtypes) or set(dtypes) <= full:
         return []
-    shown = [dtype.replace("float64", "the dtype of its weights") for dtype in dtypes]
-    evidence = f"{labels[0]} computes in {shown[0]}, {labels[1]} in {shown[1]}"
+    described = [dtype.replace("float64", "the dtype of its weights") for dtype in dtypes]
+    evidence = f"{labels[0]} computes in {described[0]}, {labels[1]} in {described[1]}"
     return [Cause("dtype", "operations", evidence)]
 
 
@@ -113,11 +112,11 @@ def gradient_causes(
     """
     if not gradients:
         return []
-    one, other = (jax.tree.map(_largest, dict(own)) for own in gradients)
-    largest = max((*one.values(), *other.values()), default=0.0)
+    first_sizes, second_sizes = (jax.tree.map(_largest, dict(arrays)) for arrays in gradients)
+    largest = max((*first_sizes.values(), *second_sizes.values()), default=0.0)
     causes = []
     for name, pair in pairing.by_name().items():
-        sizes = one[name], other[name]
+        sizes = first_sizes[name], second_sizes[name]
         if (sizes[0] == 0.0) == (sizes[1] == 0.0) or max(sizes) < 1e-6 * largest:
             continue
         frozen = 0 if sizes[0] == 0.0 else 1
@@ -143,7 +142,7 @@ def agree(measurements: Sequence[Measurement], name: str) -> bool:
     return all(each.agrees for each in measurements if each.quantity.name == name)
 
 
-def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
+def first_measured_difference(measurements: Sequence[Measurement]) -> Difference | None:
     """Describe a difference that no operation of the forward pass has, such as of gradients."""
     differing = next((each for each in measurements if not each.agrees), None)
     if differing is None:
@@ -155,7 +154,7 @@ def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
     )
 
 
-def unexplained(measurements: Sequence[Measurement]) -> Cause:
+def unexplained_cause(measurements: Sequence[Measurement]) -> Cause:
     """Describe a difference for which no cause was found."""
     differing = next((each for each in measurements if not each.agrees), None)
     where = f"{differing.quantity.name}: {differing.native.where}" if differing else OUTPUTS
@@ -193,34 +192,35 @@ def causes_of(
     first: Difference | None = None
     for mode in (EVALUATION, TRAINING):
         if mode in modes and mode in explanations:
-            named = list(explanations[mode].causes)
+            mode_causes = list(explanations[mode].causes)
             if mode == EVALUATION and TRAINING in explanations:  # only training updates statistics
-                named = [cause for cause in named if cause.name != "norm_momentum"]
-            causes, first = merged(causes, named), first or explanations[mode].first_difference
+                mode_causes = [cause for cause in mode_causes if cause.name != "norm_momentum"]
+            causes = add_causes(causes, mode_causes)
+            first = first or explanations[mode].first_difference
     if with_state and TRAINING in explanations:
         is_explained = any(cause.name not in STATISTICS for cause in explanations[TRAINING].causes)
         states = states_after(explanations[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
             if mode in explanations and not any(cause.name in STATISTICS for cause in causes):
-                located, named = _after(explanations[mode], states, labels)
-                for cause in named:  # the next layers' have the same name
+                difference, mode_causes = _explain_at(explanations[mode], states, labels)
+                for cause in mode_causes:  # the next layers' have the same name
                     if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
-                        causes = merged(causes, [cause])
-                first = first or located
+                        causes = add_causes(causes, [cause])
+                first = first or difference
             finished(mode)
     return first, causes
 
 
-def _after(
-    before: Explanation, states: tuple[list[Any], list[Any]], labels: tuple[str, str]
+def _explain_at(
+    initial: Explanation, states: tuple[list[Array], list[Array]], labels: tuple[str, str]
 ) -> tuple[Difference | None, tuple[Cause, ...]]:
     """Explain the programs of one mode again, at another state; its values are not kept."""
-    tapes = before.views[0].tape, before.views[1].tape
+    tapes = initial.views[0].tape, initial.views[1].tape
     arrays = []
     for tape, state in zip(tapes, states, strict=True):
         leaves = [value for value in tape.leaves if tape.depends[value] == STATE]
         # Other statistics than those of the batch, whose average with the batch's shows nothing.
-        moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
-        arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
+        scaled = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
+        arrays.append(tape.replay(dict(zip(leaves, scaled, strict=True))))
     explanation = explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)
     return explanation.first_difference, explanation.causes

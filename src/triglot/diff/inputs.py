@@ -1,7 +1,6 @@
 """Batches of inputs, and their description in words."""
 
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from ..core.network import Network, Variables
 from ..core.specs import Box, Dict, Discrete, Spec, sample
 from ..core.types import PyTree
 
-MANY = 64  # elements for each value
+ELEMENTS_PER_VALUE = 64  # elements for each value
 
 
 def parse_input(text: str) -> Box:
@@ -31,8 +30,10 @@ def parse_input(text: str) -> Box:
     Raises:
       TriglotError: if the text has another form.
     """
-    dtype, _, rest = text.partition(":") if text[:1].isalpha() else ("float32", "", text)
-    shape, _, bounds = rest.partition(":")
+    dtype, _, shape_and_bounds = (
+        text.partition(":") if text[:1].isalpha() else ("float32", "", text)
+    )
+    shape, _, bounds = shape_and_bounds.partition(":")
     try:
         kind = np.dtype(jnp.dtype(dtype))
         sizes = tuple(int(size) for size in re.split("[,x]", shape) if size)
@@ -60,40 +61,42 @@ def _bounds(kind: np.dtype, text: str) -> tuple[float, float]:
 def batch_of(inputs: Inputs, size: int, key: jax.Array) -> PyTree:
     """Draw a batch `[size, ...]` of inputs; a tuple of batches for several.
 
-    Integers are drawn so that each value occurs, such as a padding token; of more values than half
-    the elements, the lowest, among which are the special tokens.
+    Every integer value occurs, such as a padding token. If there are more values than half the
+    elements, the lowest ones occur, since special tokens have low numbers.
     """
-    several = inputs if isinstance(inputs, tuple) else (inputs,)
-    drawn = tuple(
+    specs = inputs if isinstance(inputs, tuple) else (inputs,)
+    batches = tuple(
         _with_each_value(
             spec,
             jax.vmap(lambda k, spec=spec: sample(spec, k))(jax.random.split(spec_key, size)),
             spec_key,
         )
-        for spec, spec_key in zip(several, jax.random.split(key, len(several)), strict=True)
+        for spec, spec_key in zip(specs, jax.random.split(key, len(specs)), strict=True)
     )
-    return drawn if isinstance(inputs, tuple) else drawn[0]
+    return batches if isinstance(inputs, tuple) else batches[0]
 
 
-def _with_each_value(spec: Spec, drawn: PyTree, key: jax.Array) -> PyTree:
+def _with_each_value(spec: Spec, batch: PyTree, key: jax.Array) -> PyTree:
     """Put each value of a spec of integers at a random place of a batch."""
     if isinstance(spec, Dict):
-        return {name: _with_each_value(child, drawn[name], key) for name, child in spec.items}
+        return {name: _with_each_value(child, batch[name], key) for name, child in spec.items}
     if isinstance(spec, Discrete):
         low, high = 0, spec.num_values - 1
     elif isinstance(spec, Box) and np.issubdtype(spec.dtype, np.integer):
         bounds = spec.bounds()
-        if not drawn.size or any(np.any(bound != bound.flat[0]) for bound in bounds):
-            return drawn
+        if not batch.size or any(np.any(bound != bound.flat[0]) for bound in bounds):
+            return batch
         low, high = (int(bound.flat[0]) for bound in bounds)
     else:
-        return drawn
-    if low < 0 or drawn.size >= MANY * (high - low + 1):  # no tokens, or each occurs by chance
-        return drawn
-    count = high - low + 1 if high - low < drawn.size else drawn.size // 2
-    places = jax.random.permutation(jax.random.fold_in(key, 1), drawn.size)[:count]
-    values = jnp.asarray(low + np.arange(count), drawn.dtype)
-    return drawn.ravel().at[places].set(values).reshape(drawn.shape)
+        return batch
+    if low < 0 or batch.size >= ELEMENTS_PER_VALUE * (
+        high - low + 1
+    ):  # no tokens, or each occurs by chance
+        return batch
+    count = high - low + 1 if high - low < batch.size else batch.size // 2
+    places = jax.random.permutation(jax.random.fold_in(key, 1), batch.size)[:count]
+    values = jnp.asarray(low + np.arange(count), batch.dtype)
+    return batch.ravel().at[places].set(values).reshape(batch.shape)
 
 
 def carry_of(network: Network, variables: Variables, size: int, key: jax.Array) -> PyTree:
@@ -103,7 +106,7 @@ def carry_of(network: Network, variables: Variables, size: int, key: jax.Array) 
     differently start from the same one.
     """
 
-    def draw(leaf: Any) -> jax.Array:
+    def draw(leaf: jax.ShapeDtypeStruct) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return jnp.zeros(leaf.shape, leaf.dtype)
         return jax.random.uniform(key, leaf.shape, leaf.dtype, -1, 1)

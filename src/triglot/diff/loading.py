@@ -1,9 +1,8 @@
-"""From what a user has, such as a class or an untransformed function, to a `Network`."""
+"""Wrap a user's model, such as a class or an untransformed function, as a `Network`."""
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 
@@ -19,7 +18,7 @@ KEYS = ("key", "rng", "rng_key", "prng_key")  # names of the argument of a funct
 
 
 def load_network(
-    model: Any, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
+    model: object, inputs: Inputs, *, name: str | None = None, action_spec: Spec | None = None
 ) -> Network:
     """Wrap a network in any of the forms in which libraries give it.
 
@@ -57,20 +56,19 @@ def load_network(
         raise TriglotError(
             f"{name or 'the network'} is a {type(model).__name__}; expected a module of Haiku, "
             "Linen, NNX, Equinox, Keras or PyTorch, functions (init, apply), a function that makes "
-            "one of "
-            "these, or a triglot Network."
+            "one of these, or a triglot Network."
         )
     return _from_function(model, inputs, name, action_spec)
 
 
-def _library_of(model: Any) -> libraries.Library | None:
+def _library_of(model: object) -> libraries.Library | None:
     """Find the library of a module, of its class, or of a pair of a module and its state."""
     first = model[0] if type(model) is tuple and model else model
     kind = first if isinstance(first, type) else type(first)
     return libraries.find_by_class(kind)
 
 
-def _lift(library: libraries.Library, model: Any, inputs: Inputs, name: str | None) -> Network:
+def _lift(library: libraries.Library, model: object, inputs: Inputs, name: str | None) -> Network:
     lift = library.load_lift()
     if library.name == "linen" and isinstance(model, type):
         with user_error_context(
@@ -82,63 +80,66 @@ def _lift(library: libraries.Library, model: Any, inputs: Inputs, name: str | No
 
 
 def _from_function(
-    function: Callable[..., Any], inputs: Inputs, name: str | None, action_spec: Spec | None
+    function: Callable[..., object], inputs: Inputs, name: str | None, action_spec: Spec | None
 ) -> Network:
     names = parameters(function)
-    shown = name or getattr(function, "__name__", repr(function))
-    if specs := [each for each in ("obs_spec", "action_spec") if each in names]:
-        if action_spec is None and "action_spec" in specs:
+    label = name or getattr(function, "__name__", repr(function))
+    if spec_names := [each for each in ("obs_spec", "action_spec") if each in names]:
+        if action_spec is None and "action_spec" in spec_names:
             raise TriglotError(
-                f"{shown} takes action_spec: name the environment (--env gymnax:CartPole-v1)."
+                f"{label} takes action_spec: name the environment (--env gymnax:CartPole-v1)."
             )
-        known = {"obs_spec": inputs, "action_spec": action_spec}
-        return _from_call(function, {each: known[each] for each in specs}, inputs, shown)
-    required = _required(names)
+        spec_values = {"obs_spec": inputs, "action_spec": action_spec}
+        return _from_call(function, {each: spec_values[each] for each in spec_names}, inputs, label)
+    required = required_names(names)
     if "rngs" in names:
         return _lift(libraries.find("nnx"), function, inputs, name)
     if names and not required - set(KEYS) and not names.keys().isdisjoint(KEYS):
-        return _from_key(function, inputs, shown)
+        return _from_key(function, inputs, label)
     if not required:
-        return _from_call(function, {}, inputs, shown)
-    return _from_inputs_or_key(function, inputs, shown)
+        return _from_call(function, {}, inputs, label)
+    return _from_inputs_or_key(function, inputs, label)
 
 
-def _required(names: Mapping[str, inspect.Parameter]) -> set[str]:
+def required_names(signature: Mapping[str, inspect.Parameter]) -> set[str]:
+    """Return the names of the parameters that a call must give."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
-        name for name, one in names.items() if one.default is one.empty and one.kind not in kinds
+        name
+        for name, parameter in signature.items()
+        if parameter.default is parameter.empty and parameter.kind not in kinds
     }
 
 
 def _from_call(
-    function: Callable[..., Any], arguments: Mapping[str, Any], inputs: Inputs, shown: str
+    function: Callable[..., object], arguments: Mapping[str, object], inputs: Inputs, label: str
 ) -> Network:
     with user_error_context(
-        f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
+        f"{label} failed when it was called with {list(arguments) or 'nothing'}"
     ):
         model = function(**arguments)
     library = _library_of(model)
     if library is not None and library.name == "keras":  # a function that makes it has more to say
-        return _lift(library, functools.partial(function, **arguments), inputs, shown)
+        return _lift(library, functools.partial(function, **arguments), inputs, label)
     if not isinstance(model, Network) and library is None and not is_functions(model):
         raise TriglotError(
-            f"{shown} returned a {type(model).__name__}; expected a module or a triglot Network."
+            f"{label} returned a {type(model).__name__}; expected a module or a triglot Network."
         )
-    return load_network(model, inputs, name=None if isinstance(model, Network) else shown)
+    return load_network(model, inputs, name=None if isinstance(model, Network) else label)
 
 
-def _from_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
-    with user_error_context(f"{shown} failed when it was called with a key"):
-        model = _traced(function, jax.random.key(0))
+def _from_key(function: Callable[..., object], inputs: Inputs, label: str) -> Network:
+    with user_error_context(f"{label} failed when it was called with a key"):
+        model = _call_with_key(function, jax.random.key(0))
     library = _library_of(model)
     if library is not None and library.name == "equinox":
-        return _lift(library, function, inputs, shown)
+        return _lift(library, function, inputs, label)
     if library is not None and library.name == "nnx":
-        return _lift(library, lambda rngs: function(rngs.params()), inputs, shown)
-    return load_network(model, inputs, name=shown)
+        return _lift(library, lambda rngs: function(rngs.params()), inputs, label)
+    return load_network(model, inputs, name=label)
 
 
-def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
+def _call_with_key(function: Callable[..., object], key: jax.Array) -> object:
     """Call a function of a key without computing arrays, if it can be traced."""
     models = []
 
@@ -153,20 +154,20 @@ def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
     return models[-1]
 
 
-def _from_inputs_or_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:
+def _from_inputs_or_key(function: Callable[..., object], inputs: Inputs, label: str) -> Network:
     """Wrap a function whose argument may be the observations or a key: try Haiku first."""
     haiku = libraries.find("haiku")
     problem = "Haiku is not installed"
     if haiku.installed:
         try:
-            return _lift(haiku, function, inputs, shown)
+            return _lift(haiku, function, inputs, label)
         except TriglotError as error:
             problem = str(error)
-    if len(_required(parameters(function))) == 1:
+    if len(required_names(parameters(function))) == 1:
         try:
-            return _from_key(function, inputs, shown)
+            return _from_key(function, inputs, label)
         except TriglotError:
             pass
     raise TriglotError(
-        f"{shown} is neither a function of the inputs nor of a key ({problem.rstrip('.')})."
+        f"{label} is neither a function of the inputs nor of a key ({problem.rstrip('.')})."
     )

@@ -1,4 +1,4 @@
-"""The modules of two compared networks, side by side: which compute equal values, and which not."""
+"""The modules of two networks side by side, and whether they compute equal values."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class Section:
       operations: names of its operations.
       parameters: names of those that it reads, as the author of the network knows them.
       shape, dtype, low, high, mean, numbers: the module's value in float64, for up to 3 examples.
-      state: `equal`: the other network has this value, too; `different`: it has not, although it
-        has all that the part reads; `follows`: what the part reads differs already; `inner`: it has
-        not, and all that reads it is equal.
-      counterpart: index of the other network's part; None if there is none.
+      state: `equal`: the other network computes this value too; `different`: it does not, although
+        it has all inputs of the module; `follows`: an input of the module differs already; `inner`:
+        it does not, but everything that reads this value is equal.
+      counterpart: index of the other network's module; None if there is none.
       max_rel: the largest difference from the counterpart's value, relative to the largest number;
         None if it was not computed.
     """
@@ -61,27 +61,29 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
-      views: the views of an `Explanation`; the second one's recorded values are compared, not those
-        of the first that were put in their place.
+      views: the views of an `Explanation`; of the second program the recorded values are compared,
+        not the substituted ones.
 
     Returns:
-      The parts of each, in the order of the program.
+      The modules of each program, in its order.
     """
-    one, tape = views[0], views[1].tape
-    other = View(tape, tape.arrays, before=views[1])
-    nodes = _nodes(one.tape), _nodes(other.tape)
-    parts = [
-        [_part(one, node, other) for node in nodes[0]],
-        [_part(other, node, one) for node in nodes[1]],
+    first_view, tape = views[0], views[1].tape
+    second_view = View(tape, tape.arrays, previous=views[1])
+    nodes = _nodes(first_view.tape), _nodes(second_view.tape)
+    sections = [
+        [_section(first_view, node, second_view) for node in nodes[0]],
+        [_section(second_view, node, first_view) for node in nodes[1]],
     ]
-    for view, nodes_of_view, parts_of_view in zip((one, other), nodes, parts, strict=True):
-        _mark_inner(view.tape, nodes_of_view, parts_of_view)
-    pairs = _pairs(one, other, nodes, parts)
+    for view, nodes_of_view, sections_of_view in zip(
+        (first_view, second_view), nodes, sections, strict=True
+    ):
+        _mark_inner(view.tape, nodes_of_view, sections_of_view)
+    pairs = _pairs(first_view, second_view, nodes, sections)
     for first, second in pairs:
-        distance = _distance(one, nodes[0][first], other, nodes[1][second])
-        parts[0][first] = replace(parts[0][first], counterpart=second, max_rel=distance)
-        parts[1][second] = replace(parts[1][second], counterpart=first, max_rel=distance)
-    return tuple(parts[0]), tuple(parts[1])
+        distance = _distance(first_view, nodes[0][first], second_view, nodes[1][second])
+        sections[0][first] = replace(sections[0][first], counterpart=second, max_rel=distance)
+        sections[1][second] = replace(sections[1][second], counterpart=first, max_rel=distance)
+    return tuple(sections[0]), tuple(sections[1])
 
 
 def _nodes(tape: Tape) -> list[_Node]:
@@ -103,7 +105,7 @@ def _nodes(tape: Tape) -> list[_Node]:
 
 
 def _module(tape: Tape, step: Step) -> str:
-    """Name the module of a step: its scope, else that of the parameter that it reads, its line."""
+    """Name the module of a step: its scope, else the layer of its parameter, else its line."""
     if words := places.scopes(step, functions=False):
         return "/".join(words)
     parameter = places.parameter_of(tape, step)
@@ -113,16 +115,16 @@ def _module(tape: Tape, step: Step) -> str:
     return owner or places.operation(tape, step.results[0]).source
 
 
-def _part(view: View, node: _Node, other: View) -> Section:
+def _section(view: View, node: _Node, other_view: View) -> Section:
     tape, value = view.tape, _result(view.tape, node)
     array = np.asarray(view.arrays[value])
     real = np.real(array).astype(np.float64)
     steps = [tape.steps[index] for index in node.steps]
-    if other.has(view.core(value)):
+    if other_view.has(view.core(value)):
         state = EQUAL
     else:
         inputs = _inputs(view, node)
-        state = DIFFERENT if all(other.has(view.core(each)) for each in inputs) else FOLLOWS
+        state = DIFFERENT if all(other_view.has(view.core(each)) for each in inputs) else FOLLOWS
     return Section(
         name=node.name,
         source=places.operation(tape, value).source,
@@ -142,16 +144,20 @@ def _part(view: View, node: _Node, other: View) -> Section:
     )
 
 
-def _mark_inner(tape: Tape, nodes: Sequence[_Node], parts: list[Section]) -> None:
+def _mark_inner(tape: Tape, nodes: Sequence[_Node], sections: list[Section]) -> None:
     """Mark values that the other network lacks, and that lead to equal ones only."""
     place = {index: number for number, node in enumerate(nodes) for index in node.steps}
     outputs = {tape.roots[value] for value in tape.outputs}
     for number in range(len(nodes))[::-1]:
         results = [v for index in nodes[number].steps for v in tape.steps[index].results]
         readers = {place.get(i, number) for v in results for i in tape.readers.get(v, [])}
-        states = {parts[reader].state for reader in readers - {number}}
-        if parts[number].state != EQUAL and states <= {EQUAL, INNER} and not outputs & {*results}:
-            parts[number] = replace(parts[number], state=INNER)
+        states = {sections[reader].state for reader in readers - {number}}
+        if (
+            sections[number].state != EQUAL
+            and states <= {EQUAL, INNER}
+            and not outputs & {*results}
+        ):
+            sections[number] = replace(sections[number], state=INNER)
 
 
 def _result(tape: Tape, node: _Node) -> int:
@@ -159,55 +165,58 @@ def _result(tape: Tape, node: _Node) -> int:
     inside = set(node.steps)
     results = [value for index in node.steps for value in tape.steps[index].results]
     outputs = {tape.roots[value] for value in tape.outputs}
-    read = [
+    read_outside = [
         value
         for value in results
         if value in outputs or any(i not in inside for i in tape.readers.get(value, []))
     ]
-    return (read or results)[-1]
+    return (read_outside or results)[-1]
 
 
 def _inputs(view: View, node: _Node) -> list[int]:
     """Return what a module reads: values computed elsewhere, parameters and inputs."""
     tape = view.tape
     inside = {value for index in node.steps for value in tape.steps[index].results}
-    read = (tape.roots[v] for index in node.steps for v in tape.steps[index].operands)
-    return [v for v in dict.fromkeys(read) if v not in inside and not tape.is_constant(v)]
+    operands = (tape.roots[v] for index in node.steps for v in tape.steps[index].operands)
+    return [v for v in dict.fromkeys(operands) if v not in inside and not tape.is_constant(v)]
 
 
 def _pairs(
-    one: View,
-    other: View,
+    first_view: View,
+    second_view: View,
     nodes: tuple[list[_Node], list[_Node]],
-    parts: Sequence[Sequence[Section]],
+    sections: Sequence[Sequence[Section]],
 ) -> list[tuple[int, int]]:
     """Pair parts with equal values in order, and those between them one by one."""
     place = {
         value: index
         for index, node in enumerate(nodes[1])
         for step in node.steps
-        for value in other.tape.steps[step].results
+        for value in second_view.tape.steps[step].results
     }
     pairs: list[tuple[int, int]] = []
-    for index, (node, part) in enumerate(zip(nodes[0], parts[0], strict=True)):
-        if part.state != EQUAL:
+    for index, (node, section) in enumerate(zip(nodes[0], sections[0], strict=True)):
+        if section.state != EQUAL:
             continue
         last = pairs[-1][1] if pairs else -1
-        values = other.find_all(one.core(_result(one.tape, node)))
+        values = second_view.find_all(first_view.core(_result(first_view.tape, node)))
         positions = [place[value] for value in values if place.get(value, -1) > last]
         if positions:
             pairs.append((index, min(positions)))
     ends = [(-1, -1), *pairs, (len(nodes[0]), len(nodes[1]))]
     for (a, b), (c, d) in itertools.pairwise(ends):
-        between = [i for i in range(a + 1, c) if parts[0][i].state not in (EQUAL, INNER)]
-        against = [i for i in range(b + 1, d) if parts[1][i].state not in (EQUAL, INNER)]
-        pairs += zip(between, against, strict=False)
+        unmatched = [i for i in range(a + 1, c) if sections[0][i].state not in (EQUAL, INNER)]
+        other_unmatched = [i for i in range(b + 1, d) if sections[1][i].state not in (EQUAL, INNER)]
+        pairs += zip(unmatched, other_unmatched, strict=False)
     return sorted(pairs)
 
 
-def _distance(one: View, first: _Node, other: View, second: _Node) -> float | None:
-    """Return how far two values are apart, if they are arranged alike."""
-    a, b = one.core(_result(one.tape, first)), other.core(_result(other.tape, second))
+def _distance(
+    first_view: View, first_node: _Node, second_view: View, second_node: _Node
+) -> float | None:
+    """Return the relative difference of two values; None if it is not defined."""
+    a = first_view.core(_result(first_view.tape, first_node))
+    b = second_view.core(_result(second_view.tape, second_node))
     if a.same(b):
         return 0.0
     if a.array.size != b.array.size or not a.array.size:

@@ -1,9 +1,9 @@
-"""Two networks on equal inputs: their initial weights, and equal ones at a pairing."""
+"""Two networks on equal inputs, at their initial weights or at equal weights."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +33,16 @@ from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .types import codec_of, listed
+from .types import codec_of, join_names
 
 FrozenParameters: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
 def load_networks(
-    one: Any, other: Any, inputs: Inputs | Arguments, options: ComparisonOptions
+    first_model: object,
+    second_model: object,
+    inputs: Inputs | Arguments,
+    options: ComparisonOptions,
 ) -> "Networks":
     """Wrap two networks in any of the forms that `load_network` accepts, or two functions.
 
@@ -48,7 +51,7 @@ def load_networks(
     if isinstance(inputs, Arguments):
         first, second = (
             lift_function(model, inputs, name)
-            for model, name in zip((one, other), options.names, strict=True)
+            for model, name in zip((first_model, second_model), options.names, strict=True)
         )
         counts = _num_outputs(first, inputs), _num_outputs(second, inputs)
         if counts[0] != counts[1] and 1 in counts:  # a loss, and one with metrics beside it
@@ -56,13 +59,14 @@ def load_networks(
         return Networks((first, second), inputs, options)
     first, second = (
         load_network(model, inputs, name=name, action_spec=options.action_spec)
-        for model, name in zip((one, other), options.names, strict=True)
+        for model, name in zip((first_model, second_model), options.names, strict=True)
     )
     if all(_reduces_batch(network, inputs) for network in (first, second)):
-        several = inputs if isinstance(inputs, tuple) else (inputs,)
-        if all(isinstance(spec, Box) for spec in several):
-            names = names_of(one) or names_of(other)
-            arguments = _batch_arguments(several, names)
+        specs = inputs if isinstance(inputs, tuple) else (inputs,)
+        boxes = tuple(spec for spec in specs if isinstance(spec, Box))
+        if len(boxes) == len(specs):
+            names = names_of(first_model) or names_of(second_model)
+            arguments = _batch_arguments(boxes, names)
             first, second = (
                 over_batches(network, arguments.names, arguments) for network in (first, second)
             )
@@ -72,13 +76,13 @@ def load_networks(
 
 def _num_outputs(network: Network, arguments: Arguments) -> int:
     """Count the arrays that a function returns."""
-    with user_error_context(f"{network.name!r} failed on {_described(arguments)}"):
+    with user_error_context(f"{network.name!r} failed on {_describe(arguments)}"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
         batch = jax.eval_shape(lambda: _batch_of(arguments, 2, jax.random.key(0)))
         return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
 
 
-def _described(inputs: Inputs | Arguments) -> str:
+def _describe(inputs: Inputs | Arguments) -> str:
     return str(inputs) if isinstance(inputs, Arguments) else describe_inputs(inputs)
 
 
@@ -94,7 +98,7 @@ def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     if network.recurrent:
         return False
     for size in (2, 3):
-        with user_error_context(f"{network.name!r} failed on {_described(inputs)}"):
+        with user_error_context(f"{network.name!r} failed on {_describe(inputs)}"):
             variables = jax.eval_shape(network.init, jax.random.key(0))
             batch = jax.eval_shape(lambda s=size: _batch_of(inputs, s, jax.random.key(0)))
             outputs, _ = jax.eval_shape(network.apply, variables, batch)
@@ -103,27 +107,29 @@ def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     return True
 
 
-def _batch_arguments(specs: tuple[Any, ...], names: list[str]) -> Arguments:
+def _batch_arguments(specs: tuple[Box, ...], names: list[str]) -> Arguments:
     """Describe batches of rows whose specs are known."""
-    named = names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    argument_names = (
+        names if len(names) == len(specs) else [f"input_{i}" for i in range(len(specs))]
+    )
     return Arguments(
         tuple(
             Argument(name, replace(spec, shape=(ROWS, *spec.shape)))
-            for name, spec in zip(named, specs, strict=True)
+            for name, spec in zip(argument_names, specs, strict=True)
         )
     )
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
-    """Reject weights that are not a number: all results are, and equal whatever is computed."""
+    """Reject NaN weights: all results would be NaN, and NaN compares equal here."""
     if not any(map(_is_broken, jax.tree.leaves(variables))):
         return
-    named, shown = weights.canonical(network, variables), codec_of(network).display_names
-    broken = [shown[name] for name, array in named.items() if _is_broken(array)]
+    arrays, display_names = weights.canonical(network, variables), codec_of(network).display_names
+    broken = [display_names[name] for name, array in arrays.items() if _is_broken(array)]
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
                if _is_broken(leaf)]  # fmt: skip
     raise TriglotError(
-        f"{network.name!r} has NaN in {listed(broken)}: no "
+        f"{network.name!r} has NaN in {join_names(broken)}: no "
         "difference would show. Give finite weights."
     )
 
@@ -135,7 +141,7 @@ def _is_broken(array: jax.Array | np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """Two networks, and what is drawn for them; each is computed once.
+    """Two networks with their initial weights, inputs and keys; each property is computed once.
 
     Attributes:
       networks: both networks, in native arithmetic.
@@ -160,13 +166,13 @@ class Networks:
 
     @cached_property
     def effort(self) -> Effort:
-        """What is measured, by the size of both networks."""
+        """How much is measured, chosen by the size of both networks."""
         programs, sizes = [], []
         for network in self.networks:
             with user_error_context(f"{network.name!r} failed when it was initialized"):
                 variables = jax.eval_shape(network.init, self.keys["one"])
             example = jax.eval_shape(lambda n=network, v=variables: self._batch(n, v, 1))
-            with self._called(network):
+            with self._error_context(network):
                 programs.append(jax.make_jaxpr(network.apply)(variables, example).jaxpr)
             sizes.append(num_params(variables.params))
         return effort.choose(self.options.level, programs, max(sizes))
@@ -244,8 +250,8 @@ class Networks:
 
     def _batches(self, network: Network, variables: Variables) -> dict[int, PyTree]:
         sizes = self.smallest_batch, self.effort.batch
-        whole = quick_jit(lambda v: self._batch(network, v, max(sizes)))(variables)
-        return {size: jax.tree.map(lambda x, size=size: x[:size], whole) for size in sizes}
+        largest = quick_jit(lambda v: self._batch(network, v, max(sizes)))(variables)
+        return {size: jax.tree.map(lambda x, size=size: x[:size], largest) for size in sizes}
 
     def _batch(self, network: Network, variables: Variables, size: int) -> PyTree:
         """Draw inputs `[size, ...]`, with a carry if the network takes one."""
@@ -256,13 +262,13 @@ class Networks:
 
     def _shapes(self, network: Network, variables: Variables, batches: dict[int, PyTree]) -> PyTree:
         """Return the shapes of a network's outputs for the largest batch."""
-        with self._called(network):
+        with self._error_context(network):
             return jax.eval_shape(
                 lambda v, i: network.apply(v, i)[0], variables, batches[max(batches)]
             )
 
-    def _called(self, network: Network) -> AbstractContextManager[None]:
-        return user_error_context(f"{network.name!r} failed on {_described(self.inputs)}")
+    def _error_context(self, network: Network) -> AbstractContextManager[None]:
+        return user_error_context(f"{network.name!r} failed on {_describe(self.inputs)}")
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""
@@ -311,7 +317,7 @@ class Networks:
             }
             values |= {names[index][name]: array for name, array in shared_values.items()}
             values |= {each.name: each.value for each in frozen[index]}
-            variables = weights.put(network, start.variables, values)
+            variables = weights.replace_parameters(network, start.variables, values)
             if statistics is not None and index != from_other:
                 variables = Variables(params=variables.params, state=statistics)
             subjects.append(
@@ -320,7 +326,7 @@ class Networks:
         return share_vectors((subjects[0], subjects[1]), pairing, self.options.seed)
 
     def _statistics(self, pairing: Pairing, *, from_other: bool) -> PyTree:
-        """Return the running statistics of trained weights for the other side; None to keep its."""
+        """Translate the running statistics of trained weights; None to keep the other side's."""
         order = (1, 0) if from_other else (0, 1)
         source, target = (self.networks[i] for i in order)
         trained, initial = (self.initial[i].variables.state for i in order)

@@ -16,7 +16,7 @@ from ..shared.pages.page import ASSETS, environment
 
 AROUND = 3  # lines of code before and after the one that is named
 MAX_RUN = 6  # rows of equal modules that stand in the page one by one
-KEPT = 2  # of them, before a difference
+MAX_CONTEXT = 2  # of them, before a difference
 MAX_PAIRS = 400  # of parameters
 EQUAL = "equal"
 
@@ -35,16 +35,16 @@ def page(content: Json, command: str) -> str:
       HTML without references to anything outside of it.
     """
     style = (ASSETS / "page.css").read_text() + (ASSETS / "difference.css").read_text()
-    return _rendered("difference.html", content, style=Markup(style), command=command)
+    return _render("difference.html", content, style=Markup(style), command=command)
 
 
 def fragment(content: Json) -> str:
     """Build what a notebook shows of a comparison: verdict, causes and modules."""
     style = (ASSETS / "difference.css").read_text()
-    return _rendered("difference_parts.html", content, style=Markup(style), whole=False)
+    return _render("difference_parts.html", content, style=Markup(style), whole=False)
 
 
-def _rendered(template: str, content: Json, **more: Any) -> str:
+def _render(template: str, content: Json, **more: object) -> str:
     parts = content["parts"]
     return (
         environment()
@@ -52,7 +52,7 @@ def _rendered(template: str, content: Json, **more: Any) -> str:
         .render(
             report=content,
             labels=content["networks"],
-            rows=list(_folded(list(rows(parts["one"], parts["other"])))),
+            rows=list(_fold_rows(list(rows(parts["one"], parts["other"])))),
             recorded=content["modules"],
             excerpts=_excerpts(content["first_difference"]),
             max_pairs=MAX_PAIRS,
@@ -63,23 +63,23 @@ def _rendered(template: str, content: Json, **more: Any) -> str:
     )
 
 
-def rows(one: Sequence[Json], other: Sequence[Json]) -> Iterator[Row]:
+def rows(first_modules: Sequence[Json], second_modules: Sequence[Json]) -> Iterator[Row]:
     """Align the modules of two networks, in the order of their programs.
 
     Yields:
       The module of each, None if there is no counterpart, and their state.
     """
     place = 0
-    for first in one:
+    for first in first_modules:
         index = first["counterpart"]
         if index is None:
             yield first, None, first["state"]
             continue
-        for second in other[place:index]:
+        for second in second_modules[place:index]:
             yield None, second, second["state"]
         place = max(place, index + 1)
-        yield first, other[index], _state(first["state"], other[index]["state"])
-    for second in other[place:]:
+        yield first, second_modules[index], _state(first["state"], second_modules[index]["state"])
+    for second in second_modules[place:]:
         yield None, second, second["state"]
 
 
@@ -87,14 +87,14 @@ def _state(*states: str) -> str:
     return next((state for state in ("different", "follows", "inner") if state in states), EQUAL)
 
 
-def _folded(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
+def _fold_rows(aligned: Sequence[Row]) -> Iterator[tuple[bool, list[Row]]]:
     """Yield runs of rows, and whether they are folded: many equal ones, but for the last."""
     for state, run in itertools.groupby(aligned, key=lambda row: row[2].replace("inner", EQUAL)):
-        kept = list(run)
-        if state != "different" and len(kept) > MAX_RUN:
-            yield True, kept[:-KEPT]
-            kept = kept[-KEPT:]
-        yield False, kept
+        run_rows = list(run)
+        if state != "different" and len(run_rows) > MAX_RUN:
+            yield True, run_rows[:-MAX_CONTEXT]
+            run_rows = run_rows[-MAX_CONTEXT:]
+        yield False, run_rows
 
 
 def _excerpts(first: Json | None) -> list[Markup | None]:
@@ -108,18 +108,18 @@ def _excerpt(source: str) -> Markup | None:
     path = Path(file)
     # A recording may name any file of this machine, and the page is shared: only the code of this
     # program is shown.
-    if not line.isdigit() or path.resolve() not in _imported() or not path.is_file():
+    if not line.isdigit() or path.resolve() not in _imported_files() or not path.is_file():
         return None
     number, lines = int(line), path.read_text(errors="replace").splitlines()
     start = max(number - AROUND, 1)
-    shown = "\n".join(lines[start - 1 : number + AROUND])
+    code = "\n".join(lines[start - 1 : number + AROUND])
     formatter = HtmlFormatter(
         linenos="inline", linenostart=start, hl_lines=[number - start + 1], nobackground=True
     )
-    return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))
+    return Markup(highlight(code, PythonLexer(stripnl=False), formatter))
 
 
-def _imported() -> set[Path]:
+def _imported_files() -> set[Path]:
     """List the files of the modules that this program has imported."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return {Path(file).resolve() for file in files if isinstance(file, str)}

@@ -33,7 +33,7 @@ class Module:
 
     Attributes:
       name: the name of the module, or of the modules between which it was computed.
-      kind: its class.
+      kind: the class of the module.
       source: `file:line` in the recorded model.
       state: `equal`, `different`, or why it was not compared.
       max_rel: the largest difference relative to the largest number, from equal inputs.
@@ -62,8 +62,8 @@ class Report:
       pairing: the parameters and their pairs.
       num_params: the number of scalars in the parameters of each network.
       measurements: outputs, gradients and steps, with the same weights.
-      initializers: what both initializers draw; empty if a network has its weights already.
-      num_keys: over which initializers were compared.
+      initializers: comparisons of both initializers; empty if a network has its weights already.
+      num_keys: the number of keys over which initializers were compared.
       modules: the values of a recording, in the order of the calls; empty for two networks.
       parts: the modules of both networks; empty unless they were asked for.
       notes: what was not measured, and why.
@@ -152,49 +152,51 @@ class Report:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield from _wrapped(f"{self.verdict}: {MEANING[self.verdict]}", "")
-        yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
-        yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
+        yield from _wrap(f"{self.verdict}: {MEANING[self.verdict]}", "")
+        yield from _wrap(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
+        yield from _wrap(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
         located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
-        for what, difference in located.items():
+        for title, difference in located.items():
             if difference is not None:
-                yield from ("", *self._located(what, difference))
+                yield from ("", *self._difference_lines(title, difference))
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
-            yield from _wrapped(f"  {cause.name}: {cause.evidence}", " " * 4)
-            yield from _wrapped(f"    at {cause.where}", " " * 7)
+            yield from _wrap(f"  {cause.name}: {cause.evidence}", " " * 4)
+            yield from _wrap(f"    at {cause.where}", " " * 7)
         yield from ("", *self._parameters(), "")
         yield from self._modules() if self.modules else self._measurements()
         if self.initializers:
             yield from ("", *self._initializers())
         for note in self.notes:
-            yield from _wrapped(f"note: {note}", "  ")
+            yield from _wrap(f"note: {note}", "  ")
 
-    def _located(self, what: str, difference: Difference) -> Iterator[str]:
+    def _difference_lines(self, title: str, difference: Difference) -> Iterator[str]:
         compiled = ", only when compiled" if difference.compiled_only else ""
-        yield from _wrapped(
-            f"{what}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
+        yield from _wrap(
+            f"{title}: {difference.max_abs:.2g} (relative {difference.max_rel:.2g}){compiled}", "  "
         )
         for label, operation in zip(
             ("one", "other"), (difference.one, difference.other), strict=True
         ):
-            yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)
+            yield from _wrap(f"  {label}: {_operation(operation)}", " " * 9)
 
     def _parameters(self) -> Iterator[str]:
         count = len(self.pairing.pairs)
         yield f"parameters: {count} pairs, {self.pairing.source}"
         names = {pair: self.pairing.display_names(pair) for pair in self.pairing.pairs}
-        renamed = [pair for pair, (one, other) in names.items() if one != other]
+        renamed = [
+            pair for pair, (first_name, second_name) in names.items() if first_name != second_name
+        ]
         for pair in renamed[:MAX_ROWS]:
-            turned = ", transposed" if pair.transposed else ""
+            transposed = ", transposed" if pair.transposed else ""
             shape = list(self.pairing.one[pair.one].shape)
-            yield from _wrapped(f"  {' = '.join(names[pair])} {shape}{turned}", " " * 4)
+            yield from _wrap(f"  {' = '.join(names[pair])} {shape}{transposed}", " " * 4)
         if len(renamed) > MAX_ROWS:
             yield f"  and {len(renamed) - MAX_ROWS} more with different names"
-        for name, left in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
-            if left:
-                yield from _wrapped(f"  only {name}: {', '.join(map(str, left))}", " " * 4)
+        for name, unpaired in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
+            if unpaired:
+                yield from _wrap(f"  only {name}: {', '.join(map(str, unpaired))}", " " * 4)
 
     def _measurements(self) -> Iterator[str]:
         yield "largest relative difference with the same weights"
@@ -211,13 +213,13 @@ class Report:
 
     def _modules(self) -> Iterator[str]:
         counts = Counter(module.state for module in self.modules)
-        counted = ", ".join(f"{count} {state}" for state, count in counts.items())
-        yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+        yield from _wrap(f"{len(self.modules)} recorded values: {summary}", "  ")
         differing = [module for module in self.modules if module.state != "equal"]
         for module in differing[:MAX_ROWS]:
             place = f" ({module.source})" if module.source else ""
             line = f"  {module.name}: {module.kind}{place}, {module.state}"
-            yield from _wrapped(line, " " * 4)
+            yield from _wrap(line, " " * 4)
         if len(differing) > MAX_ROWS:
             yield f"  and {len(differing) - MAX_ROWS} more"
 
@@ -228,12 +230,12 @@ class Report:
             yield f"  {len(self.initializers) - len(differing)} of {len(self.initializers)} agree"
         for row in differing[:MAX_ROWS]:
             name = row.name if row.name == row.counterpart else f"{row.name} = {row.counterpart}"
-            yield from _wrapped(f"  {name}: {row.one}; other: {row.other}", " " * 4)
+            yield from _wrap(f"  {name}: {row.one}; other: {row.other}", " " * 4)
         if len(differing) > MAX_ROWS:
             yield f"  and {len(differing) - MAX_ROWS} more that differ"
 
 
-def _wrapped(text: str, indent: str) -> Sequence[str]:
+def _wrap(text: str, indent: str) -> Sequence[str]:
     lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
     leading = text[: len(text) - len(text.lstrip())]
     return [leading + line.lstrip() if not number else line for number, line in enumerate(lines)]
@@ -262,11 +264,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _measurement(each: Measurement) -> dict[str, Any]:
-    sides = {"native": each.native, "canonical": each.canonical, "float64": each.double}
+def _measurement(measurement: Measurement) -> dict[str, Any]:
+    sides = {
+        "native": measurement.native,
+        "canonical": measurement.canonical,
+        "float64": measurement.double,
+    }
     return {
-        **each.quantity._asdict(),
+        **measurement.quantity._asdict(),
         **{name: side and side._asdict() for name, side in sides.items()},
-        "single_tolerance": each.single_tolerance,
-        "agrees": each.agrees,
+        "single_tolerance": measurement.single_tolerance,
+        "agrees": measurement.agrees,
     }

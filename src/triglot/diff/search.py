@@ -16,7 +16,7 @@ from .networks import EqualWeights
 from .pairing.pair import find_reordered, find_transposed
 from .pairing.parameters import Pairing
 from .programs import Explanation, explain, first_large_difference, outputs_agree, record_both
-from .types import Cause, Difference, noted
+from .types import Cause, Difference, note_failure
 
 MAX_KEPT = 2**30  # bytes of values of equal programs
 Sections: TypeAlias = tuple[tuple[Section, ...], tuple[Section, ...]]
@@ -24,7 +24,7 @@ Sections: TypeAlias = tuple[tuple[Section, ...], tuple[Section, ...]]
 
 @dataclass
 class Explanations:
-    """What the traced programs say in each mode; a mode is explained when it is needed.
+    """Explanations of both traced programs by mode; a mode is explained when it is needed.
 
     The values of large networks would fill the memory. They are freed, and computed again if
     another question needs them.
@@ -56,11 +56,11 @@ class Explanations:
           mode: training or evaluation.
           with_values: whether the values are read again, and must not have been freed.
         """
-        known = self.by_mode.get(mode)
-        if known is not None and not (with_values and known.is_freed):
+        previous = self.by_mode.get(mode)
+        if previous is not None and not (with_values and previous.is_freed):
             return
         first, second = self.subjects()
-        with noted(self.notes, f"the programs in {mode} could not be aligned"):
+        with note_failure(self.notes, f"the programs in {mode} could not be aligned"):
             inputs = first.inputs
             if self.order is not None:
                 inputs = jax.tree.map(lambda array: array[self.order], inputs)
@@ -71,10 +71,11 @@ class Explanations:
 
     def trace_differing(self, mode: str) -> None:
         """Explain one mode again, with the examples whose outputs differ most."""
-        one, other = self.subjects()
+        first, second = self.subjects()
         train, differences = mode == TRAINING, np.zeros(0)
         outputs = [
-            side.forward(side.variables, side.inputs, self.key, train)[0] for side in (one, other)
+            side.forward(side.variables, side.inputs, self.key, train)[0]
+            for side in (first, second)
         ]
         for name, array in outputs[0].items():
             if not np.ndim(array):
@@ -84,14 +85,14 @@ class Explanations:
             if differences.size and len(largest) != len(differences):
                 return
             differences = np.maximum(differences, largest) if differences.size else largest
-        if any(len(array) != len(differences) for array in jax.tree.leaves(one.inputs)):
+        if any(len(array) != len(differences) for array in jax.tree.leaves(first.inputs)):
             return
         self.order = np.argsort(-differences, kind="stable")
         del self.by_mode[mode]
         self.explain(mode)
 
     def free_large(self, mode: str) -> None:
-        """Free the values of one mode, if all that are kept would fill the memory."""
+        """Free the values of one mode if the values of all modes take too much memory."""
         if mode in self.by_mode and self.size > MAX_KEPT:
             self.by_mode[mode].free()
 
@@ -137,16 +138,16 @@ def search_operations(weights: EqualWeights, setup: Setup, *, modules: bool) -> 
         explanations.explain(mode)
     sections: Sections = ((), ())
     if modules and EVALUATION in explanations.by_mode:
-        with noted(explanations.notes, "the modules were not compared"):
+        with note_failure(explanations.notes, "the modules were not compared"):
             sections = compare_modules(explanations.by_mode[EVALUATION].views)
-    known = explanations.by_mode.values()
+    mode_explanations = explanations.by_mode.values()
     differing_modes = {mode for mode, each in explanations.by_mode.items() if each.diverges}
     transposed: list[Cause] = []
     if differing_modes:
         if explanations.size > MAX_KEPT and not weights.has_state:
-            for each in known:
+            for each in mode_explanations:
                 each.free()
-        suspects = frozenset[str]().union(*(each.parameters for each in known))
+        suspects = frozenset[str]().union(*(each.parameters for each in mode_explanations))
         agree = partial(_outputs_agree, weights, setup)
         pairing, causes = find_reordered(pairing, weights.networks.uses, agree, labels)
         if not causes:
@@ -188,7 +189,7 @@ def _first_unrepaired(
     """Find the first difference: a parameter without a counterpart may be that itself."""
     first, second = subjects
     train, key = mode == TRAINING, explanations.key
-    with noted(explanations.notes, "the first difference was not located"):
+    with note_failure(explanations.notes, "the first difference was not located"):
         tapes = record_both(first, second, first.inputs, train=train, key=key, wide=True)
         return first_large_difference(*tapes)
     return None
@@ -201,7 +202,7 @@ class Located:
     Attributes:
       modes: modes in which a difference was looked for.
       with_state: whether differences after updates of the state were looked for.
-      first_difference: none if no operation differs.
+      first_difference: the first operation that differs; None if none does.
       causes: likely causes.
       resized: whether a convolution or pooling has results of another size, and so has all that
         follows.
@@ -217,7 +218,7 @@ class Located:
 def locate(
     operations: Operations,
     measurements: Sequence[Measurement] | None = None,
-    known: Located | None = None,
+    previous: Located | None = None,
     *,
     random_state_differs: bool = False,
 ) -> Located:
@@ -227,7 +228,7 @@ def locate(
       operations: both programs.
       measurements: what was measured; None if nothing has been measured yet, and any state may
         differ.
-      known: an earlier result, which is returned if it answers the same question.
+      previous: an earlier result, which is returned if it answers the same question.
       random_state_differs: whether networks that are random in training update their state
         differently; their state is not measured.
     """
@@ -238,13 +239,13 @@ def locate(
         modes |= {TRAINING} if any(setup.is_random) else set()
         state_differs = not findings.agree(measurements, STATE)
     with_state = random_state_differs if any(setup.is_random) else state_differs
-    if known is not None and (known.modes, known.with_state) == (modes, with_state):
-        return known
+    if previous is not None and (previous.modes, previous.with_state) == (modes, with_state):
+        return previous
     explanations = operations.explanations
     for mode in (EVALUATION, TRAINING) if with_state else sorted(modes):
         explanations.explain(mode, with_values=with_state)
-        known_mode = explanations.by_mode.get(mode)
-        if mode in modes and known_mode is not None and not known_mode.diverges:
+        explanation = explanations.by_mode.get(mode)
+        if mode in modes and explanation is not None and not explanation.diverges:
             explanations.trace_differing(mode)
     first, causes = findings.causes_of(
         explanations.by_mode,

@@ -56,15 +56,15 @@ class Sources:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.roots = tuple(dict.fromkeys(roots))
-        self._not_theirs = frozenset(sys.modules)  # what was imported for other reasons
-        self._known: dict[str, Source] = {}
+        self._imported_before = frozenset(sys.modules)  # what was imported for other reasons
+        self._sources: dict[str, Source] = {}
         self._absent: frozenset[str] = frozenset()
 
     @property
     def paths(self) -> list[Path]:
         """The files, those of `roots` first."""
-        first = [self._known[name].path for name in self.roots if name in self._known]
-        return list(dict.fromkeys([*first, *(each.path for each in self._known.values())]))
+        first = [self._sources[name].path for name in self.roots if name in self._sources]
+        return list(dict.fromkeys([*first, *(each.path for each in self._sources.values())]))
 
     def add_imported(self, since: int) -> None:
         """Add files of modules that were imported, though no import statement names them.
@@ -73,20 +73,20 @@ class Sources:
           since: when the imports began, in nanoseconds since the epoch. A file that was written
             after it counts as changed, since an import may have read it before.
         """
-        known = self._known
-        self._look()
-        for name, source in self._known.items():
-            if name in known:
-                self._known[name] = known[name]
+        previous = self._sources
+        self._read_all()
+        for name, source in self._sources.items():
+            if name in previous:
+                self._sources[name] = previous[name]
             elif source.stamp is not None and source.stamp[0] >= since - TICK:
-                self._known[name] = Source(source.path, None, source.imports, source.is_dynamic)
-        self._known = {**known, **self._known}
+                self._sources[name] = Source(source.path, None, source.imports, source.is_dynamic)
+        self._sources = {**previous, **self._sources}
 
     def changed(self) -> list[Path]:
         """Return the files that were written since they were looked at; deleted ones are not."""
         written = [
             each.path
-            for each in self._known.values()
+            for each in self._sources.values()
             if stamp_of(each.path) not in (None, each.stamp)
         ]
         return [*written, *(path for path in map(find_file, self._absent) if path is not None)]
@@ -97,46 +97,46 @@ class Sources:
         Returns:
           The names of these modules.
         """
-        before = self._known
-        self._look()
+        previous = self._sources
+        self._read_all()
         stale = {
             name
-            for name, source in before.items()
-            if stamp_of(source.path) is None or self._known.get(name) != source
+            for name, source in previous.items()
+            if stamp_of(source.path) is None or self._sources.get(name) != source
         }
-        stale |= self._known.keys() - before.keys()
+        stale |= self._sources.keys() - previous.keys()
         while True:
             readers = {
                 name
-                for name, source in before.items()
+                for name, source in previous.items()
                 if source.is_dynamic or not stale.isdisjoint(source.imports)
             }
             if not stale or readers <= stale:
                 break
             stale |= readers
         for name in stale:
-            _forget(name, [each[name].path for each in (before, self._known) if name in each])
+            _forget(name, [each[name].path for each in (previous, self._sources) if name in each])
         importlib.invalidate_caches()
         return stale
 
-    def _look(self) -> None:
+    def _read_all(self) -> None:
         """Read the files of `roots` and of all that they import."""
-        known: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         absent = set()
-        waiting = list(self.roots)
-        while waiting:
-            name = waiting.pop(0)
-            if name in known or name in absent:
+        queue = list(self.roots)
+        while queue:
+            name = queue.pop(0)
+            if name in sources or name in absent:
                 continue
             path = find_file(name)
             if path is not None:
-                known[name] = _read(name, path, self._known.get(name))
-                waiting += sorted(known[name].imports)
-                if known[name].is_dynamic:
-                    waiting += sys.modules.keys() - self._not_theirs
+                sources[name] = _read_source(name, path, self._sources.get(name))
+                queue += sorted(sources[name].imports)
+                if sources[name].is_dynamic:
+                    queue += sys.modules.keys() - self._imported_before
             elif not _is_installed(name):
                 absent.add(name)
-        self._known, self._absent = known, frozenset(absent)
+        self._sources, self._absent = sources, frozenset(absent)
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -180,11 +180,15 @@ def _is_installed(name: str) -> bool:
     return any(map(in_library, places))
 
 
-def _read(name: str, path: Path, known: Source | None) -> Source:
+def _read_source(name: str, path: Path, previous: Source | None) -> Source:
     """Read what a file imports, unless it is known."""
     stamp = stamp_of(path)
-    if known is not None and stamp is not None and (known.path, known.stamp) == (path, stamp):
-        return known
+    if (
+        previous is not None
+        and stamp is not None
+        and (previous.path, previous.stamp) == (path, stamp)
+    ):
+        return previous
     text = b""
     with suppress(OSError):
         text = path.read_bytes()
@@ -193,23 +197,23 @@ def _read(name: str, path: Path, known: Source | None) -> Source:
     except (SyntaxError, ValueError):  # which its import reports
         nodes = []
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    names = {each for node in nodes for each in _named(node, package)} | {name}
-    whole = {
+    names = {each for node in nodes for each in _imported_names(node, package)} | {name}
+    with_parents = {
         ".".join(words[:end])
         for words in (each.split(".") for each in names)
         for end in range(1, len(words) + 1)
     }
-    return Source(path, stamp, frozenset(whole - {name}), bool(DYNAMIC.search(text)))
+    return Source(path, stamp, frozenset(with_parents - {name}), bool(DYNAMIC.search(text)))
 
 
-def _named(node: ast.AST, package: str) -> Iterator[str]:
+def _imported_names(node: ast.AST, package: str) -> Iterator[str]:
     """Name the modules that an import statement may import."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         words = package.split(".")
-        above = words[: len(words) - node.level + 1] if node.level else []
-        base = ".".join(filter(None, [*above, node.module]))
+        parents = words[: len(words) - node.level + 1] if node.level else []
+        base = ".".join(filter(None, [*parents, node.module]))
         if base:
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
@@ -218,9 +222,9 @@ def _named(node: ast.AST, package: str) -> Iterator[str]:
 def _forget(name: str, paths: Sequence[Path]) -> None:
     """Remove a module, and its bytecode: files of equal times and sizes may have other texts."""
     sys.modules.pop(name, None)
-    above, _, last = name.rpartition(".")
+    parent, _, last = name.rpartition(".")
     with suppress(AttributeError):  # `from package import module` would find it
-        delattr(sys.modules.get(above), last)
+        delattr(sys.modules.get(parent), last)
     for path in paths:
         with suppress(OSError, NotImplementedError):
             Path(importlib.util.cache_from_source(path)).unlink()

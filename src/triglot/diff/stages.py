@@ -1,4 +1,4 @@
-"""Stages of a comparison: each function takes what is known and returns one named result.
+"""Stages of a comparison: each function takes earlier results and returns one named result.
 
 The stage that searches both traced programs for operations that differ is in `search`.
 """
@@ -34,7 +34,7 @@ from .pairing.parameters import Pairing, display_names
 from .pairing.values import weight_causes
 from .programs import conditioning, first_bit_difference, precision_cause, record_both
 from .search import Operations
-from .types import Cause, Difference, listed, noted
+from .types import Cause, Difference, join_names, note_failure
 
 LOW_FACTOR = 4  # times the eps of bfloat16 or float16: the rounding of gradients
 ROUNDED = (OUTPUTS, STATE, GRADIENTS)  # quantities in which rounding is weighed
@@ -100,7 +100,7 @@ def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> 
     if not any(setup.is_random):
         return None
     key = networks.keys["random"]
-    work = max(operations(subject.traced(setup.key, True)) for subject in subjects)
+    work = max(operations(subject.trace(setup.key, True)) for subject in subjects)
     return distributions.compare_randomness(subjects, setup.is_random, key, work)
 
 
@@ -131,7 +131,7 @@ def compare_gradients(
     if findings.agree(measurements, OUTPUTS) and not findings.agree(measurements, GRADIENTS):
         train = setup.learning_mode == TRAINING
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
-        with noted(notes, "the gradients could not be aligned"):
+        with note_failure(notes, "the gradients could not be aligned"):
             explained = explain_gradients(subjects, setup.key, train=train)
             if explained is None:
                 causes = nan_causes(subjects, measured.gradients, setup.key, train=train)
@@ -145,7 +145,7 @@ def compare_gradients(
                     max_rel=native.max_rel,
                 )
     elif not operations.differing_modes and measured.gradients and _is_low(measured.dtypes):
-        with noted(notes, "the gradients could not be aligned"):
+        with note_failure(notes, "the gradients could not be aligned"):
             first, causes = _low_gradients(operations, measured)
     if causes:
         return Gradients(first, tuple(causes), tuple(notes))
@@ -158,8 +158,8 @@ def compare_gradients(
         sides = pairing.one, pairing.other
         for names, label, side in zip(unused, labels, sides, strict=True):
             if names:
-                shown = listed(display_names(side, names), most=4)
-                notes.append(f"unused parameters of {label}: {shown}")
+                names_of_unused = join_names(display_names(side, names), most=4)
+                notes.append(f"unused parameters of {label}: {names_of_unused}")
         causes = findings.gradient_causes(
             pairing, measured.gradients, labels, (unused[0], unused[1])
         )
@@ -187,7 +187,7 @@ def _low_gradients(
 
 def compare_precision(subjects: Subjects, setup: Setup, labels: tuple[str, str]) -> Cause | None:
     """Name a precision that only one program states for its products."""
-    return precision_cause([subject.traced(setup.key, True) for subject in subjects], labels)
+    return precision_cause([subject.trace(setup.key, True) for subject in subjects], labels)
 
 
 class WeighedRounding(NamedTuple):
@@ -217,8 +217,8 @@ def weigh_rounding(
       measured: what was measured in the networks' own types.
       max_rounding: the largest relative difference that does not matter.
     """
-    judged = [each for each in measured.measurements if each.quantity.name in ROUNDED]
-    worst = max(judged, key=lambda each: each.native.max_rel, default=None)
+    weighed = [each for each in measured.measurements if each.quantity.name in ROUNDED]
+    worst = max(weighed, key=lambda each: each.native.max_rel, default=None)
     if worst is None or worst.native.max_rel <= SINGLE_TOLERANCE:
         return WeighedRounding(None, (), ())
     name, mode, _ = worst.quantity
@@ -229,12 +229,12 @@ def weigh_rounding(
     if worst.native.max_rel <= max_rounding:
         return small
     notes: list[str] = []
-    found: tuple[Cause, Difference] | None = None
-    with noted(notes, f"{size}; the operation was not located"):
-        found = _types_of(operations, mode) if low else None
-        found = found or _conditioning(operations, worst.quantity, mode, low=low)
-    if found is not None:
-        return WeighedRounding(found[1], (found[0],), ())
+    located: tuple[Cause, Difference] | None = None
+    with note_failure(notes, f"{size}; the operation was not located"):
+        located = _dtype_difference(operations, mode) if low else None
+        located = located or _conditioning(operations, worst.quantity, mode, low=low)
+    if located is not None:
+        return WeighedRounding(located[1], (located[0],), ())
     if low:
         dtype = max(measured.dtypes, key=_bits)
         ordinary = f"{size}: ordinary in {dtype}, where both round equal values"
@@ -247,15 +247,15 @@ def _bits(dtype: str) -> int:
     return -jnp.finfo(dtype or "float64").bits
 
 
-def _types_of(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
+def _dtype_difference(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
     """Find an equal value that only one program computes in a type."""
     explanations = operations.explanations
     explanations.explain(mode)
-    known = explanations.by_mode.get(mode)
-    if known is None or known.first_difference is None:
+    explanation = explanations.by_mode.get(mode)
+    if explanation is None or explanation.first_difference is None:
         return None
-    cause = next((each for each in known.causes if each.name == "dtype"), None)
-    return None if cause is None else (cause, known.first_difference)
+    cause = next((each for each in explanation.causes if each.name == "dtype"), None)
+    return None if cause is None else (cause, explanation.first_difference)
 
 
 def _conditioning(
@@ -299,7 +299,7 @@ def locate_rounding(subjects: Subjects, setup: Setup, measured: Measured) -> Rou
     inputs, train = subjects[0].batches[differing[0].batch], differing[0].mode == TRAINING
     notes: list[str] = []
     first = None
-    with noted(notes, "the first rounding was not located"):
+    with note_failure(notes, "the first rounding was not located"):
         tapes = record_both(*subjects, inputs, train=train, key=setup.key, exact=True)
         first = first_bit_difference(*tapes, compiled=setup.effort.everything)
     return Rounding(first, tuple(notes))

@@ -1,7 +1,6 @@
 """Assert in a test that two networks, or two losses, compute the same function."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,9 @@ EPS = float(np.finfo(np.float32).eps)
 
 
 def assert_same_function(
-    reference: Any,
-    port: Any,
-    inputs: Inputs | Mapping[str, Any] | None = None,
+    reference: object,
+    port: object,
+    inputs: Inputs | Mapping[str, object] | None = None,
     *,
     mapping: Mapping[str, str] | None = None,
     max_ulps: float | None = None,

@@ -1,12 +1,17 @@
-"""What a comparison of two networks is made of, what it finds, and words for it."""
+"""Types that all parts of a comparison share, and functions that describe them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+import jax
+import numpy as np
 
 from ..core.errors import describe
 from ..core.network import Codec, Network, Variables
+
+Array: TypeAlias = jax.Array | np.ndarray  # keys are of JAX, most other values of NumPy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +25,7 @@ class Side:
         them.
       names: canonical names of this side's parameters by the names that both sides share. A
         parameter that only one side has is missing here.
-      of_batches: whether it is a function of batches, such as a loss: each example is one.
+      of_batches: whether it is a function of batches, such as a loss: each example is a batch.
     """
 
     label: str
@@ -33,8 +38,8 @@ class Side:
 class Progress(Protocol):
     """What shows the progress of a comparison, such as `triglot.shared.terminal.progress.Steps`."""
 
-    def begin(self, what: str, /) -> None:
-        """Show what begins."""
+    def begin(self, stage: str, /) -> None:
+        """Show which stage begins."""
         ...
 
     def tell(self, finding: str, /) -> None:
@@ -45,7 +50,7 @@ class Progress(Protocol):
 class Silent:
     """Progress that is not shown."""
 
-    def begin(self, what: str, /) -> None:
+    def begin(self, stage: str, /) -> None:
         """Show nothing."""
 
     def tell(self, finding: str, /) -> None:
@@ -62,24 +67,24 @@ def codec_of(network: Network) -> Codec:
 
 
 @contextmanager
-def noted(notes: list[str], what: str) -> Iterator[None]:
-    """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
+def note_failure(notes: list[str], problem: str) -> Iterator[None]:
+    """Note an exception and go on, such as one of an operation that cannot be evaluated alone.
 
     Args:
       notes: the notes of the report.
-      what: was not measured or located.
+      problem: what was not measured or located.
     """
     try:
         yield
     except Exception as error:
-        notes.append(f"{what}: {describe(error)}")
+        notes.append(f"{problem}: {describe(error)}")
 
 
-def listed(items: Iterable[object], most: int = 3) -> str:
+def join_names(items: Iterable[object], most: int = 3) -> str:
     """Write the first few of some names, and how many more there are."""
-    shown = list(map(str, items))
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return ", ".join(shown[:most]) + more
+    texts = list(map(str, items))
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,11 @@ class Operation:
     scope: str = ""
 
 
-def places(one: Operation | None, other: Operation | None) -> str:
+def places(first_operation: Operation | None, second_operation: Operation | None) -> str:
     """Write an operation of each side in words, such as `add in a.py:7 and mul in b.py:9`."""
     first, second = (
         "nothing" if side is None else f"{side.name} in {side.source}" if side.source else side.name
-        for side in (one, other)
+        for side in (first_operation, second_operation)
     )
     return f"{first} on both sides" if first == second else f"{first} and {second}"
 

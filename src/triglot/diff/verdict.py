@@ -12,7 +12,7 @@ from typing import NamedTuple
 from . import findings
 from .measures.distributions import Randomness
 from .measures.numbers import Measured, Measurement
-from .pairing.pair import other_order
+from .pairing.pair import layer_order_note
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, UNFINISHED, Report
 from .search import Located, Operations
 from .stages import Gradients, Initializers, PairedParameters, Rounding, WeighedRounding
@@ -185,8 +185,8 @@ def report_of(results: Results) -> Report:
         report = replace(report, pairing=operations.pairing, parts=operations.sections)
     if (rounding := results.rounding) is not None:
         report = replace(report, first_rounding=rounding.first)
-    if (drawn := results.initializers) is not None:
-        report = replace(report, initializers=drawn.rows, num_keys=drawn.num_keys)
+    if (initializers := results.initializers) is not None:
+        report = replace(report, initializers=initializers.rows, num_keys=initializers.num_keys)
     return report
 
 
@@ -200,7 +200,7 @@ def _first_difference(results: Results, rule: Rule) -> Difference | None:
     if rule.differs_in == DRAWS:
         return first
     backward = None if results.gradients is None else results.gradients.first_difference
-    return first or backward or findings.first_measured(results.measurements)
+    return first or backward or findings.first_measured_difference(results.measurements)
 
 
 def _dropout(results: Results) -> list[Cause]:
@@ -216,9 +216,9 @@ def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
     if rule.differs_in == FUNCTION:
         causes = _of_function(results, causes)
     elif rule.differs_in == DRAWS:
-        causes = findings.merged(causes, _dropout(results))
+        causes = findings.add_causes(causes, _dropout(results))
     elif rule.differs_in == PRECISION and results.weighed is not None:
-        causes = findings.merged(causes, results.weighed.causes)
+        causes = findings.add_causes(causes, results.weighed.causes)
     yield from causes
     if results.precision is not None and all(cause.name != "precision" for cause in causes):
         yield results.precision
@@ -248,21 +248,21 @@ def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
         if located.resized:  # the layers that follow have other sizes, and are not other layers
             causes = [cause for cause in causes if cause.name != "architecture"]
         unpaired = () if operations.pairing.is_complete else UNPAIRED  # named with their meaning
-        shown = [cause for cause in located.causes if cause.name not in unpaired]
-        causes = findings.merged(causes, shown)
+        located_causes = [cause for cause in located.causes if cause.name not in unpaired]
+        causes = findings.add_causes(causes, located_causes)
     if results.measured is not None:
         computed = findings.computation_causes(results.measured.dtypes, results.labels)
-        causes = findings.merged(causes, computed)
+        causes = findings.add_causes(causes, computed)
     causes = findings.without_reordered(causes)
     if not causes and results.measured is not None:
-        causes = [findings.unexplained(results.measurements)]
+        causes = [findings.unexplained_cause(results.measurements)]
     return causes
 
 
 def _notes(results: Results) -> Iterator[str]:
     """Yield what was not measured or located, and why, in the order of the stages."""
     if results.parameters is not None:
-        order = other_order(results.parameters.pairing, results.labels)
+        order = layer_order_note(results.parameters.pairing, results.labels)
         yield from () if order is None else (order,)
     if results.operations is not None:
         yield from results.operations.explanations.notes

@@ -16,8 +16,8 @@ def edits(
 ) -> Iterator[Sequence[Path]]:
     """Yield at once, and again after each edit of a module's file.
 
-    Before that, the modules that changed, and all that import them, are removed from Python's, so
-    that whoever imports them gets what is in their files.
+    Before each yield, changed modules and all modules that import them are removed from
+    `sys.modules`, so that the next import reads their files.
 
     Args:
       sources: the files of the modules.
@@ -26,22 +26,22 @@ def edits(
     Yields:
       The files that were written since the last time; at first none.
     """
-    written: list[Path] = []
+    changed_files: list[Path] = []
     with _without_bytecode():
         while True:
             sources.forget()
             began = time.time_ns()
-            yield written
+            yield changed_files
             sources.add_imported(began)
-            while not (written := sources.changed()):
+            while not (changed_files := sources.changed()):
                 sleep(POLL_SECONDS)
-            _settle(written, sleep)
+            _settle(changed_files, sleep)
 
 
-def _settle(written: Sequence[Path], sleep: Callable[[float], None]) -> None:
+def _settle(files: Sequence[Path], sleep: Callable[[float], None]) -> None:
     """Wait until files do not change any more, since some editors write them in several steps."""
     before = None
-    while before != (stamps := [stamp_of(path) for path in written]) or None in stamps:
+    while before != (stamps := [stamp_of(path) for path in files]) or None in stamps:
         before = stamps
         sleep(POLL_SECONDS)
 

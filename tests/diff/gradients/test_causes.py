@@ -149,28 +149,28 @@ SLOW = ("straight-through, by a rule", "another derivative in a scan", "a deriva
     ],
 )
 def test_the_rule_is_named(case: Case) -> None:
-    found = case.explain()
-    assert found is not None
-    assert sorted(cause.name for cause in found.causes) == sorted(case.causes)
-    for cause in found.causes:
+    explanation = case.explain()
+    assert explanation is not None
+    assert sorted(cause.name for cause in explanation.causes) == sorted(case.causes)
+    for cause in explanation.causes:
         assert "tests/diff/gradients/test_causes.py:" in cause.where
         assert "both networks have equal gradients" in cause.evidence
-    assert any(found.operations)
+    assert any(explanation.operations)
 
 
 def test_a_rule_of_both_networks_is_not_named() -> None:
     case = Case(lambda x: stopped_gate(halved(x)), lambda x: stopped_gate(jnp.tanh(x)), ())
-    found = case.explain()
-    assert found is not None
-    (cause,) = found.causes
+    explanation = case.explain()
+    assert explanation is not None
+    (cause,) = explanation.causes
     assert cause.name == "custom_gradient" and "halved at " in cause.evidence
-    assert found.operations[0] is not None and found.operations[1] is None
+    assert explanation.operations[0] is not None and explanation.operations[1] is None
 
 
 def test_the_parameters_without_a_gradient_are_listed() -> None:
-    found = PLANTED["layers stopped"].explain()
-    assert found is not None
-    (cause,) = found.causes
+    explanation = PLANTED["layers stopped"].explain()
+    assert explanation is not None
+    (cause,) = explanation.causes
     assert "layers/first/bias, layers/first/kernel, layers/norm/bias and 1 more" in cause.evidence
 
 
@@ -186,9 +186,9 @@ def test_what_no_rule_explains_is_located() -> None:
     case = Case(safe_root, unsafe_root, ())
     assert case.explain() is None
     one, other = case.subjects()
-    how: Any = {"train": False, "key": KEY}
-    found = first_backward_difference(one, other, **how)
-    assert found is not None
-    places = [side.source for side in (found.one, found.other) if side is not None]
+    options: Any = {"train": False, "key": KEY}
+    difference = first_backward_difference(one, other, **options)
+    assert difference is not None
+    places = [side.source for side in (difference.one, difference.other) if side is not None]
     assert places and all("tests/diff/gradients/test_causes.py:" in place for place in places)
-    assert first_backward_difference(one, one, **how) is None
+    assert first_backward_difference(one, one, **options) is None

@@ -24,8 +24,8 @@ def differing(one: Network, other: Network) -> set[str]:
     """Name the parameters whose initializers differ."""
     sides = read_parameters(one), read_parameters(other)
     pairing = Pairing(sides[0], sides[1], tuple(Pair(name, name) for name in sides[0]), "by name")
-    drawn = [Drawing(n, jax.random.key(k), 1000) for k, n in enumerate((one, other))]
-    rows = compare_initializers(drawn[0], drawn[1], pairing)
+    drawings = [Drawing(n, jax.random.key(k), 1000) for k, n in enumerate((one, other))]
+    rows = compare_initializers(drawings[0], drawings[1], pairing)
     return {row.name for row in rows if row.differs}
 
 
@@ -51,13 +51,13 @@ def test_another_distribution_is_found(one: Network, other: Network, names: set[
 
 def test_the_gain_and_the_weights_are_those_of_the_initializer() -> None:
     network = layer(NORMAL)
-    drawn = Drawing(network, jax.random.key(0), 1000)
-    few = Drawing(network, jax.random.key(0), 0)
-    assert (drawn.num_keys, few.num_keys) == (1000, 0)
-    assert jax.tree.map(jnp.shape, drawn.variables) == jax.tree.map(jnp.shape, few.variables)
-    assert drawn.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
-    assert few.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
+    drawing = Drawing(network, jax.random.key(0), 1000)
+    no_keys = Drawing(network, jax.random.key(0), 0)
+    assert (drawing.num_keys, no_keys.num_keys) == (1000, 0)
+    assert jax.tree.map(jnp.shape, drawing.variables) == jax.tree.map(jnp.shape, no_keys.variables)
+    assert drawing.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
+    assert no_keys.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
     sides = read_parameters(network)
     pairing = Pairing(sides, sides, (Pair("linear/kernel", "linear/kernel"),), "by name")
-    (row,) = compare_initializers(drawn, drawn, pairing)
+    (row,) = compare_initializers(drawing, drawing, pairing)
     assert row.one.gain == pytest.approx(1.0, abs=0.01)

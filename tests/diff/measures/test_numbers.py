@@ -25,8 +25,8 @@ def test_minus_zero_differs_in_bits_only() -> None:
 
 
 def test_a_difference_is_relative_to_its_array() -> None:
-    apart = distance({"a": ONE, "b": ONE * 100}, {"a": ONE, "b": ONE * 100 + 1})
-    assert apart == (False, 1.0, pytest.approx(1 / 200, rel=1e-2), "b")
+    separate = distance({"a": ONE, "b": ONE * 100}, {"a": ONE, "b": ONE * 100 + 1})
+    assert separate == (False, 1.0, pytest.approx(1 / 200, rel=1e-2), "b")
 
 
 def test_gradients_are_relative_to_the_largest() -> None:

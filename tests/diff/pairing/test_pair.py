@@ -19,12 +19,12 @@ def paired(one: Any, other: Any, mapping: dict[str, str] | None = None) -> Pairi
     networks = load_network(one, nets.INPUTS), load_network(other, nets.INPUTS)
 
     def uses() -> Any:
-        found = []
+        layers = []
         for network in networks:
             variables = network.init(jax.random.key(0))
             outputs = jax.tree.leaves(jax.eval_shape(network.apply, variables, jnp.ones((1, 4)))[0])
-            found.append(read_uses(network, variables, jnp.ones((1, 4)), range(len(outputs))))
-        return tuple(found)
+            layers.append(read_uses(network, variables, jnp.ones((1, 4)), range(len(outputs))))
+        return tuple(layers)
 
     return pair_parameters(networks, uses, mapping)
 
@@ -45,9 +45,9 @@ def test_a_transposed_matrix_is_paired_and_another_shape_is_not() -> None:
 
 
 def test_branches_are_paired_by_the_outputs_they_reach() -> None:
-    found = paired(nets.ActorCritic(branchwise=True), nets.ActorCritic(branchwise=False))
-    assert found.source == "guessed by order of use"
-    kernels = {pair.one: pair.other for pair in found.pairs if pair.one.endswith("kernel")}
+    pairing = paired(nets.ActorCritic(branchwise=True), nets.ActorCritic(branchwise=False))
+    assert pairing.source == "guessed by order of use"
+    kernels = {pair.one: pair.other for pair in pairing.pairs if pair.one.endswith("kernel")}
     assert kernels == {
         "Dense/0/kernel": "w/kernel",  # Linen numbers layers as they are constructed
         "Dense/1/kernel": "v/kernel",
@@ -57,16 +57,16 @@ def test_branches_are_paired_by_the_outputs_they_reach() -> None:
 
 
 def test_equal_names_are_paired_and_a_missing_bias_is_left() -> None:
-    found = paired(nets.haiku_leaky(0.01), nets.haiku_leaky(0.02))
-    assert found.source == "by name"
-    assert [each.name for each in found.only_other] == ["linear/bias"]
-    assert found.only_one == ()
+    pairing = paired(nets.haiku_leaky(0.01), nets.haiku_leaky(0.02))
+    assert pairing.source == "by name"
+    assert [each.name for each in pairing.only_other] == ["linear/bias"]
+    assert pairing.only_one == ()
 
 
 def test_a_stated_mapping_may_leave_parameters_unpaired() -> None:
-    found = paired(nets.haiku_mlp, nets.LinenMLP(), {"mlp/linear_0": "Dense_0"})
-    assert {pair.one for pair in found.pairs} == {"mlp/linear/0/kernel", "mlp/linear/0/bias"}
-    assert len(found.only_one) == len(found.only_other) == 2
+    pairing = paired(nets.haiku_mlp, nets.LinenMLP(), {"mlp/linear_0": "Dense_0"})
+    assert {pair.one for pair in pairing.pairs} == {"mlp/linear/0/kernel", "mlp/linear/0/bias"}
+    assert len(pairing.only_one) == len(pairing.only_other) == 2
 
 
 @pytest.mark.parametrize(

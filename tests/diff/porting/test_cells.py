@@ -113,6 +113,6 @@ def test_a_state_dict_of_cells_becomes_linens(
     assert ("The function was not checked" in capsys.readouterr().out) != has_source
     restored: Any = flax.serialization.msgpack_restore(out.read_bytes())
     obs = np.random.default_rng(0).normal(size=(3, *shape)).astype(np.float32)
-    found: Any = LINEN[kind]().apply(restored, obs)
+    output: Any = LINEN[kind]().apply(restored, obs)
     expected = module(torch.from_numpy(obs)).detach().numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)

@@ -86,8 +86,8 @@ def trained_on(network: Network) -> Variables:
 
 
 def run(weights: Path, network: str, out: Path, *words: str) -> int:
-    given = ["--network", f"{HERE}:{network}", "--obs-shape", "4", "--out", str(out)]
-    return cli.main(["translate", str(weights), *given, *words])
+    options = ["--network", f"{HERE}:{network}", "--obs-shape", "4", "--out", str(out)]
+    return cli.main(["translate", str(weights), *options, *words])
 
 
 @pytest.mark.slow
@@ -109,10 +109,10 @@ def test_load_weights_reads_what_is_written(
 
     back = tmp_path / "back.safetensors"
     assert run(out, "Linen", back, "--source", f"{HERE}:{name}") == 0
-    again = tmp_path / "again.weights.h5"
-    assert run(back, name, again, *source) == 0
-    assert out.read_bytes()[:8] == again.read_bytes()[:8]
-    model.load_weights(again)
+    second_path = tmp_path / "again.weights.h5"
+    assert run(back, name, second_path, *source) == 0
+    assert out.read_bytes()[:8] == second_path.read_bytes()[:8]
+    model.load_weights(second_path)
     np.testing.assert_allclose(model(obs, training=False), expected, rtol=1e-5, atol=1e-6)
 
 

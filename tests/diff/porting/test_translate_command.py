@@ -78,8 +78,9 @@ def test_a_model_becomes_the_other_library_s(
     )
     variables = trained(source)
     write_weights(tmp_path / "weights.safetensors", named_arrays(variables, source))
-    given = ["--source", f"tests.diff.porting.in_{one}:{model}", "--out", str(tmp_path / "out.npz")]
-    assert translated(tmp_path / "weights.safetensors", model, other, *given) == 0
+    out = str(tmp_path / "out.npz")
+    options = ["--source", f"tests.diff.porting.in_{one}:{model}", "--out", out]
+    assert translated(tmp_path / "weights.safetensors", model, other, *options) == 0
     printed = capsys.readouterr().out
     assert "The functions agree" in printed and "guessed by " in printed
 
@@ -89,13 +90,13 @@ def test_a_model_becomes_the_other_library_s(
         inputs = jax.random.randint(key, (3, 12), 0, 40)
     else:
         inputs = jax.random.normal(key, (3, *IMAGES.shape))
-    expected, found = source.apply(variables, inputs)[0], target.apply(moved, inputs)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    expected, outputs = source.apply(variables, inputs)[0], target.apply(moved, inputs)[0]
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
     # The printed pairs are what `--mapping` takes.
     pairs = printed.partition("--mapping ")[2].splitlines()[0].split()
-    again = [*given[:-1], str(tmp_path / "again.npz"), "--mapping", *pairs]
-    assert translated(tmp_path / "weights.safetensors", model, other, *again) == 0
+    options_again = [*options[:-1], str(tmp_path / "again.npz"), "--mapping", *pairs]
+    assert translated(tmp_path / "weights.safetensors", model, other, *options_again) == 0
     files = [read_weights(tmp_path / name) for name in ("out.npz", "again.npz")]
     assert all(np.array_equal(files[0][name], files[1][name]) for name in files[0])
 
@@ -114,11 +115,11 @@ def test_without_the_network_that_was_saved(
     write_weights(tmp_path / "weights.safetensors", arrays)
     outs = [tmp_path / "without.safetensors", tmp_path / "with.safetensors"]
     options = [["--from", one], ["--source", f"tests.diff.porting.in_{one}:{model}"]]
-    for out, given in zip(outs, options, strict=True):
-        code = translated(tmp_path / "weights.safetensors", model, other, *given, "--out", str(out))
+    for out, more in zip(outs, options, strict=True):
+        code = translated(tmp_path / "weights.safetensors", model, other, *more, "--out", str(out))
         assert code == 0
         printed = capsys.readouterr().out
-        assert ("The function was not checked" in printed) == (given[0] == "--from")
+        assert ("The function was not checked" in printed) == (more[0] == "--from")
     first, second = map(load_file, outs)
     assert first.keys() == second.keys()
     for name in first:
@@ -141,10 +142,10 @@ def test_a_state_dict_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[s
     out = tmp_path / "out.msgpack"
     assert translated(tmp_path / "weights.pt", "resnet", "linen", "--out", str(out)) == 0
     variables: Any = flax.serialization.msgpack_restore(out.read_bytes())
-    given = jnp.asarray(images.permute(0, 2, 3, 1).numpy())
-    found: Any = in_linen.resnet.apply(variables, given, False)
+    image_batch = jnp.asarray(images.permute(0, 2, 3, 1).numpy())
+    outputs: Any = in_linen.resnet.apply(variables, image_batch, False)
     expected = module.eval()(images).detach().numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
 NETWORKS = """
@@ -201,8 +202,8 @@ def haiku_mlp() -> tuple[Network, Variables]:
 
 
 def run(*words: str, network: str = "Linen") -> int:
-    given = ["--network", f"ported_networks:{network}", "--obs-shape", "4"]
-    return cli.main(["translate", *words, *given])
+    arguments = ["--network", f"ported_networks:{network}", "--obs-shape", "4"]
+    return cli.main(["translate", *words, *arguments])
 
 
 @pytest.mark.slow
@@ -245,8 +246,8 @@ def kinds_of_files(folder: Path) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["w.msgpack", "w.pkl", "folder", "w.npz", "w.safetensors"])
 def test_files_of_each_kind(folder: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = kinds_of_files(folder)[kind]
-    given = ["--source", "ported_networks:Linen", "--trust", "--out", "out.safetensors"]
-    assert run(str(path), *given, network="other") == 0
+    arguments = ["--source", "ported_networks:Linen", "--trust", "--out", "out.safetensors"]
+    assert run(str(path), *arguments, network="other") == 0
     assert "The functions" in capsys.readouterr().out
     with_names = ["--from", "linen", "--trust", "--out", "again.safetensors"]
     assert run(str(path), *with_names, network="other") == 0
@@ -262,8 +263,8 @@ def test_a_file_of_equinox_needs_the_module_that_was_saved(
     assert run("w.eqx", "--source", "ported_networks:other", "--out", "out.msgpack") == 0
     restored: Any = flax.serialization.msgpack_restore(Path("out.msgpack").read_bytes())
     obs = jnp.linspace(-1.0, 1.0, 8).reshape(2, 4)
-    found: Any = Linen().apply(restored, obs)
-    np.testing.assert_allclose(found, jax.vmap(module)(obs), rtol=1e-5, atol=1e-6)
+    output: Any = Linen().apply(restored, obs)
+    np.testing.assert_allclose(output, jax.vmap(module)(obs), rtol=1e-5, atol=1e-6)
     assert run("w.eqx") == 2
     assert "has no names of arrays" in capsys.readouterr().err
 
@@ -287,8 +288,8 @@ def test_a_file_of_keras_needs_the_model_that_was_saved(
     source = ["--source", "my_keras:keras_mlp"]
     assert run("w.weights.h5", *source, "--out", "out.msgpack") == 0
     restored: Any = flax.serialization.msgpack_restore(Path("out.msgpack").read_bytes())
-    found: Any = Linen().apply(restored, obs)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    output: Any = Linen().apply(restored, obs)
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
     assert run("w.weights.h5") == 2
     assert run("w.weights.h5", "--source", "ported_networks:Linen") == 2
     errors = capsys.readouterr().err

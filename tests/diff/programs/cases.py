@@ -35,16 +35,16 @@ class Case:
     def explain(self) -> Explanation:
         keys = iter(jax.random.split(jax.random.key(7), 8))
         if self.inputs == "cell":
-            given: Any = tuple(jax.random.normal(next(keys), (3, n)) for n in (3, 4, 4))
+            inputs: Any = tuple(jax.random.normal(next(keys), (3, n)) for n in (3, 4, 4))
         elif self.inputs == "recurrent":
             carry = {part: jax.random.normal(next(keys), (3, 4)) for part in self.carry}
-            given = (jax.random.normal(next(keys), (3, 5)), {"critic": carry})
+            inputs = (jax.random.normal(next(keys), (3, 5)), {"critic": carry})
         else:
-            given = jax.random.normal(next(keys), (4, *SHAPES[self.inputs]))
+            inputs = jax.random.normal(next(keys), (4, *SHAPES[self.inputs]))
         one, other = sides(self.one(), self.other())
         if self.moved:
-            one, other = updated(one, 2 * given), updated(other, 2 * given)
-        return explain(one, other, given, train=self.train, key=next(keys))
+            one, other = updated(one, 2 * inputs), updated(other, 2 * inputs)
+        return explain(one, other, inputs, train=self.train, key=next(keys))
 
 
 def updated(side: Side, inputs: Any) -> Side:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 def between(one: Network, other: Network, shape: tuple[int, int] = (16, 5)) -> Difference | None:
     inputs: Any = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     first, second = sides(one, other)
-    how: Any = {"train": False, "key": jax.random.key(0), "exact": True}
-    return first_bit_difference(*record_both(first, second, inputs, **how))
+    options: Any = {"train": False, "key": jax.random.key(0), "exact": True}
+    return first_bit_difference(*record_both(first, second, inputs, **options))
 
 
 def scaled(x: jax.Array) -> jax.Array:
@@ -48,12 +48,12 @@ def sums_in_two_orders(rows: int) -> bool:
 def test_the_side_of_an_operand_is_found() -> None:
     # Each instruction set has its own sizes at which the orders agree.
     rows = next(filter(sums_in_two_orders, (2, 1, 64)))
-    found = between(f.mlp("haiku", features=300), f.mlp("equinox", features=300), (rows, 300))
-    assert found is not None and found.one is not None and found.other is not None
-    assert not found.compiled_only
-    assert (found.one.name, found.other.name) == ("dot_general", "dot_general")
-    assert "first" in found.one.scope and "eqx.nn.Linear" in found.other.scope
-    assert 0 < found.max_rel < 1e-6
+    difference = between(f.mlp("haiku", features=300), f.mlp("equinox", features=300), (rows, 300))
+    assert difference is not None and difference.one is not None and difference.other is not None
+    assert not difference.compiled_only
+    assert (difference.one.name, difference.other.name) == ("dot_general", "dot_general")
+    assert "first" in difference.one.scope and "eqx.nn.Linear" in difference.other.scope
+    assert 0 < difference.max_rel < 1e-6
 
 
 def in_order(order: range, *, hide: bool) -> Tape:
@@ -72,17 +72,17 @@ def in_order(order: range, *, hide: bool) -> Tape:
 def test_a_long_sum_in_another_order_is_found_at_the_sum(hidden: bool) -> None:
     """None of the partial sums has a counterpart."""
     tapes = in_order(range(40), hide=hidden), in_order(range(40)[::-1], hide=hidden)
-    found = first_bit_difference(*tapes, hidden=hidden)
-    assert found is not None and found.one is not None and found.other is not None
-    assert (found.one.name, found.other.name) == ("add", "add")
-    assert 0 < found.max_rel < 1e-6 and not found.compiled_only
+    difference = first_bit_difference(*tapes, hidden=hidden)
+    assert difference is not None and difference.one is not None and difference.other is not None
+    assert (difference.one.name, difference.other.name) == ("add", "add")
+    assert 0 < difference.max_rel < 1e-6 and not difference.compiled_only
     if hidden:
         assert first_bit_difference(*tapes) is None
 
 
 def test_a_difference_of_compiled_programs_is_found() -> None:
-    found = between(f.mlp("nnx", activation=scaled), f.mlp("nnx", activation=scaled_apart))
-    assert found is not None and found.one is not None
-    assert found.compiled_only
-    assert found.one.name == "mul"
-    assert 0 < found.max_rel < 1e-6
+    difference = between(f.mlp("nnx", activation=scaled), f.mlp("nnx", activation=scaled_apart))
+    assert difference is not None and difference.one is not None
+    assert difference.compiled_only
+    assert difference.one.name == "mul"
+    assert 0 < difference.max_rel < 1e-6

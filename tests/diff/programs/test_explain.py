@@ -30,21 +30,21 @@ def marked(cases: Mapping[str, Case]) -> Iterable[Any]:
 @pytest.mark.covering(20)
 @pytest.mark.parametrize("case", marked({**PLANTED, **SEVERAL}))
 def test_planted_causes_are_named(case: Case) -> None:
-    found = case.explain()
-    assert sorted({cause.name for cause in found.causes}) == sorted(set(case.causes))
-    assert len(found.causes) == len(case.causes)
-    assert all(cause.where and cause.evidence for cause in found.causes)
+    explanation = case.explain()
+    assert sorted({cause.name for cause in explanation.causes}) == sorted(set(case.causes))
+    assert len(explanation.causes) == len(case.causes)
+    assert all(cause.where and cause.evidence for cause in explanation.causes)
     if case.causes != ("norm_momentum",):  # the outputs are equal, the new state is not
-        assert found.first_difference is not None
-        assert found.first_difference.max_abs > 0
-        assert not found.first_difference.compiled_only
+        assert explanation.first_difference is not None
+        assert explanation.first_difference.max_abs > 0
+        assert not explanation.first_difference.compiled_only
 
 
 @pytest.mark.parametrize("case", marked(CLEAN))
 def test_nothing_is_named_in_equal_networks(case: Case) -> None:
-    found = case.explain()
-    assert found.first_difference is None
-    assert not found.causes
+    explanation = case.explain()
+    assert explanation.first_difference is None
+    assert not explanation.causes
 
 
 @pytest.mark.skipif(jax.default_backend() == "cpu", reason="CPU has one precision of products")
@@ -55,13 +55,13 @@ def test_precision_of_a_product(case: Case) -> None:
 
 def test_evidence_has_the_numbers_and_the_line() -> None:
     one, other = f.mlp("haiku", epsilon=1e-5), f.mlp("linen", epsilon=1e-3)
-    found = explained(*sides(one, other))
-    assert found.first_difference is not None and found.first_difference.one is not None
-    assert found.first_difference.one.name == "add"
-    assert found.first_difference.one.scope == "norm"
-    file, line = found.first_difference.one.source.rsplit(":", 1)
+    explanation = explained(*sides(one, other))
+    assert explanation.first_difference is not None and explanation.first_difference.one is not None
+    assert explanation.first_difference.one.name == "add"
+    assert explanation.first_difference.one.scope == "norm"
+    file, line = explanation.first_difference.one.source.rsplit(":", 1)
     assert file == "tests/diff/programs/planted.py" and line.isdigit()
-    (cause,) = found.causes
+    (cause,) = explanation.causes
     assert "epsilon 1e-05 in haiku A, 0.001 in linen B" in cause.evidence
     assert "haiku A: add of norm" in cause.where and "linen B: add of Linen/norm" in cause.where
 
@@ -69,18 +69,18 @@ def test_evidence_has_the_numbers_and_the_line() -> None:
 def test_the_line_is_the_library_s_in_a_network_of_the_zoo() -> None:
     one, other = sides(f.zoo("nnx"), f.zoo("linen"))
     inputs = np.ones((2, 5), np.float32)
-    how: Any = {"train": False, "key": jax.random.key(0)}
-    tape, _ = record_both(one, other, inputs, **how)
+    options: Any = {"train": False, "key": jax.random.key(0)}
+    tape, _ = record_both(one, other, inputs, **options)
     step = next(step for step in tape.steps if step.name == "dot_general")
-    found = operation(tape, step.results[0])
-    assert found.source.startswith("flax/nnx/nn/linear.py:")
-    assert found.scope == "Linear (critic/torso/0/kernel)"
+    described = operation(tape, step.results[0])
+    assert described.source.startswith("flax/nnx/nn/linear.py:")
+    assert described.scope == "Linear (critic/torso/0/kernel)"
 
 
 def test_a_missing_bias_is_named() -> None:
-    found = explained(*sides(f.mlp("linen", first=f.dense_without_bias), f.mlp("nnx")))
-    assert [cause.name for cause in found.causes] == ["missing_bias"]
-    assert "layers/first/bias of nnx B" in found.causes[0].evidence
+    explanation = explained(*sides(f.mlp("linen", first=f.dense_without_bias), f.mlp("nnx")))
+    assert [cause.name for cause in explanation.causes] == ["missing_bias"]
+    assert "layers/first/bias of nnx B" in explanation.causes[0].evidence
 
 
 def test_networks_without_codec_or_with_other_outputs_are_refused() -> None:

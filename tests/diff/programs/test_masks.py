@@ -32,7 +32,7 @@ def attention(masked: tuple[bool, bool]) -> Any:
 
 
 def test_a_mask_that_the_first_layer_lacks_is_missing() -> None:
-    found = triglot.diff_networks(
+    report = triglot.diff_networks(
         attention((True, True)), attention((False, True)), Box((LENGTH, WIDTH))
     )
-    assert {cause.name for cause in found.causes} == {"attention_mask"}
+    assert {cause.name for cause in report.causes} == {"attention_mask"}

@@ -43,10 +43,10 @@ HIGH, HIGHEST = Precision.HIGH, Precision.HIGHEST
     ],
 )
 def test_another_precision_is_named(one: Any, other: Any, words: str) -> None:
-    found = precision_cause([one, other], ("A", "B"))
-    assert found is not None and found.name == "precision"
-    assert words in found.evidence and "does not change the verdict" in found.evidence
-    assert "test_precision.py:" in found.where
+    cause = precision_cause([one, other], ("A", "B"))
+    assert cause is not None and cause.name == "precision"
+    assert words in cause.evidence and "does not change the verdict" in cause.evidence
+    assert "test_precision.py:" in cause.where
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_the_same_precision_is_not_named(one: Any, other: Any) -> None:
 
 def test_the_precision_of_a_convolution() -> None:
     def forward(precision: Any) -> Any:
-        how: Any = {"dimension_numbers": ("NHWC", "HWIO", "NHWC"), "precision": precision}
+        options: Any = {"dimension_numbers": ("NHWC", "HWIO", "NHWC"), "precision": precision}
         return jax.make_jaxpr(
-            lambda x: jax.lax.conv_general_dilated(x, KERNEL, (1, 1), "SAME", **how)
+            lambda x: jax.lax.conv_general_dilated(x, KERNEL, (1, 1), "SAME", **options)
         )(IMAGE).jaxpr
 
-    found = precision_cause([forward(HIGHEST), forward(None)], ("A", "B"))
-    assert found is not None and "A: conv_general_dilated" in found.where
+    cause = precision_cause([forward(HIGHEST), forward(None)], ("A", "B"))
+    assert cause is not None and "A: conv_general_dilated" in cause.where

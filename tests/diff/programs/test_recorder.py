@@ -34,8 +34,8 @@ def looping(library: str) -> Network:
 
 def recorded(wide: bool) -> tuple[Tape, Any]:
     one, other = sides(looping("linen"), looping("nnx"))
-    how: Any = {"train": False, "key": jax.random.key(0)}
-    tape, _ = record_both(one, other, INPUTS, wide=wide, **how)
+    options: Any = {"train": False, "key": jax.random.key(0)}
+    tape, _ = record_both(one, other, INPUTS, wide=wide, **options)
     outputs, _ = one.network.apply(one.variables, INPUTS)
     return tape, outputs
 
@@ -79,9 +79,9 @@ def test_an_update_keeps_its_draws_and_the_first_of_many_iterations(reverse: boo
 
     key, inputs = jax.random.key(0), jnp.arange(300.0)
     tape = record(Program(function=function, params={}, inputs=inputs, key=key, is_update=True))
-    drawn, rows = (tape.arrays[value] for value in tape.outputs)
+    bits, rows = (tape.arrays[value] for value in tape.outputs)
     (expected, all_rows), _ = function({}, (), inputs, key)
-    np.testing.assert_array_equal(drawn, expected)
+    np.testing.assert_array_equal(bits, expected)
     count = sum(step.name == "sin" for step in tape.steps)
     assert 1 < count < 300
     done, all_rows = (array[::-1] if reverse else array for array in (rows, all_rows))
@@ -99,8 +99,8 @@ def test_the_iterations_of_a_while_loop_in_an_update_are_recorded(wide: bool) ->
 
     def last(count: int) -> Tape:
         inputs = (jnp.asarray(count), jnp.ones((4,)))
-        given: Any = {"params": {}, "inputs": inputs, "key": jax.random.key(0)}
-        return record(Program(function=function, is_update=True, **given), wide=wide)
+        arguments: Any = {"params": {}, "inputs": inputs, "key": jax.random.key(0)}
+        return record(Program(function=function, is_update=True, **arguments), wide=wide)
 
     tape = last(3)
     (value,) = tape.outputs

@@ -51,9 +51,9 @@ def test_layouts_permute_join_and_split_axes() -> None:
         ((4, 2, 3), RANDOM.transpose(2, 0, 1)),
         ((2, 12), RANDOM.transpose(0, 2, 1).reshape(2, 12)),
     ]:
-        assert any(np.array_equal(found, expected) for found in layouts(RANDOM, shape))
+        assert any(np.array_equal(arrangement, expected) for arrangement in layouts(RANDOM, shape))
     split = RANDOM.reshape(6, 4)
-    assert any(np.array_equal(found, RANDOM) for found in layouts(split, RANDOM.shape))
+    assert any(np.array_equal(arrangement, RANDOM) for arrangement in layouts(split, RANDOM.shape))
     assert not list(layouts(RANDOM, (5, 5)))
 
 

@@ -8,11 +8,12 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypeAlias, get_type_hints
 
 import jax
 import jax.numpy as jnp
 
+from ...core.agent import Algorithm
 from ...core.errors import TriglotError, unknown, user_error_context
 from ...core.families.action_values import ReplayedBatch, ReplayedQ
 from ...core.families.actor_critic import ActorCriticBatch
@@ -22,8 +23,12 @@ from ...core.rl.distributions import SquashedGaussian
 from ...core.rl.replay import Sample
 from ...core.specs import Box, Dict, Discrete
 from ...core.tracing.jaxprs import leaves_read
+from ...core.types import AnyConfig, AnyHyperparams, PyTree
 from ...runs.registry.algorithms import ALGORITHMS, find_algorithm
 from .arguments import Arguments, parse_arguments
+
+Loss: TypeAlias = Callable[..., jax.Array]  # of arrays by name, or in order
+LossAndInputs: TypeAlias = tuple[Loss, list[str]]  # with the descriptions of its arguments
 
 PREFIX = "algorithm:"
 ROWS, ACTIONS = 32, 3  # of a batch
@@ -40,12 +45,12 @@ class Reference:
     Attributes:
       name: the algorithm's, such as `ppo` or `sac.critic`.
       function: takes the arrays of `arguments` by name, and returns the loss, float32 `[]`.
-      arguments: what it reads, in the order of its signature.
+      arguments: the arguments that it reads, in the order of its signature.
       source: the lines of the algorithm's code.
     """
 
     name: str
-    function: Callable[..., jax.Array]
+    function: Loss
     arguments: Arguments
     source: str
 
@@ -75,13 +80,13 @@ def load_reference(text: str) -> Reference:
       TriglotError: if the algorithm or a part of it is unknown, or its loss is no function of the
         outputs of its networks.
     """
-    whole, *options = text.removeprefix(PREFIX).split(",")
-    name, _, part = whole.partition(".")
+    name_and_part, *options = text.removeprefix(PREFIX).split(",")
+    name, _, part = name_and_part.partition(".")
     if name not in ALGORITHMS:
         raise unknown("built-in algorithm", name, sorted(ALGORITHMS))
     algorithm: Any = find_algorithm(name)
     config, hyper = _options(algorithm, options)
-    builders: Mapping[str, Callable[[], tuple[Callable[..., Any], list[str]]]]
+    builders: Mapping[str, Callable[[], LossAndInputs]]
     if issubclass(algorithm, PolicyGradient) and hasattr(algorithm, "loss"):
         builders = {"": lambda: _policy_gradient(algorithm, config, hyper)}
     elif issubclass(algorithm, ReplayedQ) and not algorithm.recurrent:
@@ -104,23 +109,23 @@ def load_reference(text: str) -> Reference:
         f"{SUPPORTED} do"
     ):
         function, texts = builders[part]()
-        every = parse_arguments(tuple(texts))
-        arguments = _read_only(function, every)
-    shown = f"{name}.{part}" if part else name
+        all_arguments = parse_arguments(tuple(texts))
+        arguments = _read_only(function, all_arguments)
+    full_name = f"{name}.{part}" if part else name
     source = ALGORITHMS[name].partition(":")[0].replace(".", "/") + ".py"
-    return Reference(shown, _by_position(function, arguments, every), arguments, source)
+    return Reference(full_name, _by_position(function, arguments, all_arguments), arguments, source)
 
 
-def _options(algorithm: Any, texts: list[str]) -> tuple[Any, Any]:
+def _options(algorithm: Algorithm, texts: list[str]) -> tuple[AnyConfig, AnyHyperparams]:
     """Fill in the options of an algorithm's loss."""
-    values: dict[str, dict[str, Any]] = {"Config": {}, "Hyperparams": {}}
+    values: dict[str, dict[str, object]] = {"Config": {}, "Hyperparams": {}}
     for text in texts:
         name, equals, value = text.partition("=")
         owners = [kind for kind in values
                   if name in {each.name for each in fields(getattr(algorithm, kind))}]  # fmt: skip
         if not equals or not owners:
-            known = [f.name for kind in values for f in fields(getattr(algorithm, kind))]
-            raise unknown("option of the loss", name, known)
+            option_names = [f.name for kind in values for f in fields(getattr(algorithm, kind))]
+            raise unknown("option of the loss", name, option_names)
         try:
             values[owners[0]][name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -136,8 +141,12 @@ def _outputs_network(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Network, Di
         return Variables(params={}, state=())
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
-    ) -> tuple[Any, Any]:
+        variables: Variables,
+        inputs: Mapping[str, jax.Array],
+        *,
+        key: jax.Array | None = None,
+        train: bool = False,
+    ) -> tuple[PyTree, PyTree]:
         del key, train
         prefix = TARGET if "target" in variables.params else ""
         return {name: inputs.get(prefix + name, inputs[name]) for name in shapes}, variables.state
@@ -152,41 +161,43 @@ def _text(name: str, kind: str, *shape: int) -> str:
     return f"{name}={kind}:{','.join(map(str, shape))}"
 
 
-def _policy_gradient(
-    algorithm: Any, config: Any, hyper: Any
-) -> tuple[Callable[..., Any], list[str]]:
+def _policy_gradient(algorithm: Any, config: AnyConfig, hyper: AnyHyperparams) -> LossAndInputs:
     shapes = {"logits": (ACTIONS,), "value": ()}
     network, spec = _outputs_network(shapes)
     agent = algorithm(
         network=network, obs_spec=spec, action_spec=Discrete(ACTIONS), config=config, hyper=hyper
     )
     kind = get_type_hints(algorithm.loss).get("batch")
-    shared = {each.name for each in fields(PolicySamples)}
-    names = [each.name for each in fields(kind) if each.name not in shared] if kind else []
+    sample_fields = {each.name for each in fields(PolicySamples)}
+    names = [each.name for each in fields(kind) if each.name not in sample_fields] if kind else []
     if kind is None or not set(names) <= set(KINDS):
         raise TriglotError(
             f"the loss of {algorithm.__name__} does not depend on its network's outputs alone; "
             f"those of {SUPPORTED} do, such as algorithm:ppo."
         )
-    own = {name: f"old_{name}" if name in ("value", "log_prob") else name for name in names}
+    argument_names = {
+        name: f"old_{name}" if name in ("value", "log_prob") else name for name in names
+    }
     texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
     texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}"]
-    texts += [_text(own[name], KINDS[name], ROWS) for name in names]
+    texts += [_text(argument_names[name], KINDS[name], ROWS) for name in names]
 
-    def function(**given: Any) -> Any:
-        obs = {name: given[name] for name in shapes}
-        data = {name: given[own[name]] for name in names}
-        batch = kind(obs=obs, action_mask=None, action=given["action"], **data)
+    def function(**arrays: jax.Array) -> jax.Array:
+        obs = {name: arrays[name] for name in shapes}
+        data = {name: arrays[argument_names[name]] for name in names}
+        batch = kind(obs=obs, action_mask=None, action=arrays["action"], **data)
         variables = Variables(params={}, state=())
         return agent.loss(variables, batch, jax.random.key(0), agent.hyper)[0]
 
     return function, texts
 
 
-def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..., Any], list[str]]:
+def _action_values(
+    algorithm: type[ReplayedQ], config: AnyConfig, hyper: AnyHyperparams
+) -> LossAndInputs:
     action_spec = Discrete(ACTIONS)
-    described = algorithm.networks(Box((4,)), action_spec, config)
-    shapes = {name: head.shape for each in described.values() for name, head in each.heads}
+    architectures = algorithm.networks(Box((4,)), action_spec, config)
+    shapes = {name: head.shape for each in architectures.values() for name, head in each.heads}
     network, spec = _outputs_network(shapes)
     agent = algorithm(
         network=network, obs_spec=spec, action_spec=action_spec, config=config, hyper=hyper
@@ -199,15 +210,15 @@ def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..
     texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}", f"reward:{ROWS}", f"discount:{ROWS}"]
     texts += [f"weight:{ROWS}"]
 
-    def function(**given: Any) -> Any:
-        after = {name: given[NEXT + name] for name in shapes}
-        after |= {TARGET + name: given[NEXT + TARGET + name] for name in shapes}
+    def function(**arrays: jax.Array) -> jax.Array:
+        next_outputs = {name: arrays[NEXT + name] for name in shapes}
+        next_outputs |= {TARGET + name: arrays[NEXT + TARGET + name] for name in shapes}
         sample = Sample(
-            obs={name: given[name] for name in shapes},
-            action=given["action"],
-            reward=given["reward"],
-            discount=given["discount"],
-            next_obs=after,
+            obs={name: arrays[name] for name in shapes},
+            action=arrays["action"],
+            reward=arrays["reward"],
+            discount=arrays["discount"],
+            next_obs=next_outputs,
             next_action_mask=None,
             slot=jnp.zeros(ROWS, jnp.int32),
             probability=jnp.ones(ROWS),
@@ -215,7 +226,7 @@ def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..
         batch = ReplayedBatch(
             sample=sample,
             target=Variables(params={"target": ()}, state=()),
-            weight=given["weight"],
+            weight=arrays["weight"],
             hyper=agent.hyper,
         )
         return agent.loss(Variables(params={}, state=()), batch, jax.random.key(0))[0]
@@ -223,11 +234,11 @@ def _action_values(algorithm: Any, config: Any, hyper: Any) -> tuple[Callable[..
     return function, texts
 
 
-class _Drawn(SquashedGaussian):
+class _GivenLogProb(SquashedGaussian):
     """A policy whose drawn action has a given log-probability, in place of its mean `[B, 1]`."""
 
     @classmethod
-    def of(cls, log_prob: jax.Array) -> "_Drawn":
+    def of(cls, log_prob: jax.Array) -> "_GivenLogProb":
         """Give the drawn actions log-probabilities `[B]`."""
         return cls(mean=log_prob[:, None], log_std=jnp.zeros_like(log_prob[:, None]))
 
@@ -243,23 +254,35 @@ class _Drawn(SquashedGaussian):
 
 
 def _actor_critic(
-    algorithm: Any, config: Any, hyper: Any, part: str
-) -> tuple[Callable[..., Any], list[str]]:
+    algorithm: Any, config: AnyConfig, hyper: AnyHyperparams, part: str
+) -> LossAndInputs:
     from ...backends import build
 
     class WithOutputs(algorithm):
         """The algorithm, whose networks return what is in the observations."""
 
-        def policy(self, actor: Any, obs: Any, action_mask: Any = None, **options: Any) -> Any:
-            return _Drawn.of(obs["log_prob"]), ()
+        def policy(
+            self,
+            actor: PyTree,
+            obs: Mapping[str, jax.Array],
+            action_mask: jax.Array | None = None,
+            **options: PyTree,
+        ) -> tuple[_GivenLogProb, PyTree]:
+            return _GivenLogProb.of(obs["log_prob"]), ()
 
-        def q(self, critic: Any, obs: Any, action: Any, **options: Any) -> Any:
+        def q(
+            self,
+            critic: PyTree,
+            obs: Mapping[str, jax.Array],
+            action: jax.Array,
+            **options: PyTree,
+        ) -> tuple[jax.Array, PyTree]:
             return obs["q"], ()
 
     obs_spec, action_spec = Box((4,)), Box((1,), low=-1.0, high=1.0)
-    described = algorithm.networks(obs_spec, action_spec, config)
+    architectures = algorithm.networks(obs_spec, action_spec, config)
     agent = WithOutputs(
-        network=build("jax", described),
+        network=build("jax", architectures),
         obs_spec=obs_spec,
         action_spec=action_spec,
         config=config,
@@ -278,20 +301,20 @@ def _actor_critic(
         for name, (kind, *shape) in kinds.items()
     ]
 
-    def function(**given: Any) -> Any:
+    def function(**arrays: jax.Array) -> jax.Array:
         sample = Sample(
-            obs={"q": given["q"], "log_prob": given["log_prob"]},
+            obs={"q": arrays["q"], "log_prob": arrays["log_prob"]},
             action=jnp.zeros((ROWS, 1)),
-            reward=given["reward"],
-            discount=given["discount"],
-            next_obs={"q": given["next_target_q"], "log_prob": given["next_log_prob"]},
+            reward=arrays["reward"],
+            discount=arrays["discount"],
+            next_obs={"q": arrays["next_target_q"], "log_prob": arrays["next_log_prob"]},
             next_action_mask=None,
             slot=jnp.zeros(ROWS, jnp.int32),
             probability=jnp.ones(ROWS),
         )
-        temperature = Variables(params=given["log_temperature"], state=())
+        temperature = Variables(params=arrays["log_temperature"], state=())
         empty = Variables(params={}, state=())
-        learners: dict[str, Any] = dict.fromkeys(
+        learners: dict[str, SimpleNamespace] = dict.fromkeys(
             ("actor", "critic"), SimpleNamespace(variables=empty)
         )
         learners["temperature"] = SimpleNamespace(variables=temperature)
@@ -303,24 +326,25 @@ def _actor_critic(
     return function, texts
 
 
-def _read_only(function: Callable[..., Any], arguments: Arguments) -> Arguments:
+def _read_only(function: Loss, arguments: Arguments) -> Arguments:
     """Leave out the arguments that a loss does not read."""
-    zeros = {each.name: each.spec for each in arguments.items}
-    given = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in zeros.items()}
-    indices = leaves_read(lambda batch: function(**batch), given)
-    read = {name for index, name in enumerate(sorted(given)) if index in indices}
-    return replace(arguments, items=tuple(e for e in arguments.items if e.name in read))
+    specs = {each.name: each.spec for each in arguments.items}
+    zeros = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
+    indices = leaves_read(lambda batch: function(**batch), zeros)
+    names_read = {name for index, name in enumerate(sorted(zeros)) if index in indices}
+    return replace(
+        arguments,
+        items=tuple(argument for argument in arguments.items if argument.name in names_read),
+    )
 
 
-def _by_position(
-    function: Callable[..., Any], arguments: Arguments, every: Arguments
-) -> Callable[..., Any]:
+def _by_position(function: Loss, arguments: Arguments, all_arguments: Arguments) -> Loss:
     """Take the arguments that a loss reads, in order; the others are zeros."""
     names = arguments.names
-    unread = [each for each in every.items if each.name not in names]
+    unread = [each for each in all_arguments.items if each.name not in names]
 
-    def loss(*values: Any) -> Any:
-        rest = {each.name: jnp.zeros(each.spec.shape, each.spec.dtype) for each in unread}
-        return function(**rest, **dict(zip(names, values, strict=True)))
+    def loss(*values: jax.Array) -> jax.Array:
+        zeros = {each.name: jnp.zeros(each.spec.shape, each.spec.dtype) for each in unread}
+        return function(**zeros, **dict(zip(names, values, strict=True)))
 
     return loss

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ Draw: TypeAlias = Callable[[jax.Array, Box], jax.Array]
 MAX_LOG_PROB, MIN_LOG_PROB = -0.05, -2.5
 ENDS = 0.2  # share of steps that end an episode
 FILE = ".npz"
-FORM = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<kind>[A-Za-z]\w*)(?::(?P<rest>.*))?")
+INPUT_FORM = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<kind>[A-Za-z]\w*)(?::(?P<rest>.*))?")
 
 
 class Kind(NamedTuple):
@@ -129,8 +129,8 @@ class Arguments:
 
     def __post_init__(self) -> None:
         names = [*(each.name for each in self.items), *self.constants, *self.recorded]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise TriglotError(f"the input {twice[0]!r} is given twice: give each name once.")
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise TriglotError(f"the input {duplicates[0]!r} is given twice: give each name once.")
         if not names:
             raise TriglotError("no input is given: name the arguments of both functions.")
 
@@ -150,14 +150,14 @@ class Arguments:
         The first batch of a recording is the recorded one; the others repeat some of its rows.
         """
         keys = jax.random.split(key, len(self.items) + 1)
-        drawn = {
-            argument.name: jax.vmap(argument.draw)(jax.random.split(own, size))
-            for argument, own in zip(self.items, keys[1:], strict=True)
+        batches = {
+            argument.name: jax.vmap(argument.draw)(jax.random.split(argument_key, size))
+            for argument, argument_key in zip(self.items, keys[1:], strict=True)
             if not argument.is_learned
         }
-        return drawn | self._resampled(size, keys[0])
+        return batches | self._resample(size, keys[0])
 
-    def _resampled(self, size: int, key: jax.Array) -> dict[str, jax.Array]:
+    def _resample(self, size: int, key: jax.Array) -> dict[str, jax.Array]:
         lengths = [array.shape[0] for array in self.recorded.values() if array.ndim]
         length = max(set(lengths), key=lengths.count, default=1)
         rows = jax.random.randint(key, (size, length), 0, length).at[0].set(jnp.arange(length))
@@ -204,13 +204,13 @@ def parse_arguments(texts: tuple[str, ...]) -> Arguments:
     recorded: dict[str, np.ndarray] = {}
     for index, text in enumerate(texts):
         if text.endswith(FILE):
-            recorded |= _read(text)
+            recorded |= _read_batch(text)
             continue
-        name, equals, rest = text.partition("=")
-        if equals and (number := _number(rest)) is not None:
+        name, equals, description = text.partition("=")
+        if equals and (number := _number(description)) is not None:
             constants[name] = number
             continue
-        items.append(_parsed(text, index))
+        items.append(_parse_argument(text, index))
     return Arguments(tuple(items), constants, recorded)
 
 
@@ -225,28 +225,28 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _parsed(text: str, index: int) -> Argument:
-    form = FORM.fullmatch(text)
+def _parse_argument(text: str, index: int) -> Argument:
+    form = INPUT_FORM.fullmatch(text)
     if form is None:
         raise TriglotError(
             f"input {shown(text)} must have the form NAME=DTYPE:SHAPE, such as obs=float32:32,4, "
             "NAME=KIND:SHAPE, such as old_value=value:32, NAME=NUMBER, or be a file .npz."
         )
-    name, kind, rest = form["name"], form["kind"], form["rest"] or ""
+    name, kind, shape_and_bounds = form["name"], form["kind"], form["rest"] or ""
     if kind not in KINDS:
         try:
             np.dtype(jnp.dtype(kind))
         except TypeError:
             raise unknown("kind of input", kind, sorted(KINDS)) from None
-        return Argument(name or f"input_{index}", parse_input(f"{kind}:{rest}"))
-    spec = parse_input(f"{KINDS[kind].dtype}:{rest}")
-    if kind in BOUNDS and rest.count(":") == 0:
+        return Argument(name or f"input_{index}", parse_input(f"{kind}:{shape_and_bounds}"))
+    spec = parse_input(f"{KINDS[kind].dtype}:{shape_and_bounds}")
+    if kind in BOUNDS and shape_and_bounds.count(":") == 0:
         low, high = BOUNDS[kind]
         spec = Box(spec.shape, spec.dtype, low, high)
     return Argument(name or kind, spec, kind)
 
 
-def _read(path: str) -> dict[str, np.ndarray]:
+def _read_batch(path: str) -> dict[str, np.ndarray]:
     try:
         with np.load(Path(path), allow_pickle=False) as file:
             return {name: np.asarray(file[name]) for name in file.files}
@@ -254,7 +254,7 @@ def _read(path: str) -> dict[str, np.ndarray]:
         raise TriglotError(f"{path} cannot be read as a batch (.npz): {error}.") from None
 
 
-def arguments_of(inputs: Mapping[str, Any]) -> Arguments:
+def arguments_of(inputs: Mapping[str, object]) -> Arguments:
     """Read the arguments of a function of a batch in Python.
 
     Args:
@@ -269,7 +269,7 @@ def arguments_of(inputs: Mapping[str, Any]) -> Arguments:
     recorded: dict[str, np.ndarray] = {}
     for name, value in inputs.items():
         if isinstance(value, str):
-            items.append(_parsed(f"{name}={value}", 0))
+            items.append(_parse_argument(f"{name}={value}", 0))
         elif isinstance(value, Box):
             items.append(Argument(name, value))
         elif isinstance(value, Discrete | MultiDiscrete):

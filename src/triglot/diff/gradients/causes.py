@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,10 @@ import numpy as np
 from ...core.network import Variables
 from ...core.types import PyTree
 from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
-from ..measures.subject import Subject, Subjects, double_precision
+from ..measures.subject import Arrays, Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
 from ..programs.values import TOLERANCE
-from ..types import Cause, Difference, Operation, codec_of, listed
+from ..types import Cause, Difference, Operation, codec_of, join_names
 from .rules import CUSTOM, STOP, Program, Rule
 
 MOST_RULES = 3  # tried together, of those that change a gradient
@@ -26,7 +26,7 @@ class Explained(NamedTuple):
 
     Attributes:
       causes: `not_trainable`, `stop_gradient` or `custom_gradient`.
-      operations: where the first rule is, of each network; None in the one without it.
+      operations: the place of each network's first rule; None for a network without one.
     """
 
     causes: list[Cause]
@@ -70,8 +70,8 @@ def _explain(
     programs = [Program(subject, key, train=train) for subject in subjects]
 
     def agree(without: frozenset[Rule]) -> bool:
-        one, other = (program.gradients(without) for program in programs)
-        return distance(one, other, together=True).max_rel <= tolerance
+        first_gradients, second_gradients = (program.gradients(without) for program in programs)
+        return distance(first_gradients, second_gradients, together=True).max_rel <= tolerance
 
     chosen = next(filter(agree, _candidates(programs, tolerance)), None)
     if chosen is None:
@@ -79,14 +79,14 @@ def _explain(
     for rule in (rule for program in programs for rule in program.rules):
         chosen = chosen - {rule} if rule in chosen and agree(chosen - {rule}) else chosen
     causes: list[Cause] = []
-    firsts: list[Operation | None] = []
+    first_operations: list[Operation | None] = []
     for program, subject in zip(programs, subjects, strict=True):
         rules = [rule for rule in program.rules if rule in chosen]
-        firsts.append(rules[0].operation if rules else None)
+        first_operations.append(rules[0].operation if rules else None)
         for rule in rules:
-            stopped = _stopped(program, chosen, rule) if rule.kind == STOP else []
+            stopped = _stopped_parameters(program, chosen, rule) if rule.kind == STOP else []
             causes.append(_cause(rule, stopped, subject))
-    return Explained(causes, (firsts[0], firsts[1]))
+    return Explained(causes, (first_operations[0], first_operations[1]))
 
 
 def _candidates(programs: Sequence[Program], tolerance: float) -> Iterator[frozenset[Rule]]:
@@ -105,22 +105,26 @@ def _changes(program: Program, rule: Rule, tolerance: float) -> bool:
     return distance(*pair, together=True).max_rel > tolerance
 
 
-def _stopped(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:
+def _stopped_parameters(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:
     """List the parameters that get no gradient at all because of one rule."""
-    without, with_it = program.gradients(chosen), program.gradients(chosen - {rule})
-    return [name for name in without if _any(without[name]) and not _any(with_it[name])]
+    without_rule, with_rule = program.gradients(chosen), program.gradients(chosen - {rule})
+    return [
+        name
+        for name in without_rule
+        if _any_nonzero(without_rule[name]) and not _any_nonzero(with_rule[name])
+    ]
 
 
-def _any(array: Any) -> bool:
+def _any_nonzero(array: np.ndarray) -> bool:
     return bool(np.any(np.asarray(array) != 0))
 
 
 def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     label = subject.label
-    where = f"{label}: {places.shown(rule.operation)}"
+    where = f"{label}: {places.describe(rule.operation)}"
     if stopped:
-        shown = codec_of(subject.network).display_names
-        names = listed(shown[subject.names[name]] for name in stopped)
+        display_names = codec_of(subject.network).display_names
+        names = join_names(display_names[subject.names[name]] for name in stopped)
         evidence = (
             f"{names} of {label} get no gradient because of a stop_gradient; without it, "
             "both networks have equal gradients"
@@ -153,29 +157,29 @@ def nan_causes(
       gradients: the gradients of both, by shared name.
       key, train: the key and the mode of both networks.
     """
-    finite = [all(np.all(np.isfinite(array)) for array in each.values()) for each in gradients]
+    finite = [all(np.all(np.isfinite(array)) for array in arrays.values()) for arrays in gradients]
     if len(finite) != 2 or finite[0] == finite[1]:
         return []
     side = int(finite[0])
     tapes = record_both(*subjects, subjects[0].inputs, train=train, key=key, wide=True, exact=True)
     tape = tapes[side]
-    label, other = subjects[side].label, subjects[1 - side].label
+    label, other_label = subjects[side].label, subjects[1 - side].label
     for step in tape.steps:
-        read = step.operands[-1 if step.name == "div" else 0] if step.name in SINGULAR else None
-        if read is None or tape.is_constant(read) or np.all(np.asarray(tape.arrays[read])):
+        operand = step.operands[-1 if step.name == "div" else 0] if step.name in SINGULAR else None
+        if operand is None or tape.is_constant(operand) or np.all(np.asarray(tape.arrays[operand])):
             continue
-        place = places.shown(places.operation(tape, step.results[0]))
+        place = places.describe(places.operation(tape, step.results[0]))
         evidence = (
             f"the gradients are not finite in {label}, where {step.name} of 0 has an infinite "
-            f"derivative; they are finite in {other}"
+            f"derivative; they are finite in {other_label}"
         )
         return [Cause("nan_gradient", f"{label}: {place}", evidence)]
     return []
 
 
 def first_backward_difference(
-    one: Subject,
-    other: Subject,
+    first: Subject,
+    second: Subject,
     *,
     train: bool,
     key: jax.Array,
@@ -186,7 +190,7 @@ def first_backward_difference(
     The loss is a sum of the outputs with fixed weights, so that its own derivative is no operation.
 
     Args:
-      one, other: networks with a codec, and their weights; at most 3 examples are used.
+      first, second: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
       key: the key of the networks' random draws.
       tolerance: the largest difference of equal values, relative to the largest of an array.
@@ -194,8 +198,8 @@ def first_backward_difference(
     Returns:
       None if the gradients are equal.
     """
-    sides = backward(one), backward(other)
-    tapes = record_both(*sides, one.inputs, train=train, key=key, wide=True)
+    sides = backward(first), backward(second)
+    tapes = record_both(*sides, first.inputs, train=train, key=key, wide=True)
     return first_large_difference(*tapes, tolerance=tolerance)
 
 
@@ -203,12 +207,12 @@ def backward(side: Subject) -> Subject:
     """Return a network whose outputs are the gradients of shared parameters by name."""
     network = side.network
 
-    def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
+    def apply(variables: Variables, inputs: PyTree, **options: PyTree) -> tuple[Arrays, PyTree]:
         def loss(params: PyTree) -> tuple[jax.Array, PyTree]:
             at_params = Variables(params=params, state=variables.state)
             outputs, state = network.apply(at_params, inputs, **options)
             leaves = jax.tree.leaves(outputs)
-            return _weighted([leaves[index] for _, index in side.outputs]), state
+            return _weighted_sum([leaves[index] for _, index in side.outputs]), state
 
         (_, state), gradients = network.value_and_grad(loss)(variables.params)
         return side.named_gradients(gradients), state
@@ -216,7 +220,7 @@ def backward(side: Subject) -> Subject:
     return replace(side, network=replace(network, apply=apply))
 
 
-def _weighted(outputs: list[jax.Array]) -> jax.Array:
+def _weighted_sum(outputs: list[jax.Array]) -> jax.Array:
     total = jnp.zeros(())
     for leaf in outputs:
         if jnp.issubdtype(leaf.dtype, jnp.floating):

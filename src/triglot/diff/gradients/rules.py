@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -12,9 +12,11 @@ from ...core.network import Variables
 from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate, walk
 from ...core.types import PyTree
 from ..measures.compiling import quick_jit
-from ..measures.subject import Subject, loss_of
-from ..programs.places import called
+from ..measures.subject import Arrays, Subject, loss_of
+from ..programs.places import describe_equation
 from ..types import Operation
+
+Callers: TypeAlias = tuple[jex.JaxprEqn, ...]
 
 STOP, CUSTOM = "stop_gradient", "custom_gradient"
 NAMES = {
@@ -31,9 +33,9 @@ class Rule:
 
     Attributes:
       kind: `stop_gradient` or `custom_gradient`.
-      name: of the function with a custom derivative, with its file and line; else empty.
+      name: the function with a custom derivative, with its file and line; else empty.
       equations: the rule's equations in the program; several calls of one function have one rule.
-      operation: its first place in the program.
+      operation: the first place of the rule in the program.
     """
 
     kind: str
@@ -50,14 +52,14 @@ class Program:
     """
 
     def __init__(self, subject: Subject, key: jax.Array, *, train: bool) -> None:
-        def forward(params: PyTree) -> list[Any]:
+        def forward(params: PyTree) -> list[jax.Array]:
             variables = Variables(params=params, state=subject.variables.state)
             return list(subject.apply(variables, subject.inputs, key, train)[0].values())
 
         self._subject = subject
         self._closed = jax.make_jaxpr(forward)(subject.variables.params)
         self.rules = _rules(self._closed.jaxpr)
-        self._known: dict[frozenset[Rule], dict[str, np.ndarray]] = {}
+        self._computed: dict[frozenset[Rule], dict[str, np.ndarray]] = {}
 
     def gradients(self, without: frozenset[Rule] = frozenset()) -> dict[str, np.ndarray]:
         """Compute the gradients by shared name.
@@ -68,16 +70,18 @@ class Program:
             operation by operation.
         """
         rules = without.intersection(self.rules)
-        if rules not in self._known:
+        if rules not in self._computed:
             skipped = {id(equation) for rule in rules for equation in rule.equations}
             compiled = quick_jit(lambda params: self._gradients(params, skipped))
-            self._known[rules] = jax.tree.map(np.asarray, compiled(self._subject.variables.params))
-        return self._known[rules]
+            self._computed[rules] = jax.tree.map(
+                np.asarray, compiled(self._subject.variables.params)
+            )
+        return self._computed[rules]
 
-    def _gradients(self, params: PyTree, skipped: set[int]) -> dict[str, Any]:
+    def _gradients(self, params: PyTree, skipped: set[int]) -> Arrays:
         names = [name for name, _ in self._subject.outputs]
 
-        def loss(params: PyTree) -> Any:
+        def loss(params: PyTree) -> jax.Array:
             outputs = _run(self._closed, jax.tree.leaves(params), skipped)
             return loss_of(dict(zip(names, outputs, strict=True)), self._subject.targets)
 
@@ -86,11 +90,11 @@ class Program:
 
 def _rules(jaxpr: jex.Jaxpr) -> list[Rule]:
     """List the rules of a program; those inside a function with a custom derivative are its own."""
-    grouped: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
+    grouped: dict[tuple[str, str, int | None], list[tuple[jex.JaxprEqn, Callers]]] = {}
     # A function that is called twice is traced once.
     equations = walk(jaxpr, enter=lambda equation: equation.primitive.name not in NAMES)
-    known = {id(equation): (equation, callers) for equation, callers in equations}
-    for equation, callers in known.values():
+    distinct = {id(equation): (equation, callers) for equation, callers in equations}
+    for equation, callers in distinct.values():
         if equation.primitive.name not in NAMES:
             continue
         name = _name(equation)
@@ -102,7 +106,7 @@ def _rules(jaxpr: jex.Jaxpr) -> list[Rule]:
             kind,
             name,
             tuple(equation for equation, _ in equations),
-            called(*equations[0], name=name or kind),
+            describe_equation(*equations[0], name=name or kind),
         )
         for (kind, name, _), equations in grouped.items()
     ]
@@ -116,10 +120,12 @@ def _name(equation: jex.JaxprEqn) -> str:
     return str(getattr(info, "func_src_info", "") or equation.primitive.name)
 
 
-def _run(closed: jex.ClosedJaxpr, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
+def _run(
+    closed: jex.ClosedJaxpr, operands: Sequence[jax.Array], skipped: set[int]
+) -> list[jax.Array]:
     """Evaluate a program; equations whose id is in `skipped` are evaluated without their rule."""
 
-    def rule(equation: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
+    def rule(equation: jex.JaxprEqn, operands: list[jax.Array]) -> Sequence[jax.Array]:
         name, params = equation.primitive.name, equation.params
         if name in NAMES and id(equation) not in skipped:
             return bind(equation, operands)
@@ -136,18 +142,22 @@ def _run(closed: jex.ClosedJaxpr, operands: Sequence[Any], skipped: set[int]) ->
         return bind(equation, operands) if program is None else _run(program, operands, skipped)
 
     jaxpr = closed.jaxpr
-    known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    known.update(zip(jaxpr.invars, operands, strict=True))
-    read = evaluate(jaxpr.eqns, known, rule)
-    return [read(atom) for atom in jaxpr.outvars]
+    values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, operands, strict=True))
+    read_atom = evaluate(jaxpr.eqns, values, rule)
+    return [read_atom(atom) for atom in jaxpr.outvars]
 
 
-def _scan(equation: jex.JaxprEqn, operands: Sequence[Any], skipped: set[int]) -> list[Any]:
+def _scan(
+    equation: jex.JaxprEqn, operands: Sequence[jax.Array], skipped: set[int]
+) -> list[jax.Array]:
     params = equation.params
     first, last = ends_of_scan(params)
     constants, carry, scanned = operands[:first], operands[first:last], operands[last:]
 
-    def body(carry: Any, row: Any) -> tuple[list[Any], list[Any]]:
+    def body(
+        carry: list[jax.Array], row: list[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         results = _run(params["jaxpr"], [*constants, *carry, *row], skipped)
         return results[: len(carry)], results[len(carry) :]
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,12 @@ import numpy as np
 from scipy import stats
 
 from ...core.network import Network, Variables
+from ...core.types import PyTree
 from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..programs.draws import Replay, Reuse, compare_draws, draws_of
 from ..programs.recording import record_both
-from ..types import Cause, listed, noted
+from ..types import Cause, join_names, note_failure
 from .compiling import quick_jit
 from .subject import Subject, Subjects
 
@@ -36,7 +37,7 @@ NUM_DRAWS = 4000  # of each array that are compared, over all keys
 TESTS_PER_PARAMETER = 3
 
 
-def two_samples(one: np.ndarray, other: np.ndarray, size: float = 0.0) -> float:
+def two_samples(first: np.ndarray, second: np.ndarray, size: float = 0.0) -> float:
     """Test two samples by Kolmogorov and Smirnov, and their spread by Brown and Forsythe.
 
     The second (`scipy.stats.levene` around the median) finds another standard deviation with fewer
@@ -45,33 +46,33 @@ def two_samples(one: np.ndarray, other: np.ndarray, size: float = 0.0) -> float:
     compared as constants, since rounding would decide the test.
 
     Args:
-      one, other: finite numbers `[n]` and `[m]`.
-      size: of the numbers from which they are computed, if that is larger than their own.
+      first, second: finite numbers `[n]` and `[m]`.
+      size: the magnitude of the numbers from which they are computed, if larger than their own.
 
     Returns:
       The p-value of the null hypothesis that both have the same distribution.
     """
-    spreads = [float(np.ptp(side)) for side in (one, other)]
-    size = max(abs(float(np.mean(one))), abs(float(np.mean(other))), size, 1e-30)
+    spreads = [float(np.ptp(samples)) for samples in (first, second)]
+    size = max(abs(float(np.mean(first))), abs(float(np.mean(second))), size, 1e-30)
     if max(spreads) <= SPREAD * size:
-        same = abs(float(np.mean(one)) - float(np.mean(other))) <= SPREAD * size
+        same = abs(float(np.mean(first)) - float(np.mean(second))) <= SPREAD * size
         return 1.0 if same else 0.0
-    largest = max(size, *(float(np.max(np.abs(side))) for side in (one, other)))
-    spread: Any = stats.levene(one, other)
-    return min(1.0, 2 * _kolmogorov(one, other, ROUNDING * largest), 2 * float(spread.pvalue))
+    largest = max(size, *(float(np.max(np.abs(samples))) for samples in (first, second)))
+    spread = stats.levene(first, second)
+    return min(1.0, 2 * _kolmogorov(first, second, ROUNDING * largest), 2 * float(spread.pvalue))
 
 
-def _kolmogorov(one: np.ndarray, other: np.ndarray, tolerance: float) -> float:
+def _kolmogorov(first: np.ndarray, second: np.ndarray, tolerance: float) -> float:
     """Compute the asymptotic p-value of the Kolmogorov-Smirnov test, up to a shift of a number.
 
     A distance between the distribution functions counts only if it is left after either sample is
     moved by `tolerance`.
     """
-    first, second = np.sort(one), np.sort(other)
-    n, m = len(first), len(second)
+    sorted_first, sorted_second = np.sort(first), np.sort(second)
+    n, m = len(sorted_first), len(sorted_second)
     distance = max(
         float(np.max(np.arange(1, k + 1) / k - np.searchsorted(b, a + tolerance, "right") / len(b)))
-        for a, b, k in ((first, second, n), (second, first, m))
+        for a, b, k in ((sorted_first, sorted_second, n), (sorted_second, sorted_first, m))
     )
     return float(stats.kstwobign.sf(max(distance, 0.0) * math.sqrt(n * m / (n + m))))
 
@@ -102,8 +103,8 @@ class InitializerRow:
 
     Attributes:
       name: the name of the parameter in the first network, as its author knows it.
-      counterpart: that of the parameter in the second network.
-      one, other: what each side draws.
+      counterpart: the name of the parameter in the second network.
+      one, other: statistics of each side's draws.
       differs: whether a two-sample test tells them apart.
       p_value: the smallest of its tests.
     """
@@ -142,20 +143,22 @@ class Drawing:
             ) if codec is not None and self.num_keys else {}
 
         if not network.random_start:
-            self.variables, self._named = network.init(key), {}
+            self.variables, self._arrays = network.init(key), {}
             return
         keys = jax.random.split(key, max(self.num_keys, 1))
-        drawn, self._named = host.call(jax.vmap(draw), keys, exact=False)
-        self.variables = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), drawn)
+        initialized, self._arrays = host.call(jax.vmap(draw), keys, exact=False)
+        self.variables = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), initialized)
 
     @property
     def statistics(self) -> dict[str, dict[str, np.ndarray]]:
         """By canonical name: some elements `[keys, few]`, the mean and the mean square `[keys]`."""
-        few = max(NUM_ELEMENTS, NUM_DRAWS // max(self.num_keys, 1))
-        return {name: _statistics(array, few) for name, array in self._named.items()}
+        num_elements = max(NUM_ELEMENTS, NUM_DRAWS // max(self.num_keys, 1))
+        return {name: _statistics(array, num_elements) for name, array in self._arrays.items()}
 
 
-def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list[InitializerRow]:
+def compare_initializers(
+    first_drawing: Drawing, second_drawing: Drawing, pairing: Pairing
+) -> list[InitializerRow]:
     """Compare what two networks' initializers draw for each pair of parameters.
 
     Three Kolmogorov-Smirnov tests per pair: of single elements, of each array's mean and of its
@@ -163,24 +166,29 @@ def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list
     tests (Bonferroni).
 
     Args:
-      one, other: what both initializers drew, from different keys.
+      first_drawing, second_drawing: what both initializers drew, from different keys.
       pairing: the pairing of the parameters.
 
     Returns:
       One row per pair; none if a network has its weights already.
     """
-    if not (one.num_keys and other.num_keys):
+    if not (first_drawing.num_keys and second_drawing.num_keys):
         return []
     level = LEVEL / max(1, TESTS_PER_PARAMETER * len(pairing.pairs))
-    rows, ours, theirs = [], one.statistics, other.statistics
+    rows = []
+    first_statistics = first_drawing.statistics
+    second_statistics = second_drawing.statistics
     for pair in pairing.pairs:
-        first, second = ours[pair.one], theirs[pair.other]
-        p_value = min(two_samples(first[name].ravel(), second[name].ravel()) for name in first)
+        first_sample, second_sample = first_statistics[pair.one], second_statistics[pair.other]
+        p_value = min(
+            two_samples(first_sample[name].ravel(), second_sample[name].ravel())
+            for name in first_sample
+        )
         rows.append(
             InitializerRow(
                 *pairing.display_names(pair),
-                _summary(first, pairing.one[pair.one]),
-                _summary(second, pairing.other[pair.other]),
+                _summary(first_sample, pairing.one[pair.one]),
+                _summary(second_sample, pairing.other[pair.other]),
                 p_value < level,
                 p_value,
             )
@@ -200,18 +208,21 @@ def initializer_causes(
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    places = [listed(row.name for row in differing), listed(row.counterpart for row in differing)]
+    places = [
+        join_names(row.name for row in differing),
+        join_names(row.counterpart for row in differing),
+    ]
     where = places[0]
     if places[0] != places[1]:
         where = "; ".join(f"{place} ({label})" for place, label in zip(places, labels, strict=True))
     return (Cause("initializer", where, evidence),)
 
 
-def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
+def _statistics(arrays: np.ndarray, num_elements: int) -> dict[str, np.ndarray]:
     flat = arrays.astype(np.float32).reshape(len(arrays), -1)
     # Far from each other, so that an orthogonal matrix's are nearly independent.
     size = flat.shape[1]
-    chosen = np.linspace(0, max(size - 1, 0), min(few, size)).astype(int)
+    chosen = np.linspace(0, max(size - 1, 0), min(num_elements, size)).astype(int)
     return {
         "elements": flat[:, chosen],
         "mean": np.asarray(np.mean(flat, 1, dtype=np.float64)),
@@ -219,9 +230,9 @@ def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
     }
 
 
-def _summary(drawn: dict[str, np.ndarray], parameter: Parameter) -> Draws:
-    mean = float(np.mean(drawn["mean"], dtype=np.float64))
-    square = float(np.mean(drawn["square"], dtype=np.float64))
+def _summary(statistics: dict[str, np.ndarray], parameter: Parameter) -> Draws:
+    mean = float(np.mean(statistics["mean"], dtype=np.float64))
+    square = float(np.mean(statistics["square"], dtype=np.float64))
     std = math.sqrt(max(square - mean**2, 0.0))
     std = 0.0 if std < 1e-6 * abs(mean) else std
     fan_in = _fan_in(parameter)
@@ -272,30 +283,32 @@ def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.
     examples = _examples(side)
     has_state = bool(jax.tree.leaves(side.variables.state))
 
-    def few(outputs: Mapping[str, jax.Array]) -> jax.Array:
+    def tested_elements(outputs: Mapping[str, jax.Array]) -> jax.Array:
         flat = [leaf.astype(jnp.float32).reshape(-1) for leaf in outputs.values()]
-        joined = jnp.concatenate(flat)
-        return joined[np.linspace(0, joined.size - 1, min(MAX_ELEMENTS, joined.size)).astype(int)]
+        elements = jnp.concatenate(flat)
+        return elements[
+            np.linspace(0, elements.size - 1, min(MAX_ELEMENTS, elements.size)).astype(int)
+        ]
 
     def call(key: jax.Array) -> list[jax.Array]:
         outputs, state = side.apply(side.variables, examples, key, True)
         if not has_state:
-            return [few(outputs)]
-        moved = replace(side.variables, state=state)
-        _, state = side.apply(moved, examples, jax.random.fold_in(key, 1), True)
-        later, _ = side.apply(replace(moved, state=state), examples, key, False)
-        return [few(outputs), few(later)]
+            return [tested_elements(outputs)]
+        updated = replace(side.variables, state=state)
+        _, state = side.apply(updated, examples, jax.random.fold_in(key, 1), True)
+        later, _ = side.apply(replace(updated, state=state), examples, key, False)
+        return [tested_elements(outputs), tested_elements(later)]
 
     keys = jax.random.split(key, num_calls)
-    found = quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys)
-    return list(map(np.asarray, found))
+    samples = quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys)
+    return list(map(np.asarray, samples))
 
 
-def _identical(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
-    return all(map(np.array_equal, one, other))
+def _identical(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
+    return all(map(np.array_equal, first, second))
 
 
-def _examples(side: Subject) -> Any:
+def _examples(side: Subject) -> PyTree:
     return jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
 
 
@@ -318,7 +331,7 @@ def compare_randomness(
         chosen.
     """
     failed: list[str] = []
-    replayed = _replayed(sides, key, failed) if all(is_random) else None
+    replayed = _replay_draws(sides, key, failed) if all(is_random) else None
     if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
         identical = _identical(*samples)
@@ -330,31 +343,31 @@ def compare_randomness(
             note += "; their state is updated in another way"
         return Randomness(True, identical, note, [], replayed.same_state)
     if isinstance(replayed, Reuse):
-        return _of_reuse(replayed, sides)
+        return _reuse_result(replayed, sides)
     num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
     samples = [outputs_over_keys(side, key, num_calls) for side in sides]
     identical = _identical(*samples)
     # A network with a state may be compared with one that has none.
     tested = [compare_samples(*pair) for pair in zip(*samples, strict=False)]
     num_tests = sum(num for _, num in tested)
-    answers = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
+    agreeing = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
     p_value = min(p_value for p_value, _ in tested)
     causes = []
-    if is_random[0] != is_random[1] and not answers[0]:
+    if is_random[0] != is_random[1] and not agreeing[0]:
         drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
         causes.append(Cause("dropout", drawing, evidence))
     note = (
         f"outputs in training are random: over {num_calls:,} keys their distributions "
-        f"{'agree' if all(answers) else 'differ'} "
-        f"(smallest p = {p_value:.2g} of {num_tests} two-sample tests of single outputs and of "
-        f"pairs; a mean that differs by {_detected(num_calls, num_tests):.2g} standard deviations "
-        f"is found with a probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
+        f"{'agree' if all(agreeing) else 'differ'} (smallest p = {p_value:.2g} of {num_tests} "
+        "two-sample tests of single outputs and of pairs; a mean that differs by "
+        f"{_detectable_distance(num_calls, num_tests):.2g} standard deviations is found with a "
+        f"probability of {POWER:.0%}); {'; '.join([*failed, ONLY_EVALUATION])}"
     )
-    return Randomness(answers[0], identical, note, causes, all(answers[1:]))
+    return Randomness(agreeing[0], identical, note, causes, all(agreeing[1:]))
 
 
-def compare_samples(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
+def compare_samples(first: np.ndarray, second: np.ndarray) -> tuple[float, int]:
     """Test whether two samples of vectors have the same distribution.
 
     Tested are the elements one by one, and the sums and differences of each two after division by
@@ -362,36 +375,36 @@ def compare_samples(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
     below `LEVEL` divided by the number of tests is a difference (Bonferroni).
 
     Args:
-      one, other: `[keys, few]`.
+      first, second: `[keys, few]`.
 
     Returns:
       The smallest p-value, and the number of tests.
     """
-    pooled = np.concatenate([one, other]).astype(np.float64)
+    pooled = np.concatenate([first, second]).astype(np.float64)
     scale = np.std(pooled, axis=0)
     varies = scale > SPREAD * np.max(np.abs(pooled), axis=0, initial=1e-30)
-    p_values = [two_samples(a, b) for a, b in zip(one.T, other.T, strict=True)]
+    p_values = [two_samples(a, b) for a, b in zip(first.T, second.T, strict=True)]
     sides = [
-        ((side - np.mean(pooled, 0)) / np.where(varies, scale, 1.0)).T for side in (one, other)
+        ((side - np.mean(pooled, 0)) / np.where(varies, scale, 1.0)).T for side in (first, second)
     ]
     for i, j in itertools.combinations(np.flatnonzero(varies), 2):
         for sign in (1, -1):  # of two that always vary alike, one is 0 but for rounding
-            joined = (side[i] + sign * side[j] for side in sides)
-            p_values.append(two_samples(*joined, size=1.0))
+            combined = (side[i] + sign * side[j] for side in sides)
+            p_values.append(two_samples(*combined, size=1.0))
     return min(p_values), len(p_values)
 
 
-def _detected(num_calls: int, num_tests: int) -> float:
+def _detectable_distance(num_calls: int, num_tests: int) -> float:
     """Return the distance of two means, in standard deviations, that is found with `POWER`."""
     level = LEVEL / num_tests
     return float(stats.norm.isf(level / 2) + stats.norm.isf(1 - POWER)) * math.sqrt(2 / num_calls)
 
 
-def _replayed(
+def _replay_draws(
     sides: tuple[Subject, Subject], key: jax.Array, failed: list[str]
 ) -> Replay | Reuse | None:
     """Give both networks the same random draws; None if that does not decide, or `failed`."""
-    with noted(failed, "the same draws could not be given to both networks"):
+    with note_failure(failed, "the same draws could not be given to both networks"):
         record = partial(record_both, *sides, sides[0].inputs, key=key, wide=True)
         tapes, evaluated = record(train=True, keeps_draws=True), record(train=False)
         draws = [
@@ -403,18 +416,19 @@ def _replayed(
     return None
 
 
-def _of_reuse(found: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
-    label, other = (sides[side].label for side in (found.side, 1 - found.side))
-    name, what = "noise_shape", f"one number where {other} draws several"
-    if found.same_key:
-        name, what = "key_reuse", "several times from one key"
-    elif found.drops_paths:
-        name, what = "stochastic_depth", f"one number per batch where {other} draws one per sample"
+def _reuse_result(reuse: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
+    label, other_label = (sides[side].label for side in (reuse.side, 1 - reuse.side))
+    name, description = "noise_shape", f"one number where {other_label} draws several"
+    if reuse.same_key:
+        name, description = "key_reuse", "several times from one key"
+    elif reuse.drops_paths:
+        name = "stochastic_depth"
+        description = f"one number per batch where {other_label} draws one per sample"
     evidence = (
-        f"{label} draws {what}: {found.counts[0]:,} independent numbers in {sides[0].label}, "
-        f"{found.counts[1]:,} in {sides[1].label}; with the draws of {label} in {other}, the "
-        "outputs are equal"
+        f"{label} draws {description}: {reuse.counts[0]:,} independent numbers in "
+        f"{sides[0].label}, {reuse.counts[1]:,} in {sides[1].label}; with the draws of {label} "
+        f"in {other_label}, the outputs are equal"
     )
-    where = f"{sides[0].label}: {found.draws[0]}; {sides[1].label}: {found.draws[1]}"
+    where = f"{sides[0].label}: {reuse.draws[0]}; {sides[1].label}: {reuse.draws[1]}"
     note = f"outputs in training are random, and draws are shared differently; {ONLY_EVALUATION}"
     return Randomness(False, False, note, [Cause(name, where, evidence)])

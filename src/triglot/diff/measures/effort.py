@@ -1,4 +1,4 @@
-"""How much of two networks is measured: all of small ones, of large ones what decides."""
+"""How much is measured: everything of small networks, of large ones what the verdict needs."""
 
 import math
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Effort:
     num_keys: int
 
     def of_different(self) -> "Effort":
-        """Leave out what shows nothing new of networks that compute different functions."""
+        """Leave out measurements that add nothing once the functions differ."""
         if self.level == THOROUGH:
             return self
         return replace(self, everything=False)
@@ -60,7 +60,7 @@ class Effort:
 
 
 def choose(level: str, programs: Iterable[jex.Jaxpr], num_params: int) -> Effort:
-    """Choose what is measured, by the size of two networks and not by the clock.
+    """Choose what is measured by the size of two networks, not by elapsed time.
 
     Args:
       level: one of `LEVELS`.

@@ -1,4 +1,4 @@
-"""Measure two networks with the same weights, and tell rounding from a difference of the functions.
+"""Measure two networks with the same weights, and separate rounding from different functions.
 
 Rounding is what vanishes in double precision. Both networks are measured a second time with
 float64 weights and inputs: what rounding causes shrinks by a factor of 2^29 there, while another
@@ -18,7 +18,7 @@ import gc
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,10 @@ import numpy as np
 from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import aval_of, walk
+from ...core.types import PyTree
 from .. import host
 from ..programs.tape import LAYOUT
-from ..types import noted
+from ..types import note_failure
 from .effort import STEPS, Effort
 from .subject import OPTIMIZER, Arrays, Subject, double_precision
 
@@ -56,7 +57,8 @@ class Quantity(NamedTuple):
     batch: int
 
 
-Values: TypeAlias = dict[Quantity, Arrays]
+HostArrays: TypeAlias = dict[str, np.ndarray]
+Values: TypeAlias = dict[Quantity, HostArrays]
 
 
 class Distance(NamedTuple):
@@ -136,61 +138,62 @@ class Measured(NamedTuple):
     measurements: list[Measurement]
     notes: list[str]
     dtypes: tuple[str, str]
-    gradients: list[Arrays]
+    gradients: list[HostArrays]
 
 
 def measure(
-    one: Subject,
-    other: Subject,
+    first: Subject,
+    second: Subject,
     setup: Setup,
     *,
     same_dtypes: bool = True,
-    begin: Callable[[str], None] = lambda what: None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> Measured:
     """Measure all quantities in native and canonical arithmetic and in double precision.
 
     Args:
-      one, other: the networks.
+      first, second: the networks.
       setup: the modes and keys of the measurements.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
-      begin: a function that is called with what begins.
+      begin: a function that is called with the name of each stage.
     """
     notes: list[str] = []
     host.trim()  # of the values of both programs
     begin("measuring native arithmetic")
-    values = [_values(side, setup) for side in (one, other)]
-    names = _names(one, other)
+    values = [_values(side, setup) for side in (first, second)]
+    names = _names(first, second)
     native = _distances(values, names)
     canonical: dict[Quantity, Distance] = {}
     double: dict[Quantity, Distance] = {}
     identical = all(each.identical for each in native.values())
     if setup.effort.everything and not identical:
-        with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
+        # It cannot rewrite some layers.
+        with note_failure(notes, "canonical arithmetic was not measured"):
             begin("measuring canonical arithmetic")
-            pair = one.canonical(), other.canonical()
+            pair = first.canonical(), second.canonical()
             canonical = _distances([_values(side, setup) for side in pair], names)
-    coarse = [_coarsest(side, setup) for side in (one, other)]
+    coarsest = [_coarsest(side, setup) for side in (first, second)]
     if identical:
         notes.append("other arithmetic was not measured: all bits are equal in the native one")
     elif not same_dtypes:
         notes.append("double precision was not measured: the networks' dtypes differ")
-    elif not all(coarse):
+    elif not all(coarsest):
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
-        with noted(notes, "double precision was not measured"), double_precision():
+        with note_failure(notes, "double precision was not measured"), double_precision():
             begin("measuring float64")
             compiled = setup.effort.everything
-            widened = [_double_values(side, setup, compiled) for side in (one, other)]
-            double = _distances(widened, names)
-    precise = bool(double) and set(coarse) == {"float64"}
+            double_values = [_double_values(side, setup, compiled) for side in (first, second)]
+            double = _distances(double_values, names)
+    precise = bool(double) and set(coarsest) == {"float64"}
     if double and not precise:
-        coarse_dtypes = sorted({dtype for dtype in coarse if dtype != "float64"})
+        coarse_dtypes = sorted({dtype for dtype in coarsest if dtype != "float64"})
         notes.append(
             f"a network computes in {' and '.join(coarse_dtypes)} with float64 weights too"
         )
     # Without double precision the arithmetic is that of the weights, at best float32.
-    finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarse)
+    finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarsest)
     eps = max(finest, float(np.finfo(np.float32).eps))
     measurements = [
         Measurement(
@@ -203,24 +206,24 @@ def measure(
         for quantity in native
     ]
     if not precise:
-        measurements = _unjudged_noise(measurements, notes)
+        measurements = _ignore_noise_of_steps(measurements, notes)
     if len(setup.modes) == 1 and not any(setup.is_random):
         notes.append("train and eval modes are identical; measured once")
-    learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
+    learned = Quantity(GRADIENTS, setup.learning_mode, max(first.batches))
     gradients = [side[learned] for side in values if learned in side]
-    return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)
+    return Measured(measurements, notes, (coarsest[0], coarsest[1]), gradients)
 
 
-def _names(one: Subject, other: Subject) -> dict[str, str]:
+def _names(first: Subject, second: Subject) -> dict[str, str]:
     """Name the paired parameters as both authors know them, by their shared names."""
-    sides = one.display_names, other.display_names
+    sides = first.display_names, second.display_names
     return {
-        name: first if first == sides[1][name] else f"{first} = {sides[1][name]}"
-        for name, first in sides[0].items()
+        name: first_name if first_name == sides[1][name] else f"{first_name} = {sides[1][name]}"
+        for name, first_name in sides[0].items()
     }
 
 
-def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:
+def _ignore_noise_of_steps(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:
     """Do not judge parameters after gradient steps where gradients and outputs agree.
 
     Adam divides a gradient by its own size. Where a gradient is 0 but for rounding, such as that of
@@ -228,13 +231,13 @@ def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[M
     """
     if not all(e.agrees for e in measurements if e.quantity.name in (GRADIENTS, LONG_OUTPUTS)):
         return measurements
-    judged = [
+    relaxed = [
         replace(each, single_tolerance=math.inf) if each.quantity.name in STEPPED else each
         for each in measurements
     ]
-    if any(a.agrees != b.agrees for a, b in zip(judged, measurements, strict=True)):
+    if any(a.agrees != b.agrees for a, b in zip(relaxed, measurements, strict=True)):
         notes.append("parameters after gradient steps differ where no output depends on them")
-    return judged
+    return relaxed
 
 
 def _factor(quantity: Quantity) -> int:
@@ -253,7 +256,7 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     try:
         with double_precision():
             for mode in setup.modes:
-                dtypes |= _dtypes(side.traced(setup.key, mode == TRAINING, wide=True))
+                dtypes |= _dtypes(side.trace(setup.key, mode == TRAINING, wide=True))
     except Exception:
         return ""
     return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
@@ -272,11 +275,11 @@ def _dtypes(jaxpr: jex.Jaxpr) -> set[str]:
 
 def _distances(values: Sequence[Values], names: Mapping[str, str]) -> dict[Quantity, Distance]:
     """Compare the quantities that both networks have, and say where they differ by `names`."""
-    one, other = values
+    first_values, second_values = values
     distances = {
-        quantity: distance(arrays, other[quantity], together=quantity.name == GRADIENTS)
-        for quantity, arrays in one.items()
-        if quantity in other  # only one of them may have a state
+        quantity: distance(arrays, second_values[quantity], together=quantity.name == GRADIENTS)
+        for quantity, arrays in first_values.items()
+        if quantity in second_values  # only one of them may have a state
     }
     return {
         quantity: each._replace(where=names.get(each.where, each.where))
@@ -294,7 +297,7 @@ def _double_values(side: Subject, setup: Setup, compiled: bool) -> Values:
 
 def _values(side: Subject, setup: Setup) -> Values:
     """Compute all quantities of one network."""
-    values: Values = {}
+    values: dict[Quantity, Arrays] = {}
     largest, learns = max(side.batches), setup.learns and setup.effort.gradients
     key, mode = setup.key, setup.learning_mode
     for size, batch in side.batches.items():
@@ -305,14 +308,14 @@ def _values(side: Subject, setup: Setup) -> Values:
                 side.variables, batch, key, each == TRAINING
             )
     if learns:
-        values |= _learned(side, setup)
+        values |= _values_of_learning(side, setup)
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
-        moved = side.variables
+        updated = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
         for size in (largest, min(side.batches)):
-            _, state = side.forward(moved, side.batches[size], key, True)
-            moved = replace(moved, state=state)
-        outputs, _ = side.forward(moved, side.inputs, key, False)
+            _, state = side.forward(updated, side.batches[size], key, True)
+            updated = replace(updated, state=state)
+        outputs, _ = side.forward(updated, side.inputs, key, False)
         values[Quantity(STATE, EVALUATION, largest)] = outputs
     order = (OUTPUTS, STATE, GRADIENTS, ONE_STEP, MANY_STEPS, LONG_OUTPUTS)
     return {
@@ -321,32 +324,32 @@ def _values(side: Subject, setup: Setup) -> Values:
     }
 
 
-def _learned(side: Subject, setup: Setup) -> Values:
+def _values_of_learning(side: Subject, setup: Setup) -> dict[Quantity, Arrays]:
     """Compute gradients, and what gradient steps give."""
     largest, mode, key = max(side.batches), setup.learning_mode, setup.key
     variables, opt_state = side.variables, None
     if setup.effort.everything:
         opt_state = host.call(OPTIMIZER.init, variables.params)
 
-    def step(number: int) -> dict[str, Any]:
+    def step(number: int) -> dict[str, PyTree]:
         step_key = jax.random.fold_in(key, number) if mode == TRAINING else key
         return side.step(variables, opt_state, side.inputs, step_key, mode == TRAINING)
 
-    done = step(0)
-    values: Values = {
-        Quantity(OUTPUTS, mode, largest): done["outputs"],
-        Quantity(GRADIENTS, mode, largest): done["gradients"],
+    results = step(0)
+    values: dict[Quantity, Arrays] = {
+        Quantity(OUTPUTS, mode, largest): results["outputs"],
+        Quantity(GRADIENTS, mode, largest): results["gradients"],
     }
     if not setup.effort.everything:
         return values
     for number in range(1, STEPS + 1):
-        variables, opt_state = done["variables"], done["opt_state"]
+        variables, opt_state = results["variables"], results["opt_state"]
         if number == 1:
             values[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
-        done = step(number)
+        results = step(number)
     values[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
     if mode == EVALUATION:
-        values[Quantity(LONG_OUTPUTS, mode, largest)] = done["outputs"]
+        values[Quantity(LONG_OUTPUTS, mode, largest)] = results["outputs"]
     else:
         outputs, _ = side.forward(variables, side.inputs, key, False)
         values[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
@@ -354,24 +357,24 @@ def _learned(side: Subject, setup: Setup) -> Values:
 
 
 def distance(
-    one: Mapping[str, Any], other: Mapping[str, Any], *, together: bool = False
+    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], *, together: bool = False
 ) -> Distance:
     """Compare two sets of arrays with the same names; NaN equals NaN.
 
     Args:
-      one, other: NumPy arrays of equal shapes by name.
+      first, second: arrays of equal shapes by name.
       together: relate differences to the largest element of all arrays, not of each: a gradient
         that is 0 in theory, as of a bias before a normalization, is all rounding.
     """
-    finite = {name: max(map(_magnitude, (one[name], other[name]))) for name in one}
+    finite = {name: max(map(_magnitude, (first[name], second[name]))) for name in first}
     if together:
         finite = dict.fromkeys(finite, max(finite.values(), default=0.0))
     identical, max_abs, max_rel, where = True, 0.0, 0.0, ""
-    for name, first in one.items():
-        second = other[name]
-        same_dtype = first.dtype == second.dtype
-        identical &= same_dtype and np.array_equal(_bits(first), _bits(second))
-        left, right = first.astype(np.float64), second.astype(np.float64)
+    for name, first_array in first.items():
+        second_array = second[name]
+        same_dtype = first_array.dtype == second_array.dtype
+        identical &= same_dtype and np.array_equal(_bits(first_array), _bits(second_array))
+        left, right = first_array.astype(np.float64), second_array.astype(np.float64)
         equal = (left == right) | (np.isnan(left) & np.isnan(right))
         with np.errstate(invalid="ignore"):
             differences = np.where(equal, 0.0, np.abs(left - right))

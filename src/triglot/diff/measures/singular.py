@@ -6,7 +6,7 @@ from vectors that power iterations improve. Two networks start with different ra
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +42,9 @@ def share_vectors(subjects: Subjects, pairing: Pairing, seed: int) -> Subjects:
     inputs is the product of the kernel with that of the outputs.
     """
     layers = [_vectors_of(subject) for subject in subjects]
-    changed: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+    changed: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
     random = np.random.default_rng(seed)
-    for pair in _paired(layers[0], layers[1], pairing):
+    for pair in _pair_layers(layers[0], layers[1], pairing):
         u = random.standard_normal(pair[0].size).astype(np.float32)
         u /= np.linalg.norm(u)
         for subject, vectors, arrays in zip(subjects, pair, changed, strict=True):
@@ -52,7 +52,7 @@ def share_vectors(subjects: Subjects, pairing: Pairing, seed: int) -> Subjects:
             if vectors.v is not None:
                 arrays[vectors.v] = _right_vector(subject, vectors.place, u)
     first, second = (
-        _with(subject, arrays) for subject, arrays in zip(subjects, changed, strict=True)
+        _replace_state(subject, arrays) for subject, arrays in zip(subjects, changed, strict=True)
     )
     return first, second
 
@@ -76,20 +76,22 @@ def _split(name: str) -> tuple[str, str]:
     return place, last
 
 
-def _paired(
-    one: list[Vectors], other: list[Vectors], pairing: Pairing
+def _pair_layers(
+    first: list[Vectors], second: list[Vectors], pairing: Pairing
 ) -> list[tuple[Vectors, Vectors]]:
     """Pair layers by their kernels, and those that are left by size and order."""
     kernels = {_split(pair.one)[0]: _split(pair.other)[0] for pair in pairing.pairs}
-    places = {vectors.place: vectors for vectors in other}
+    places = {vectors.place: vectors for vectors in second}
     pairs = [
         (vectors, places[kernels[vectors.place]])
-        for vectors in one
+        for vectors in first
         if kernels.get(vectors.place) in places
     ]
-    left = [[v for v in side if all(v not in pair for pair in pairs)] for side in (one, other)]
-    if [v.size for v in left[0]] == [v.size for v in left[1]]:
-        pairs += zip(left[0], left[1], strict=True)
+    unpaired = [
+        [v for v in side if all(v not in pair for pair in pairs)] for side in (first, second)
+    ]
+    if [v.size for v in unpaired[0]] == [v.size for v in unpaired[1]]:
+        pairs += zip(unpaired[0], unpaired[1], strict=True)
     return pairs
 
 
@@ -104,7 +106,7 @@ def _right_vector(subject: Subject, place: str, u: np.ndarray) -> np.ndarray:
     return stored.reshape(len(stored), -1)[0]
 
 
-def _with(subject: Subject, arrays: Mapping[int, Any]) -> Subject:
+def _replace_state(subject: Subject, arrays: Mapping[int, np.ndarray]) -> Subject:
     """Replace some arrays of the state."""
     if not arrays:
         return subject

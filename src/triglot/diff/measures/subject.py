@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,15 @@ from .. import host
 from ..types import Side, codec_of
 from .compiling import quick_jit
 
+_Result = TypeVar("_Result")
+
 OPTIMIZER = optax.adam(1e-3)
-Arrays = dict[str, Any]
+Arrays: TypeAlias = dict[str, jax.Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject(Side):
-    """One network, its weights, and what is measured of it.
+    """One network with its weights, its inputs and its compiled programs.
 
     Attributes:
       batches: the inputs by batch size.
@@ -79,17 +81,17 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
+    def trace(self, key: jax.Array, train: bool, *, wide: bool = False) -> jex.Jaxpr:
         """Trace a call, `wide` with float64 arguments, and keep what its results depend on."""
         arguments = self.variables, self.example
         if wide:
-            arguments = jax.eval_shape(lambda tree: jax.tree.map(_widened, tree), arguments)
+            arguments = jax.eval_shape(lambda tree: jax.tree.map(_to_float64, tree), arguments)
         jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(*arguments, key).jaxpr
         return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)[0]
 
     def same_program(self, key: jax.Array) -> bool:
         """Return whether training and evaluation trace to the same program."""
-        texts = [str(self.traced(key, train)) for train in (True, False)]
+        texts = [str(self.trace(key, train)) for train in (True, False)]
         addresses = re.compile(r"0x[0-9a-f]+")  # of functions in rules of differentiation
         return addresses.sub("", texts[0]) == addresses.sub("", texts[1])
 
@@ -106,7 +108,7 @@ class Subject(Side):
         return self._program(self.apply)
 
     @cached_property
-    def step(self) -> Callable[..., dict[str, Any]]:
+    def step(self) -> Callable[..., dict[str, PyTree]]:
         """The optimizer step; `train` is static.
 
         `step(variables, opt_state, inputs, key, train)` returns the outputs, the variables and the
@@ -116,10 +118,10 @@ class Subject(Side):
 
         def step(
             variables: Variables, opt_state: PyTree, inputs: PyTree, key: jax.Array, train: bool
-        ) -> dict[str, Any]:
+        ) -> dict[str, PyTree]:
             def loss(params: PyTree) -> tuple[jax.Array, tuple[Arrays, PyTree]]:
-                moved = Variables(params=params, state=variables.state)
-                outputs, state = self.apply(moved, inputs, key, train)
+                at_params = Variables(params=params, state=variables.state)
+                outputs, state = self.apply(at_params, inputs, key, train)
                 return loss_of(outputs, self.targets), (outputs, state)
 
             value_and_grad = self.network.value_and_grad(loss)
@@ -129,17 +131,17 @@ class Subject(Side):
                 return results
             # optax.adam raises a float to an integer count, which strict promotion rejects.
             with jax.numpy_dtype_promotion("standard"):
-                updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
+                updates, new_opt_state = OPTIMIZER.update(gradients, opt_state, variables.params)
             params = optax.apply_updates(variables.params, updates)
             return {
                 **results,
                 "variables": Variables(params=params, state=state),
-                "opt_state": moved,
+                "opt_state": new_opt_state,
             }
 
         return self._program(step)
 
-    def _program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _program(self, function: Callable[..., _Result]) -> Callable[..., _Result]:
         """Make a program of a function whose last argument is static."""
         if self.compiled:
             return quick_jit(
@@ -152,14 +154,14 @@ class Subject(Side):
     @property
     def display_names(self) -> dict[str, str]:
         """Names of the paired parameters as the author knows them, by their shared names."""
-        known = codec_of(self.network).display_names
-        return {name: known[canonical] for name, canonical in self.names.items()}
+        display_names = codec_of(self.network).display_names
+        return {name: display_names[canonical] for name, canonical in self.names.items()}
 
     def encode(self, params: PyTree) -> Arrays:
-        """Return `named` parameters, without compiling."""
-        return host.call(self.named, params)
+        """Return the paired parameters by their shared names, without compiling anything."""
+        return host.call(self.by_shared_name, params)
 
-    def named(self, params: PyTree) -> Arrays:
+    def by_shared_name(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""
         encoded = codec_of(self.network).encode(params)
         return {name: encoded[canonical] for name, canonical in self.names.items()}
@@ -167,8 +169,8 @@ class Subject(Side):
     def named_gradients(self, gradients: PyTree) -> Arrays:
         """Return the gradients of the paired parameters by their shared names."""
         # A layout may add a constant to a parameter, but not to its gradient.
-        encoded = self.named(gradients)
-        offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
+        encoded = self.by_shared_name(gradients)
+        offsets = self.by_shared_name(jax.tree.map(jnp.zeros_like, gradients))
         return {name: encoded[name] - offsets[name] for name in encoded}
 
 
@@ -192,7 +194,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def _widened(leaf: jax.Array) -> jax.Array:
+def _to_float64(leaf: jax.Array) -> jax.Array:
     is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
     return jnp.asarray(leaf, jnp.float64) if is_floating else leaf
 

@@ -10,7 +10,7 @@ from ...backends.pairing.guessing import guess
 from ...backends.pairing.mapping import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
-from ..types import Cause, listed
+from ..types import Cause, join_names
 from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses, align_uses
 
@@ -40,75 +40,79 @@ def pair_parameters(
       TriglotError: if the mapping has an unknown name, or no parameter can be paired although both
         networks have some.
     """
-    one, other = (read_parameters(network) for network in networks)
-    shown = f"{networks[0].name!r} and {networks[1].name!r}"
+    first, second = (read_parameters(network) for network in networks)
+    network_names = f"{networks[0].name!r} and {networks[1].name!r}"
     if mapping:
-        names = tuple({n: p.display_name for n, p in side.items()} for side in (one, other))
-        followed = follow_mapping(mapping, one, other, shown, (names[0], names[1]), partial=True)
-        stated = [Pair(name, target.name) for name, target in followed.items()]
-        pairs, source = _with_transposed(one, other, stated), "stated"
-        kept = {pair.one for pair in pairs}
-        wrong = [p for p in stated if followed[p.one].is_named and p.one not in kept]
-        if wrong:
+        names = tuple({n: p.display_name for n, p in side.items()} for side in (first, second))
+        targets = follow_mapping(
+            mapping, first, second, network_names, (names[0], names[1]), partial=True
+        )
+        stated = [Pair(name, target.name) for name, target in targets.items()]
+        pairs, source = _compatible_pairs(first, second, stated), "stated"
+        paired_names = {pair.one for pair in pairs}
+        mismatched = [p for p in stated if targets[p.one].is_named and p.one not in paired_names]
+        if mismatched:
             raise TriglotError(
-                f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
-                "differ."
+                f"the mapping pairs {first[mismatched[0].one]} with "
+                f"{second[mismatched[0].other]}: their shapes differ."
             )
     else:
-        pairs, source = _found(one, other, uses)
-    if one and other and not pairs:
+        pairs, source = _pair_unstated(first, second, uses)
+    if first and second and not pairs:
         raise TriglotError(
-            f"{shown} have no parameter in common: the first has {listed(one.values(), 4)}, the "
-            f"second {listed(other.values(), 4)}."
+            f"{network_names} have no parameter in common: the first has "
+            f"{join_names(first.values(), 4)}, the second {join_names(second.values(), 4)}."
         )
-    return Pairing(one, other, tuple(pairs), source)
+    return Pairing(first, second, tuple(pairs), source)
 
 
-def _found(
-    one: dict[str, Parameter],
-    other: dict[str, Parameter],
+def _pair_unstated(
+    first: dict[str, Parameter],
+    second: dict[str, Parameter],
     uses: Callable[[], tuple[Uses, Uses]],
 ) -> tuple[list[Pair], str]:
-    named = [Pair(name, name) for name in one if name in other]
-    named = _with_transposed(one, other, named)
-    if len(named) == min(len(one), len(other)):
-        return named, "by name"
+    same_name = [Pair(name, name) for name in first if name in second]
+    same_name = _compatible_pairs(first, second, same_name)
+    if len(same_name) == min(len(first), len(second)):
+        return same_name, "by name"
     layers = [
         {name: "" if p.leaf.unknown else p.leaf.layer for name, p in side.items()}
-        for side in (one, other)
+        for side in (first, second)
     ]
-    leaves = [{name: p.leaf for name, p in side.items()} for side in (one, other)]
-    plain = without_extra_biases(one, other, (leaves[0], leaves[1]))
-    attempts = [(*plain, layers)]
-    cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
+    leaves = [{name: p.leaf for name, p in side.items()} for side in (first, second)]
+    without_biases = without_extra_biases(first, second, (leaves[0], leaves[1]))
+    attempts = [(*without_biases, layers)]
+    cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (first, second)]
     if any(parameter.leaf.note for side in cells for parameter in side.values()):
         # Two variants of a recurrent cell, whose gates have the same names.
         attempts.append((cells[0], cells[1], [dict.fromkeys(side, "") for side in cells]))
-    for first, second, kinds in attempts:
+    for first_candidates, second_candidates, kinds in attempts:
         try:
-            guessed = guess(first, second, "", (kinds[0], kinds[1]))
-            return [Pair(name, guessed[name]) for name in first], "guessed by shape and order"
+            targets = guess(first_candidates, second_candidates, "", (kinds[0], kinds[1]))
+            return [
+                Pair(name, targets[name]) for name in first_candidates
+            ], "guessed by shape and order"
         except TriglotError:
             continue
-    aligned = align_uses(plain, uses())
+    aligned = align_uses(without_biases, uses())
     pairs = [Pair(*names) for names in aligned]
-    order = {name: index for index, name in enumerate(one)}
-    pairs = sorted(_with_transposed(one, other, pairs), key=lambda pair: order[pair.one])
+    order = {name: index for index, name in enumerate(first)}
+    pairs = sorted(_compatible_pairs(first, second, pairs), key=lambda pair: order[pair.one])
     return pairs, "guessed by order of use"
 
 
-def _with_transposed(
-    one: Mapping[str, Parameter], other: Mapping[str, Parameter], pairs: Sequence[Pair]
+def _compatible_pairs(
+    first: Mapping[str, Parameter], second: Mapping[str, Parameter], pairs: Sequence[Pair]
 ) -> list[Pair]:
     """Keep the pairs of equal shapes, and of transposed matrices."""
-    kept = []
+    compatible = []
     for pair in pairs:
-        shapes = one[pair.one].shape, other[pair.other].shape
+        shapes = first[pair.one].shape, second[pair.other].shape
         if shapes[0] == shapes[1]:
-            kept.append(pair)
+            compatible.append(pair)
         elif len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
-            kept.append(replace(pair, transposed=True))
-    return kept
+            compatible.append(replace(pair, transposed=True))
+    return compatible
 
 
 def candidates(pairing: Pairing, suspects: Collection[str]) -> Iterator[tuple[int, ...]]:
@@ -118,7 +122,7 @@ def candidates(pairing: Pairing, suspects: Collection[str]) -> Iterator[tuple[in
     author knows come first, together and one by one; then all pairs of two matrices.
     """
 
-    def unknown(pair: Pair) -> bool:
+    def has_unknown_layout(pair: Pair) -> bool:
         return any(
             leaf.unknown for leaf in (pairing.one[pair.one].leaf, pairing.other[pair.other].leaf)
         )
@@ -130,9 +134,9 @@ def candidates(pairing: Pairing, suspects: Collection[str]) -> Iterator[tuple[in
         and _is_square(pairing.one[pair.one].shape)
         and (pair.one in suspects or pair.other in suspects)
     ]
-    square.sort(key=lambda index: not unknown(pairing.pairs[index]))
+    square.sort(key=lambda index: not has_unknown_layout(pairing.pairs[index]))
     square = square[:MAX_MATRICES]
-    doubtful = tuple(index for index in square if unknown(pairing.pairs[index]))
+    doubtful = tuple(index for index in square if has_unknown_layout(pairing.pairs[index]))
     sets = [doubtful, *((index,) for index in square), tuple(square)]
     yield from dict.fromkeys(filter(None, [*sets, *itertools.combinations(square, 2)]))
 
@@ -154,16 +158,18 @@ def find_transposed(
     Returns:
       The pairing at which they agree, with a cause for each matrix; the given one if there is none.
     """
-    for chosen in candidates(pairing, suspects):
-        turned = replace(
+    for indices in candidates(pairing, suspects):
+        transposed = replace(
             pairing,
             pairs=tuple(
-                replace(pair, transposed=True) if index in chosen else pair
+                replace(pair, transposed=True) if index in indices else pair
                 for index, pair in enumerate(pairing.pairs)
             ),
         )
-        if agrees(turned):
-            return turned, [layout_cause(pairing, turned.pairs[index], labels) for index in chosen]
+        if agrees(transposed):
+            return transposed, [
+                layout_cause(pairing, transposed.pairs[index], labels) for index in indices
+            ]
     return pairing, []
 
 
@@ -194,26 +200,28 @@ def find_reordered(
     counterparts: dict[str, str] = {}
     for group in groups.values():
         used = [pair for pair in group if pair.one in ranks[0] and pair.other in ranks[1]]
-        ones = sorted((pair.one for pair in used), key=ranks[0].__getitem__)
-        others = sorted((pair.other for pair in used), key=ranks[1].__getitem__)
-        counterparts |= dict(zip(ones, others, strict=True))
+        first_names = sorted((pair.one for pair in used), key=ranks[0].__getitem__)
+        second_names = sorted((pair.other for pair in used), key=ranks[1].__getitem__)
+        counterparts |= dict(zip(first_names, second_names, strict=True))
     pairs = tuple(
         replace(pair, other=counterparts.get(pair.one, pair.other)) for pair in pairing.pairs
     )
-    moved = [old for old, new in zip(pairing.pairs, pairs, strict=True) if old != new]
+    changed = [old for old, new in zip(pairing.pairs, pairs, strict=True) if old != new]
     reordered = replace(pairing, pairs=pairs)
-    if not moved or not agrees(reordered):
+    if not changed or not agrees(reordered):
         return pairing, []
-    names = tuple(pair.one for pair in moved), tuple(pair.other for pair in moved)
+    names = tuple(pair.one for pair in changed), tuple(pair.other for pair in changed)
     applied = [
-        listed(
+        join_names(
             dict.fromkeys(
                 side[name].display_place(_layer(name))
-                for name in sorted(moved_names, key=rank.__getitem__)
+                for name in sorted(changed_names, key=rank.__getitem__)
             ),
             MAX_SHOWN,
         )
-        for side, moved_names, rank in zip((pairing.one, pairing.other), names, ranks, strict=True)
+        for side, changed_names, rank in zip(
+            (pairing.one, pairing.other), names, ranks, strict=True
+        )
     ]
     evidence = (
         f"{labels[0]} applies {applied[0]} in this order, {labels[1]} {applied[1]}; paired in the "
@@ -223,33 +231,35 @@ def find_reordered(
     return reordered, [Cause("layer_order", where, evidence, (names[0][:1], names[1][:1]))]
 
 
-def other_order(pairing: Pairing, labels: tuple[str, str]) -> str | None:
-    """Describe numbered layers that are paired with layers of other numbers, of the same numbers.
+def layer_order_note(pairing: Pairing, labels: tuple[str, str]) -> str | None:
+    """Describe a stack whose layers are paired with layers of other indices.
 
-    Names that differ are paired by their use, so that such networks are equivalent; but whoever
-    copies a stack of layers as it is stored gets another network.
+    Parameters are paired by their use, so such networks are equivalent; but copying the stack in
+    its stored order would give another network.
     """
     groups: dict[tuple[str, str], dict[str, str]] = {}
-    shown: tuple[dict[str, str], dict[str, str]] = ({}, {})  # names that the authors know
+    display_names: tuple[dict[str, str], dict[str, str]] = ({}, {})  # names that the authors know
     for pair in pairing.pairs:
         layers = _layer(pair.one), _layer(pair.other)
         if layers[0] != pair.one and layers[1] != pair.other:  # both have numbers
             kind = pair.one.replace(layers[0], "", 1), pair.other.replace(layers[1], "", 1)
             groups.setdefault(kind, {})[layers[0]] = layers[1]
-            shown[0][layers[0]] = pairing.one[pair.one].display_place(layers[0])
-            shown[1][layers[1]] = pairing.other[pair.other].display_place(layers[1])
+            display_names[0][layers[0]] = pairing.one[pair.one].display_place(layers[0])
+            display_names[1][layers[1]] = pairing.other[pair.other].display_place(layers[1])
     for layers in groups.values():
-        one, other = (
+        first_indices, second_indices = (
             [INDEX.findall(name)[-1] for name in side] for side in (layers, layers.values())
         )
-        if one != other and sorted(one) == sorted(other):
-            first = next(
-                name for name, index in zip(layers, other, strict=True) if not name.endswith(index)
+        if first_indices != second_indices and sorted(first_indices) == sorted(second_indices):
+            layer = next(
+                name
+                for name, index in zip(layers, second_indices, strict=True)
+                if not name.endswith(index)
             )
             return (
-                f"the layers are numbered differently: {shown[0][first]} ({labels[0]}) is paired "
-                f"with {shown[1][layers[first]]} ({labels[1]}), in the order in which both apply "
-                "them"
+                f"the layers are numbered differently: {display_names[0][layer]} ({labels[0]}) is "
+                f"paired with {display_names[1][layers[layer]]} ({labels[1]}), in the order in "
+                "which both apply them"
             )
     return None
 
@@ -262,12 +272,12 @@ def _layer(name: str) -> str:
 
 def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause:
     """Describe a pair of matrices that are stored as transposed matrices of each other."""
-    one, other = pairing.one[pair.one], pairing.other[pair.other]
-    square = _is_square(one.shape)
+    first, second = pairing.one[pair.one], pairing.other[pair.other]
+    square = _is_square(first.shape)
     evidence = (
         "the outputs agree if one of the two is transposed, and differ if both hold the same values"
         if square
-        else f"one is {list(one.shape)}, the other {list(other.shape)}"
+        else f"one is {list(first.shape)}, the other {list(second.shape)}"
     )
     where = pairing.place_of(pair, labels)
     return Cause("kernel_layout", where, evidence, ((pair.one,), (pair.other,)))

@@ -43,13 +43,13 @@ class Parameter:
         return self.leaf.display_name(self.name)
 
     def display_place(self, place: str) -> str:
-        """Return the place of a module that holds it as the author of the network knows it."""
+        """Return the place of its module as the author of the network knows it."""
         return display_place(self.leaf, self.name, place)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A parameter of each side that hold the same values.
+    """Two parameters, one of each network, that hold the same values.
 
     Attributes:
       one, other: canonical names.
@@ -99,13 +99,13 @@ class Pairing:
 
     def place_of(self, pair: Pair, labels: tuple[str, str]) -> str:
         """Write where a pair is in both networks."""
-        one, other = self.display_names(pair)
-        return f"{one} ({labels[0]}); {other} ({labels[1]})"
+        first_name, second_name = self.display_names(pair)
+        return f"{first_name} ({labels[0]}); {second_name} ({labels[1]})"
 
     def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
-        ones = [pair.one for pair in self.pairs]
-        return {p.one if ones.count(p.one) == 1 else p.other: p for p in self.pairs}
+        first_names = [pair.one for pair in self.pairs]
+        return {p.one if first_names.count(p.one) == 1 else p.other: p for p in self.pairs}
 
 
 def display_names(side: Mapping[str, Parameter], names: Iterable[str]) -> list[str]:
@@ -137,7 +137,7 @@ def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parame
 
     Args:
       network: a network with a codec.
-      params: its parameters, which may be abstract; None for those of `network.init`.
+      params: the network's parameters, which may be abstract; None for those of `network.init`.
 
     Raises:
       TriglotError: if the network has no codec.

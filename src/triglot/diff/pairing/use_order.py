@@ -1,7 +1,7 @@
 """Pair parameters by the order in which traced networks use them, and the outputs they reach."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.extend import core as jex
@@ -15,7 +15,7 @@ from ..types import Operation, codec_of
 from .parameters import CELLS, Parameter, place_of
 
 # Operations that only arrange the elements of an array, or of several.
-ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split", "stack"}
+REARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split", "stack"}
 
 
 class Uses(NamedTuple):
@@ -49,9 +49,9 @@ class Reader(NamedTuple):
     def name(self) -> str:
         return self.equation.primitive.name
 
-    def described(self) -> Operation:
+    def operation(self) -> Operation:
         """Say where it is in the network."""
-        return places.called(self.equation, self.callers, name=self.name)
+        return places.describe_equation(self.equation, self.callers, name=self.name)
 
 
 def read_uses(
@@ -65,20 +65,22 @@ def read_uses(
       outputs: indices of output leaves; the i-th of them is output `i` of the result.
     """
     codec = codec_of(network)
-    named = jax.eval_shape(codec.encode, variables.params)
+    arrays = jax.eval_shape(codec.encode, variables.params)
 
-    def forward(named: dict[str, jax.Array]) -> Any:
-        decoded = Variables(params=codec.decode(named), state=variables.state)
+    def forward(arrays: dict[str, jax.Array]) -> list[jax.Array]:
+        decoded = Variables(params=codec.decode(arrays), state=variables.state)
         return jax.tree.leaves(network.apply(decoded, inputs)[0])
 
-    jaxpr, names = jax.make_jaxpr(forward)(named).jaxpr, sorted(named)
-    read = [leaves_read(lambda named, i=index: forward(named)[i], named) for index in outputs]
+    jaxpr, names = jax.make_jaxpr(forward)(arrays).jaxpr, sorted(arrays)
+    leaves_of_outputs = [
+        leaves_read(lambda arrays, i=index: forward(arrays)[i], arrays) for index in outputs
+    ]
     reaches = {
-        name: frozenset(number for number, leaves in enumerate(read) if leaf in leaves)
+        name: frozenset(number for number, leaves in enumerate(leaves_of_outputs) if leaf in leaves)
         for leaf, name in enumerate(names)
     }
-    known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
-    uses = list(_uses(jaxpr, known))
+    names_by_var = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
+    uses = list(_uses(jaxpr, names_by_var))
     readers: dict[str, list[Reader]] = {}
     for name, reader in uses:
         readers.setdefault(name, []).append(reader)
@@ -86,54 +88,62 @@ def read_uses(
 
 
 def _uses(
-    jaxpr: jex.Jaxpr, known: dict[Any, tuple[str, ...]], callers: tuple[jex.JaxprEqn, ...] = ()
+    jaxpr: jex.Jaxpr,
+    names_by_var: dict[jex.Var, tuple[str, ...]],
+    callers: tuple[jex.JaxprEqn, ...] = (),
 ) -> Iterator[tuple[str, Reader]]:
     for equation in jaxpr.eqns:
         atoms = [None if isinstance(atom, jex.Literal) else atom for atom in equation.invars]
-        read = [known.get(atom, ()) for atom in atoms]
-        if not any(read):
+        names_of_operands = [() if atom is None else names_by_var.get(atom, ()) for atom in atoms]
+        if not any(names_of_operands):
             continue
-        together = tuple(name for names in read for name in names)
-        if equation.primitive.name in ARRANGING and all(
-            names or atom is None for names, atom in zip(read, atoms, strict=True)
+        names_read = tuple(name for names in names_of_operands for name in names)
+        if equation.primitive.name in REARRANGING and all(
+            names or atom is None for names, atom in zip(names_of_operands, atoms, strict=True)
         ):
-            turned = equation.params.get("dimensions") == (0,) and equation.primitive.name == "rev"
-            known.update(dict.fromkeys(equation.outvars, together[::-1] if turned else together))
+            is_reversed = (
+                equation.params.get("dimensions") == (0,) and equation.primitive.name == "rev"
+            )
+            names_by_var.update(
+                dict.fromkeys(equation.outvars, names_read[::-1] if is_reversed else names_read)
+            )
         elif inner := _inner(equation):
-            inside: dict[Any, tuple[str, ...]] = {}
-            for operands in _iterations(equation, read[len(read) - len(inner.invars) :]):
-                inside = dict(zip(inner.invars, operands, strict=True))
-                yield from _uses(inner, inside, (*callers, equation))
+            inner_names: dict[jex.Var, tuple[str, ...]] = {}
+            for operands in _iterations(
+                equation, names_of_operands[len(names_of_operands) - len(inner.invars) :]
+            ):
+                inner_names = dict(zip(inner.invars, operands, strict=True))
+                yield from _uses(inner, inner_names, (*callers, equation))
             for var, result in zip(equation.outvars, inner.outvars, strict=False):
-                if not isinstance(result, jex.Literal) and result in inside:
-                    known[var] = inside[result]
+                if not isinstance(result, jex.Literal) and result in inner_names:
+                    names_by_var[var] = inner_names[result]
         else:
-            yield from ((name, Reader(equation, callers)) for name in together)
+            yield from ((name, Reader(equation, callers)) for name in names_read)
 
 
 def _iterations(
-    equation: jex.JaxprEqn, read: Sequence[tuple[str, ...]]
+    equation: jex.JaxprEqn, names_of_operands: Sequence[tuple[str, ...]]
 ) -> Iterator[Sequence[tuple[str, ...]]]:
     """Yield the parameters in each operand of a called program, once for each layer of a stack.
 
     A loop that reads no parameter row by row is read once.
     """
     if equation.primitive.name != "scan":
-        yield read
+        yield names_of_operands
         return
     _, first = ends_of_scan(equation.params)
     length = equation.params["length"]
-    if not any(len(names) >= length > 1 for names in read[first:]):
-        yield read
+    if not any(len(names) >= length > 1 for names in names_of_operands[first:]):
+        yield names_of_operands
         return
     for index in reversed(range(length)) if equation.params["reverse"] else range(length):
         rows = [
             names[index * (size := len(names) // length) : (index + 1) * size]
             if len(names) >= length
             else names
-            for names in read[first:]
+            for names in names_of_operands[first:]
         ]
-        yield [*read[:first], *rows]
+        yield [*names_of_operands[:first], *rows]
 
 
 def _inner(equation: jex.JaxprEqn) -> jex.Jaxpr | None:
@@ -142,8 +152,10 @@ def _inner(equation: jex.JaxprEqn) -> jex.Jaxpr | None:
     Of several, such as the branches of a condition, the last one is read.
     """
     number = len(equation.invars)
-    inside = [each for each in jex.jaxprs_in_params(equation.params) if len(each.invars) <= number]
-    return inside[-1] if inside else None
+    programs = [
+        each for each in jex.jaxprs_in_params(equation.params) if len(each.invars) <= number
+    ]
+    return programs[-1] if programs else None
 
 
 def align_uses(
@@ -177,12 +189,12 @@ def align_uses(
                 for side, use, order in zip(sides, uses, orders, strict=True)
             ]
             pairs += align(*parts)
-    done = [{pair[index] for pair in pairs} for index in (0, 1)]
-    rest = [
-        [side[name] for name in order if name not in known]
-        for side, order, known in zip(sides, orders, done, strict=True)
+    paired = [{pair[index] for pair in pairs} for index in (0, 1)]
+    remaining = [
+        [side[name] for name in order if name not in paired_names]
+        for side, order, paired_names in zip(sides, orders, paired, strict=True)
     ]
-    return pairs + align(*rest)
+    return pairs + align(*remaining)
 
 
 def _by_cell(order: Sequence[str], side: Mapping[str, Parameter]) -> list[str]:
@@ -195,27 +207,27 @@ def _by_cell(order: Sequence[str], side: Mapping[str, Parameter]) -> list[str]:
     return sorted(order, key=lambda name: (first[places[name]], name))
 
 
-def align(one: Sequence[Parameter], other: Sequence[Parameter]) -> list[tuple[str, str]]:
+def align(first: Sequence[Parameter], second: Sequence[Parameter]) -> list[tuple[str, str]]:
     """Pair the names of two sequences in order, so that most shapes, layers and names agree.
 
     It is the global alignment of Needleman and Wunsch (1970) without a penalty for gaps; parameters
     whose shapes neither are equal nor transposed are never paired.
 
     Args:
-      one, other: the parameters of each side in order of use.
+      first, second: the parameters of each side in order of use.
     """
-    rows, columns = len(one), len(other)
+    rows, columns = len(first), len(second)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
         for j in range(columns - 1, -1, -1):
-            match = _score(one[i], other[j])
+            match = _score(first[i], second[j])
             paired = match + best[i + 1][j + 1] if match else 0.0
             best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
     pairs, i, j = [], 0, 0
     while i < rows and j < columns:
-        match = _score(one[i], other[j])
+        match = _score(first[i], second[j])
         if match and best[i][j] == match + best[i + 1][j + 1]:
-            pairs.append((one[i].name, other[j].name))
+            pairs.append((first[i].name, second[j].name))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
             i += 1
@@ -224,14 +236,14 @@ def align(one: Sequence[Parameter], other: Sequence[Parameter]) -> list[tuple[st
     return pairs
 
 
-def _score(one: Parameter, other: Parameter) -> float:
+def _score(first: Parameter, second: Parameter) -> float:
     """Score a pair: 0 if it is impossible."""
-    if one.shape == other.shape:
+    if first.shape == second.shape:
         score = 4.0
-    elif len(one.shape) == 2 and one.shape == other.shape[::-1]:
+    elif len(first.shape) == 2 and first.shape == second.shape[::-1]:
         score = 2.0
     else:
         return 0.0
-    same_kind = one.leaf.layer == other.leaf.layer and not one.leaf.unknown
-    same_end = one.name.rpartition("/")[2] == other.name.rpartition("/")[2]
-    return score + same_kind + same_end + 2.0 * (one.name == other.name)
+    same_kind = first.leaf.layer == second.leaf.layer and not first.leaf.unknown
+    same_end = first.name.rpartition("/")[2] == second.name.rpartition("/")[2]
+    return score + same_kind + same_end + 2.0 * (first.name == second.name)

@@ -1,4 +1,4 @@
-"""Whether two checkpoints hold the same numbers, and what is wrong with those that differ."""
+"""Compare the numbers of two checkpoints, and explain arrays that differ."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -41,84 +41,88 @@ def display_names(network: Network, variables: Variables) -> dict[str, str]:
 def weight_causes(
     pairing: Pairing,
     networks: tuple[Network, Network],
-    held: tuple[Variables, Variables],
+    variables: tuple[Variables, Variables],
     labels: tuple[str, str],
 ) -> list[Cause]:
     """Name the paired parameters, and the running statistics of their layers, that differ."""
-    one, other = (named_values(*side) for side in zip(networks, held, strict=True))
+    first, second = (named_values(*side) for side in zip(networks, variables, strict=True))
     pairs = {pair.one: pair.other for pair in pairing.pairs}
     layers = {a.rpartition("/")[0]: b.rpartition("/")[0] for a, b in pairs.items()}
-    for name in one.keys() - pairs.keys():
+    for name in first.keys() - pairs.keys():
         layer, _, last = name.rpartition("/")
         counterpart = f"{layers.get(layer, layer)}/{last}".strip("/")
-        if name not in pairing.one and counterpart in other:
+        if name not in pairing.one and counterpart in second:
             pairs[name] = counterpart
-    shown = tuple(display_names(*side) for side in zip(networks, held, strict=True))
-    kept = {name: pairs[name] for name in one if name in pairs}
-    return list(differing(one, other, kept, labels, (shown[0], shown[1])))
+    author_names = tuple(display_names(*side) for side in zip(networks, variables, strict=True))
+    paired = {name: pairs[name] for name in first if name in pairs}
+    return list(
+        difference_causes(first, second, paired, labels, (author_names[0], author_names[1]))
+    )
 
 
-def differing(
-    one: Mapping[str, np.ndarray],
-    other: Mapping[str, np.ndarray],
+def difference_causes(
+    first: Mapping[str, np.ndarray],
+    second: Mapping[str, np.ndarray],
     pairs: Mapping[str, str],
     labels: tuple[str, str],
-    shown: tuple[Mapping[str, str], Mapping[str, str]],
+    author_names: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> Iterator[Cause]:
     """Yield a cause for each pair of arrays that hold different numbers.
 
     Args:
-      one, other: arrays by name.
+      first, second: arrays by name.
       pairs: names of the first to those of the second.
       labels: the labels of both networks.
-      shown: names of the arrays as the authors know them.
+      author_names: names of the arrays as the authors know them.
     """
     for name, counterpart in pairs.items():
-        if not equal(one[name], other[counterpart]):
-            cause, evidence = described(name, one[name], other[counterpart], one, shown[0])
-            names = shown[0].get(name, name), shown[1].get(counterpart, counterpart)
+        if not equal(first[name], second[counterpart]):
+            cause, evidence = explain_difference(
+                name, first[name], second[counterpart], first, author_names[0]
+            )
+            names = author_names[0].get(name, name), author_names[1].get(counterpart, counterpart)
             yield Cause(cause, f"{names[0]} ({labels[0]}); {names[1]} ({labels[1]})", evidence)
 
 
-def described(
+def explain_difference(
     name: str,
-    wanted: np.ndarray,
+    expected: np.ndarray,
     array: np.ndarray,
-    others: Mapping[str, np.ndarray],
-    shown: Mapping[str, str],
+    reference_arrays: Mapping[str, np.ndarray],
+    author_names: Mapping[str, str],
 ) -> tuple[str, str]:
-    """Name what is wrong with an array: the cause and its evidence."""
-    if array.size == wanted.size and array.ndim != wanted.ndim:
-        array = array.reshape(wanted.shape)
+    """Explain why an array differs from the expected one: the cause and its evidence."""
+    if array.size == expected.size and array.ndim != expected.ndim:
+        array = array.reshape(expected.shape)
     for axes in itertools.permutations(range(array.ndim)):
-        if list(axes) != sorted(axes) and equal(wanted, array.transpose(axes)):
+        if list(axes) != sorted(axes) and equal(expected, array.transpose(axes)):
             return "kernel_layout", "the second checkpoint holds it transposed"
-    for other, another in others.items():
-        if other != name and equal(another, array):
-            holder = shown.get(other, other)
+    for other_name, other_array in reference_arrays.items():
+        if other_name != name and equal(other_array, array):
+            holder = author_names.get(other_name, other_name)
             return "weights", f"the second checkpoint holds the numbers of {holder} in its place"
     for axis, count in itertools.product(range(array.ndim), range(2, MAX_BLOCKS + 1)):
         if array.shape[axis] % count:
             continue
         blocks = np.split(array, count, axis)
         for order in itertools.permutations(range(count)):
-            if equal(wanted, np.concatenate([blocks[i] for i in order], axis)):
+            if equal(expected, np.concatenate([blocks[i] for i in order], axis)):
                 return "weights", (
                     f"the second checkpoint holds its {count} blocks along axis {axis}, such as "
                     "gates or heads, in another order"
                 )
-    if equal(np.sort(wanted, None), np.sort(array, None)):
+    if equal(np.sort(expected, None), np.sort(array, None)):
         return "weights", "the second checkpoint holds the same numbers in another order"
-    if wanted.shape != array.shape:
-        return "weights", f"one is {list(wanted.shape)}, the other {list(array.shape)}"
-    largest = float(np.max(np.abs(wanted - array)))
-    scale = float(np.max(np.abs(wanted))) or 1.0
+    if expected.shape != array.shape:
+        return "weights", f"one is {list(expected.shape)}, the other {list(array.shape)}"
+    largest = float(np.max(np.abs(expected - array)))
+    scale = float(np.max(np.abs(expected))) or 1.0
     return "weights", f"the numbers differ by up to {largest:.3g} (relative {largest / scale:.2g})"
 
 
-def equal(one: np.ndarray, other: np.ndarray) -> bool:
+def equal(first: np.ndarray, second: np.ndarray) -> bool:
     """Return whether two arrays hold the same numbers up to the rounding of a conversion."""
-    if one.shape != other.shape:
-        return one.size == other.size and equal(one.ravel(), other.ravel())
-    scale = max(float(np.max(np.abs(one), initial=0.0)), 1e-30)
-    return bool(np.max(np.abs(one - other), initial=0.0) <= EQUAL * scale)
+    if first.shape != second.shape:
+        return first.size == second.size and equal(first.ravel(), second.ravel())
+    scale = max(float(np.max(np.abs(first), initial=0.0)), 1e-30)
+    return bool(np.max(np.abs(first - second), initial=0.0) <= EQUAL * scale)

@@ -1,4 +1,4 @@
-"""Files in which people keep weights: named arrays, whichever library wrote them."""
+"""Read and write files of weights as named arrays, for all libraries."""
 
 import io
 import math
@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 
 from ...core.errors import TriglotError, describe, require
+from ...core.types import PyTree
 
 ORDERED = ".eqx"  # arrays without names
 OF_KERAS = ".h5"  # arrays by layer, numbered inside
@@ -50,12 +51,12 @@ def read_weights(path: Path, *, trust: bool = False) -> dict[str, np.ndarray]:
             "its author."
         )
     try:
-        found = READERS[suffix](path)
+        contents = READERS[suffix](path)
     except TriglotError:
         raise
     except Exception as error:  # each reader has its own
         raise TriglotError(f"{path} cannot be read as {suffix}: {describe(error)}") from None
-    arrays = {name: array for name, array in found.items() if array.dtype.kind in "fiub"}
+    arrays = {name: array for name, array in contents.items() if array.dtype.kind in "fiub"}
     if not arrays:
         raise TriglotError(f"{path} holds no arrays.")
     return arrays
@@ -65,7 +66,7 @@ def check_kind(path: Path) -> None:
     """Reject a file of a kind that cannot be written.
 
     Raises:
-      TriglotError: if it is.
+      TriglotError: if its suffix is not supported.
     """
     if path.suffix not in WRITERS and not path.name.endswith(WRITTEN_BY_KERAS):
         raise TriglotError(
@@ -79,8 +80,7 @@ def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     Args:
       path: `.safetensors`; `.npz`; `.msgpack`, as nested dictionaries of Flax; or PyTorch's `.pt`.
-      arrays: by name.
-
+      arrays: the arrays by name.
     """
     path.write_bytes(WRITERS[path.suffix](arrays))
 
@@ -106,7 +106,7 @@ def _check_array(path: Path, stream: IO[bytes], size: int) -> None:
     """Read the header of an array in NumPy's format, and check that its numbers follow.
 
     Args:
-      path: of the file, for the message.
+      path: the path of the file, for the message.
       stream: begins with the array.
       size: bytes that the stream has from here on.
 
@@ -146,16 +146,16 @@ def _check_memory(path: Path, declared: int) -> None:
 
 def _torch(path: Path) -> dict[str, np.ndarray]:
     torch = require("torch", "torch")
-    found = torch.load(path, map_location="cpu", weights_only=True)
-    named = dict(_flat(found))
-    return {n: one.detach().numpy() for n, one in named.items() if hasattr(one, "detach")}
+    contents = torch.load(path, map_location="cpu", weights_only=True)
+    leaves = dict(_flatten(contents))
+    return {n: tensor.detach().numpy() for n, tensor in leaves.items() if hasattr(tensor, "detach")}
 
 
 def _keras(path: Path) -> dict[str, np.ndarray]:
-    h5py: Any = require("h5py", "keras")
-    datasets: dict[str, Any] = {}
+    h5py = require("h5py", "keras")
+    datasets: dict[str, PyTree] = {}
 
-    def collect(name: str, node: Any) -> None:
+    def collect(name: str, node: object) -> None:
         if isinstance(node, h5py.Dataset):
             datasets[name] = node
 
@@ -177,14 +177,14 @@ def _msgpack(path: Path) -> dict[str, np.ndarray]:
 
 
 def _equinox(path: Path) -> dict[str, np.ndarray]:
-    found: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
     with path.open("rb") as file:
         end = path.stat().st_size
         while (start := file.tell()) < end:
             _check_array(path, file, end - start)
             file.seek(start)
-            found.append(np.load(file, allow_pickle=False))
-    return {str(index): array for index, array in enumerate(found)}
+            arrays.append(np.load(file, allow_pickle=False))
+    return {str(index): array for index, array in enumerate(arrays)}
 
 
 def _orbax(path: Path) -> dict[str, np.ndarray]:
@@ -193,31 +193,31 @@ def _orbax(path: Path) -> dict[str, np.ndarray]:
     checkpointer: Any = ocp.PyTreeCheckpointer()
     tree = checkpointer.metadata(path.resolve()).item_metadata.tree
     # As NumPy arrays, whichever devices they were saved from.
-    how = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), tree)
-    return _arrays(checkpointer.restore(path.resolve(), restore_args=how))
+    restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+    return _arrays(checkpointer.restore(path.resolve(), restore_args=restore_args))
 
 
 def _pickle(path: Path) -> dict[str, np.ndarray]:
     return _arrays(pickle.loads(path.read_bytes()))
 
 
-def _arrays(tree: Any) -> dict[str, np.ndarray]:
-    return {name: np.asarray(leaf) for name, leaf in _flat(tree) if hasattr(leaf, "dtype")}
+def _arrays(tree: PyTree) -> dict[str, np.ndarray]:
+    return {name: np.asarray(leaf) for name, leaf in _flatten(tree) if hasattr(leaf, "dtype")}
 
 
-def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(tree: PyTree, prefix: str = "") -> Iterator[tuple[str, PyTree]]:
     if isinstance(tree, Mapping):
         for name, child in tree.items():
-            yield from _flat(child, f"{prefix}{name}/")
+            yield from _flatten(child, f"{prefix}{name}/")
     elif isinstance(tree, list | tuple):
         for index, child in enumerate(tree):
-            yield from _flat(child, f"{prefix}{index}/")
+            yield from _flatten(child, f"{prefix}{index}/")
     else:
         yield prefix.removesuffix("/"), tree
 
 
-def _nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
+def _nest(arrays: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
+    tree: dict[str, PyTree] = {}
     for name, array in arrays.items():
         *parents, last = name.split("/")
         node = tree
@@ -240,7 +240,7 @@ def _as_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _as_msgpack(arrays: Mapping[str, np.ndarray]) -> bytes:
-    return require("flax.serialization", "flax").to_bytes(_nested(arrays))
+    return require("flax.serialization", "flax").to_bytes(_nest(arrays))
 
 
 def _as_torch(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -1,8 +1,7 @@
 """Weights in Keras's own files: the model itself reads and writes them."""
 
-import inspect
 from pathlib import Path
-from typing import Any
+from typing import Protocol, cast
 
 from ...backends.calling import Inputs, example_arguments, parameters
 from ...backends.keras.importing import import_keras
@@ -10,60 +9,78 @@ from ...backends.keras.lifting import calling_keras
 from ...backends.keras.variables import named_variables
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Variables
+from ...core.types import PyTree
+from ..loading import required_names
 
 
-def built_model(made: Any, path: Path, inputs: Inputs, shown: str) -> Any:
+class KerasModel(Protocol):
+    """What is used of a `keras.Model`."""
+
+    built: bool
+
+    def __call__(self, *inputs: PyTree) -> PyTree:
+        """Build the model on inputs."""
+        ...
+
+    def load_weights(self, path: Path) -> None:
+        """Read `.weights.h5`."""
+        ...
+
+    def save_weights(self, path: Path) -> None:
+        """Write `.weights.h5`."""
+        ...
+
+
+def built_model(candidate: object, path: Path, inputs: Inputs, title: str) -> KerasModel:
     """Make a Keras model with its variables.
 
     Args:
-      made: a model, or a function without arguments that returns one.
-      path: of the file that the model reads or writes, for messages.
+      candidate: a model, or a function without arguments that returns one.
+      path: the file that the model reads or writes, for messages.
       inputs: one observation, for which the model is built; a tuple for several.
-      shown: the model, in messages.
+      title: the name of the model in messages.
 
     Raises:
       MissingExtra: if Keras is not installed.
       TriglotError: if it is no model, or fails on such inputs.
     """
     keras = import_keras()
-    if not isinstance(made, keras.Model) and callable(made) and not _needs_arguments(made):
-        with user_error_context(f"{shown} failed when it was called with nothing"):
-            made = made()
-    if not isinstance(made, keras.Model):
+    if (
+        not isinstance(candidate, keras.Model)
+        and callable(candidate)
+        and not required_names(parameters(candidate))
+    ):
+        with user_error_context(f"{title} failed when it was called with nothing"):
+            candidate = candidate()
+    if not isinstance(candidate, keras.Model):
         raise TriglotError(
-            f"{path} can only be loaded into a keras.Model, and {shown} is a "
-            f"{type(made).__name__}: give the model, or a function without arguments that returns "
-            "it."
+            f"{path} can only be loaded into a keras.Model, and {title} is a "
+            f"{type(candidate).__name__}: give the model, or a function without arguments "
+            "that returns it."
         )
-    model: Any = made
+    model = cast(KerasModel, candidate)
     if not model.built:
-        with user_error_context(f"{shown} failed on the inputs"), calling_keras(keras):
+        with user_error_context(f"{title} failed on the inputs"), calling_keras(keras):
             model(*example_arguments(inputs, None))
     return model
 
 
-def _needs_arguments(function: Any) -> bool:
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = parameters(function).values()
-    return any(one.default is one.empty and one.kind not in kinds for one in found)
-
-
-def load_model(model: Any, path: Path, shown: str) -> None:
+def load_model(model: KerasModel, path: Path, title: str) -> None:
     """Read a model's weights from `.weights.h5`.
 
     Raises:
-      TriglotError: if the file holds others.
+      TriglotError: if the file holds other weights.
     """
-    with user_error_context(f"{shown} cannot read {path}"):
+    with user_error_context(f"{title} cannot read {path}"):
         model.load_weights(path)
 
 
-def save_model(model: Any, variables: Variables, path: Path) -> None:
+def save_model(model: KerasModel, variables: Variables, path: Path) -> None:
     """Set a model's weights and write them to `.weights.h5`.
 
     Args:
       model: a Keras model with its variables.
-      variables: of the network that `from_keras` makes of it.
+      variables: the variables of the network that `from_keras` makes of the model.
       path: the file; an existing one is replaced.
     """
     values = {**variables.params, **variables.state}

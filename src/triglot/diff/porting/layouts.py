@@ -1,11 +1,11 @@
-"""The layers of a file whose network is not at hand: by names, shapes, and what the target has."""
+"""Recognize the layers of a file of weights by names, shapes, and the layers of the target."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +28,16 @@ from ...backends.naming import normalize_separators
 from ...backends.pairing.biases import inner_biases, second_biases
 from ...core.errors import TriglotError
 from ...core.network import Codec, Leaf, Network, Statistic, Variables
+from ...core.types import PyTree
 from ..pairing.parameters import Parameter, place_of, read_parameters
 
-SEEN = 1000  # updates, after which an average is no longer corrected for its start
+Shape: TypeAlias = tuple[int, ...]
+Signature: TypeAlias = tuple[str, tuple[tuple[str, Shape], ...]]  # kind; names and shapes of arrays
+
+MIN_UPDATES = 1000  # updates, after which an average is no longer corrected for its start
 # Parts of the names that people give to layers. A convolution and a transposed one are not told
 # apart by a name: their kernels may have equal shapes and are stored differently.
-USUAL = {
+USUAL_NAMES = {
     EMBEDDING: "emb|wte|wpe|vocab|token",
     DENSE: "fc|dense|linear|proj|head|mlp",
     LAYER_NORM: "ln|layer_?norm",
@@ -46,14 +50,14 @@ class KnownLayer(NamedTuple):
     """A layer of a file whose class and settings are known, as those of a recording.
 
     Attributes:
-      name: of the class.
-      layer: what is listed of it.
-      settings: its plain attributes.
+      name: the name of the class.
+      layer: the listed layer of the class.
+      settings: the plain attributes of the layer.
     """
 
     name: str
     layer: Layer
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 class _Candidate(NamedTuple):
@@ -65,11 +69,11 @@ class _Candidate(NamedTuple):
 
 
 class FileNetwork(NamedTuple):
-    """What is known of the network whose arrays a file holds.
+    """The network whose arrays a file holds, as far as the file shows it.
 
     Attributes:
-      network: without a function, to `translate` from.
-      variables: its own.
+      network: a network without a function, to `translate` from.
+      variables: the arrays of the file.
       notes: what was assumed of layers that the shapes of their arrays do not tell apart.
     """
 
@@ -82,8 +86,8 @@ def network_of(
     arrays: Mapping[str, np.ndarray],
     library: str,
     target: Network,
-    shown: str,
-    known: Mapping[str, KnownLayer] | None = None,
+    file_name: str,
+    known_layers: Mapping[str, KnownLayer] | None = None,
 ) -> FileNetwork:
     """Describe a file's arrays by the layers that a library has with such names and shapes.
 
@@ -91,11 +95,11 @@ def network_of(
     target's layers of the same shapes decide.
 
     Args:
-      arrays: by the library's names.
-      library: that wrote them.
+      arrays: the arrays of the file, by the library's names.
+      library: the library that wrote them.
       target: the network that will hold them.
-      shown: the file, for messages.
-      known: layers whose class is known, by the place before their arrays' names.
+      file_name: the file, for messages.
+      known_layers: layers whose class is known, by the place before their arrays' names.
 
     Raises:
       TriglotError: if the library is not known, or the names of a layer fit two kinds.
@@ -116,37 +120,39 @@ def network_of(
     params = {name: array for name, array in arrays.items() if name not in in_state}
     target_layers = _Target.of(read_parameters(target))
     if storage.corrects_start:
-        _check_settled(arrays, statistics, title(library), shown)
+        _check_settled(arrays, statistics, title(library), file_name)
     leaves: dict[str, Leaf] = {}
     notes: list[str] = []
     for group in _groups(params, storage):
-        layer = (known or {}).get(group.place.rstrip("./"))
+        layer = (known_layers or {}).get(group.place.rstrip("./"))
         if layer is not None and (layer.layer.refused or group.fits(layer.layer)):
             leaves |= _leaves_of_known(group, params, layer, library)
             continue
         normalized = any(name.startswith(group.place) for name in statistics)
         candidates = _candidates(group, params, storage, target_layers.num_heads, normalized)
-        chosen = _choose(group, candidates, target_layers, shown)
+        chosen = _choose(group, candidates, target_layers, file_name)
         if chosen is not None:
             leaves |= chosen.leaves
-            notes += _assumed(group, chosen, candidates, params)
+            notes += _assumption_notes(group, chosen, candidates, params)
     for name in params:
         if name not in leaves:
-            leaves[name] = _unknown(name, params[name].shape, library)
+            leaves[name] = _unknown_leaf(name, params[name].shape, library)
     state = {name: jnp.asarray(arrays[name]) for name in statistics}
-    own = {name: jnp.asarray(array) for name, array in params.items()}
+    param_arrays = {name: jnp.asarray(array) for name, array in params.items()}
 
-    variables = Variables(params=own, state=state)
+    variables = Variables(params=param_arrays, state=state)
 
-    def cannot(*args: Any, **kwargs: Any) -> Any:
-        raise TriglotError(f"{shown} holds weights, and no network: give --source.")
+    def fail(*args: PyTree, **kwargs: PyTree) -> NoReturn:
+        raise TriglotError(f"{file_name} holds weights, and no network: give --source.")
 
     network = Network(
-        name=shown,
+        name=file_name,
         backend=library,
         init=lambda key: variables,
-        apply=cannot,
-        codec=Codec.named(own, [leaves[name] for name in sorted(own)], sorted(own)),
+        apply=fail,
+        codec=Codec.named(
+            param_arrays, [leaves[name] for name in sorted(param_arrays)], sorted(param_arrays)
+        ),
         statistics=tuple(statistics[name] for name in sorted(state)),
     )
     return FileNetwork(network, variables, tuple(notes))
@@ -156,12 +162,12 @@ def _check_settled(
     arrays: Mapping[str, np.ndarray],
     statistics: Mapping[str, Statistic],
     library: str,
-    shown: str,
+    file_name: str,
 ) -> None:
     for name, kind in statistics.items():
-        if kind.counts and arrays[name].dtype.kind == "i" and arrays[name] < SEEN:
+        if kind.counts and arrays[name].dtype.kind == "i" and arrays[name] < MIN_UPDATES:
             raise TriglotError(
-                f"{shown}: {name} is {arrays[name]}, so {library}'s averages are still "
+                f"{file_name}: {name} is {arrays[name]}, so {library}'s averages are still "
                 "bias-corrected, by a momentum that the file does not contain: give the network of "
                 "the file, --source my_file:net."
             )
@@ -185,50 +191,50 @@ def _groups(params: Mapping[str, np.ndarray], storage: Storage) -> list[_Group]:
     """Find the outermost places below which a listed layer has all names."""
     layers = storage.layers.values()
     parameters = [set(layer.parameters) for layer in layers if layer.parameters]
-    below: dict[str, dict[str, str]] = {}
+    names_below: dict[str, dict[str, str]] = {}
     for name in params:
         for end in [0, *(m.end() for m in re.finditer(r"[./]", name))]:
             inside = name[end:].replace(".", "/")
-            below.setdefault(name[:end], {})[inside] = name
-    found: list[_Group] = []
-    for place in sorted(below, key=len):
-        if any(place.startswith(group.place) for group in found):
+            names_below.setdefault(name[:end], {})[inside] = name
+    groups: list[_Group] = []
+    for place in sorted(names_below, key=len):
+        if any(place.startswith(group.place) for group in groups):
             continue
-        if any(below[place].keys() <= names for names in parameters):
-            found.append(_Group(place, below[place]))
-    return found
+        if any(names_below[place].keys() <= names for names in parameters):
+            groups.append(_Group(place, names_below[place]))
+    return groups
 
 
 def _leaves_of_known(
-    group: _Group, params: Mapping[str, np.ndarray], known: KnownLayer, library: str
+    group: _Group, params: Mapping[str, np.ndarray], known_layer: KnownLayer, library: str
 ) -> dict[str, Leaf]:
     """Describe the arrays of a layer whose class is known."""
     leaves: dict[str, Leaf] = {}
-    stand_in = layer_of_settings(known.settings, _shapes(group, params))
+    stand_in = layer_of_settings(known_layer.settings, _shapes(group, params))
     for inside, name in group.names.items():
-        unknown = known.layer.refused and f": {known.layer.refused}"
+        unknown = known_layer.layer.refused and f": {known_layer.layer.refused}"
         try:
-            rule = known.layer.parameters.get(inside)
+            rule = known_layer.layer.parameters.get(inside)
             leaf = None if rule is None else rule(stand_in, params[name].shape)
         except (UnknownLayout, AttributeError) as problem:
             leaf, unknown = None, f", but {problem}"
         if leaf is not None:
-            leaves[name] = _placed(group, known.layer, leaf)
+            leaves[name] = _name_by_place(group, known_layer.layer, leaf)
         else:
-            reason = f"it belongs to {library}'s {known.name}{unknown}"
-            layer = f"{library} {known.name}"
+            reason = f"it belongs to {library}'s {known_layer.name}{unknown}"
+            layer = f"{library} {known_layer.name}"
             leaves[name] = Leaf((normalize_separators(name),), layer=layer, unknown=reason)
     return leaves
 
 
 def layer_of_settings(
-    settings: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+    settings: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]
 ) -> SimpleNamespace:
     """Build what rules read of a layer.
 
     Args:
-      settings: its attributes.
-      shapes: of its arrays by the names of `Layer.parameters`.
+      settings: the attributes of the layer.
+      shapes: the shapes of its arrays, by the names of `Layer.parameters`.
     """
     return SimpleNamespace(**{**settings, "shapes": shapes})
 
@@ -241,7 +247,7 @@ def _candidates(
     has_statistics: bool,
 ) -> list[_Candidate]:
     """List the kinds of layers that have arrays of these names and shapes, each layout once."""
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     shapes = _shapes(group, params)
     for layer in storage.layers.values():
         if not group.fits(layer) or (layer.kind == BATCH_NORM) < has_statistics:
@@ -251,17 +257,17 @@ def _candidates(
             candidate = _candidate(group, params, layer, settings)
             if candidate is not None and not any(
                 each.kind == candidate.kind and _stored_alike(each, candidate, params)
-                for each in found
+                for each in candidates
             ):
-                found.append(candidate)
-    return found
+                candidates.append(candidate)
+    return candidates
 
 
 def _candidate(
     group: _Group,
     params: Mapping[str, np.ndarray],
     layer: Layer,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
 ) -> _Candidate | None:
     """Describe a layer's arrays by its rules; None if these do not fit the shapes."""
     leaves: dict[str, Leaf] = {}
@@ -271,7 +277,9 @@ def _candidate(
         spatial = {"num_spatial_dims": rank - 2} if rank > 2 else {}
         stand_in = layer_of_settings({**spatial, **settings}, _shapes(group, params))
         try:
-            leaf = _placed(group, layer, layer.parameters[inside](stand_in, params[name].shape))
+            leaf = _name_by_place(
+                group, layer, layer.parameters[inside](stand_in, params[name].shape)
+            )
             arrays = jax.eval_shape(leaf.encode, params[name])
         except (UnknownLayout, AttributeError, TypeError, ValueError):
             return None
@@ -285,7 +293,7 @@ def _candidate(
     return _Candidate(layer.kind, leaves, shapes)
 
 
-def _placed(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
+def _name_by_place(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
     """Name the canonical arrays of a leaf by the place of its layer."""
     names = tuple(f"{group.canonical_place}/{each}".strip("/") for each in leaf.names)
     return replace(leaf, names=names, layer=leaf.layer or layer.kind)
@@ -295,24 +303,24 @@ def _shapes(group: _Group, params: Mapping[str, np.ndarray]) -> dict[str, tuple[
     return {inside: params[name].shape for inside, name in group.names.items()}
 
 
-def _stored_alike(one: _Candidate, other: _Candidate, params: Mapping[str, np.ndarray]) -> bool:
+def _stored_alike(first: _Candidate, second: _Candidate, params: Mapping[str, np.ndarray]) -> bool:
     """Check whether two candidates give equal canonical arrays."""
-    if one.shapes != other.shapes:
+    if first.shapes != second.shapes:
         return False
-    for name, leaf in one.leaves.items():
+    for name, leaf in first.leaves.items():
         shape = params[name].shape
-        if leaf.names != other.leaves[name].names:
+        if leaf.names != second.leaves[name].names:
             return False
         if several_axes(shape):
             numbers = jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(shape)
-            pair = zip(leaf.encode(numbers), other.leaves[name].encode(numbers), strict=True)
+            pair = zip(leaf.encode(numbers), second.leaves[name].encode(numbers), strict=True)
             if not all(np.array_equal(a, b) for a, b in pair):
                 return False
     return True
 
 
 def _choose(
-    group: _Group, candidates: Sequence[_Candidate], target: "_Target", shown: str
+    group: _Group, candidates: Sequence[_Candidate], target: "_Target", file_name: str
 ) -> _Candidate | None:
     """Choose among the kinds that the arrays may be: those that the target has, then by names.
 
@@ -328,39 +336,39 @@ def _choose(
         options = chosen if len(options) > 1 and len(chosen) == 1 else options
     if len(options) > 1 and fitting:
         kinds = list(dict.fromkeys(each.kind for each in options))
-        what = f"{' or '.join(kinds)}, and the target has both with these shapes"
+        description = f"{' or '.join(kinds)}, and the target has both with these shapes"
         if len(kinds) == 1:
-            what = f"{kinds[0]} with its kernel in one of several layouts of equal shape"
+            description = f"{kinds[0]} with its kernel in one of several layouts of equal shape"
         raise TriglotError(
-            f"{shown}: {group.place.rstrip('./') or 'the array'} may be {what}: give the network "
-            "of the file, --source my_file:net."
+            f"{file_name}: {group.place.rstrip('./') or 'the array'} may be {description}: give "
+            "the network of the file, --source my_file:net."
         )
     return next(iter(options), None)
 
 
-def _assumed(
+def _assumption_notes(
     group: _Group,
     chosen: _Candidate,
     candidates: Sequence[_Candidate],
     params: Mapping[str, np.ndarray],
 ) -> Iterator[str]:
     """State the choice between layers that have arrays of equal shapes and store them otherwise."""
-    others = [
+    alternatives = [
         each.kind
         for each in candidates
         if each.shapes == chosen.shapes and not _stored_alike(each, chosen, params)
     ]
-    if others:
+    if alternatives:
         place = group.place.rstrip("./") or "the array"
         yield (
             f"{place} is taken to be {chosen.kind}, as in the target; by its shapes it may be "
-            f"{' or '.join(dict.fromkeys(others))}, which is stored differently"
+            f"{' or '.join(dict.fromkeys(alternatives))}, which is stored differently"
         )
 
 
 def _sounds_like(place: str, kind: str) -> bool:
     """Check whether a layer's name contains a usual one for its kind."""
-    return kind in USUAL and re.search(USUAL[kind], place.lower()) is not None
+    return kind in USUAL_NAMES and re.search(USUAL_NAMES[kind], place.lower()) is not None
 
 
 class _Target(NamedTuple):
@@ -368,11 +376,11 @@ class _Target(NamedTuple):
 
     Attributes:
       signatures: each layer's kind, and the names and shapes of its arrays.
-      kinds: of the layers by place, where all arrays are of one kind.
-      num_heads: of its attention, which files do not hold; None if there are several numbers.
+      kinds: the kind of the layer at each place where all arrays are of one kind.
+      num_heads: the number of attention heads, which files lack; None if there are several.
     """
 
-    signatures: Counter[Any]
+    signatures: Counter[Signature]
     kinds: dict[str, str]
     num_heads: int | None
 
@@ -407,7 +415,7 @@ def _signatures(
     shapes: Mapping[str, tuple[int, ...]],
     leaves: Mapping[str, Leaf],
     parameters: Mapping[str, Parameter],
-) -> list[Any]:
+) -> list[Signature]:
     """Describe each layer by its kind and what all libraries have of it."""
     extra = {*second_biases(leaves), *inner_biases(leaves)}
     layers: dict[tuple[str, str], list[tuple[str, tuple[int, ...]]]] = {}
@@ -421,22 +429,22 @@ def _signatures(
 def _end(name: str, storage: Storage) -> str | None:
     """Find the end of a running statistic's name; None for another array."""
     flat = f"/{name.replace('.', '/')}"
-    found = next((end for end in storage.statistics if flat.endswith(f"/{end}")), None)
+    end_found = next((end for end in storage.statistics if flat.endswith(f"/{end}")), None)
     # Flax's are in a collection, since a parameter may be called `mean` too.
-    return found if storage.statistics_in in flat else None
+    return end_found if storage.statistics_in in flat else None
 
 
 def _statistic(name: str, storage: Storage) -> Statistic | None:
     """Describe a running statistic by its name in the file."""
     end = _end(name, storage)
-    if end is None or (what := storage.statistics[end]) is None:
+    if end is None or (statistic := storage.statistics[end]) is None:
         return None
-    before = name[: -len(end)]
-    place = before.partition("batch_stats/")[2] or before
-    return Statistic(f"{normalize_separators(place)}/{what}".strip("/"))
+    prefix = name[: -len(end)]
+    place = prefix.partition("batch_stats/")[2] or prefix
+    return Statistic(f"{normalize_separators(place)}/{statistic}".strip("/"))
 
 
-def _unknown(name: str, shape: Sequence[int], library: str) -> Leaf:
+def _unknown_leaf(name: str, shape: Sequence[int], library: str) -> Leaf:
     canonical = normalize_separators(name)
     if not several_axes(tuple(shape)):
         return Leaf((canonical,))

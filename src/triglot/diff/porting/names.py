@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +21,8 @@ class Place:
 
     Attributes:
       name: the library's own, such as `params/Dense_0/kernel` or `layers.0.weight`.
-      array: its shape and dtype.
-      statistic: what it is in the state; None for a parameter, or another array.
+      array: the shape and dtype of the array.
+      statistic: the running statistic that it is; None for another array.
     """
 
     name: str
@@ -36,11 +35,11 @@ def places_of(network: Network) -> list[Place]:
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     params, state = map(jax.tree_util.tree_leaves_with_path, (abstract.params, abstract.state))
     file_name = storage_of(network.backend).file_name
-    found = [Place(file_name("params", words_of(path), None), leaf) for path, leaf in params]
+    places = [Place(file_name("params", words_of(path), None), leaf) for path, leaf in params]
     kinds = network.statistics or (None,) * len(state)
     for (path, leaf), kind in zip(state, kinds, strict=True):
-        found.append(Place(file_name("state", words_of(path), kind), leaf, kind))
-    return found
+        places.append(Place(file_name("state", words_of(path), kind), leaf, kind))
+    return places
 
 
 def named_arrays(variables: Variables, network: Network) -> dict[str, np.ndarray]:
@@ -54,7 +53,7 @@ def load_weights(path: str | Path, network: Network, *, trust: bool = False) -> 
     """Read a file into a network of the library that wrote it.
 
     Args:
-      path: as `triglot translate` writes it, or the library itself; see `files.read_weights`.
+      path: a file that `triglot translate` or the library wrote; see `files.read_weights`.
       network: the one that was saved.
       trust: read a pickle, which may run code.
 
@@ -76,10 +75,10 @@ def variables_from(
     """Put named arrays into a network of the same library.
 
     Args:
-      arrays: as `files.read_weights` gives them. Prefixes that all names share are left out where
+      arrays: the result of `files.read_weights`. Prefixes that all names share are left out where
         the network's names have none.
-      network: whose initial values counters keep that the file lacks.
-      path: of the file, for messages.
+      network: the network; counters that the file lacks keep their initial values.
+      path: the path of the file, for messages.
 
     Returns:
       The variables, and the names of arrays that the network has no place for.
@@ -88,63 +87,71 @@ def variables_from(
       TriglotError: if the network has an array that the file lacks, or of another shape.
     """
     places = places_of(network)
-    found = _in_order(arrays, places) if path.suffix == ORDERED else _by_name(arrays, places)
-    start, structure = jax.tree.flatten(network.init(jax.random.key(0)))
+    file_names = _in_order(arrays, places) if path.suffix == ORDERED else _by_name(arrays, places)
+    initial, structure = jax.tree.flatten(network.init(jax.random.key(0)))
     counters = {p.name for p in places if p.statistic is not None and p.statistic.counts}
-    missing = [p for p in places if p.name not in found and p.name not in counters]
+    missing = [p for p in places if p.name not in file_names and p.name not in counters]
     if missing:
         listed = ", ".join(f"{p.name} {list(p.array.shape)}" for p in missing[:4])
-        left = [f"{name} {list(array.shape)}" for name, array in _left(arrays, found).items()]
-        rest = f" The network does not use {', '.join(left[:4])} of the file." if left else ""
+        unused = [
+            f"{name} {list(array.shape)}" for name, array in _unused(arrays, file_names).items()
+        ]
+        unused_note = (
+            f" The network does not use {', '.join(unused[:4])} of the file." if unused else ""
+        )
         raise TriglotError(
             f"{path} lacks {len(missing)} of the {len(places)} arrays of {network.name!r} "
-            f"({listed}).{rest} Is it the network that was saved?"
+            f"({listed}).{unused_note} Is it the network that was saved?"
         )
     leaves = []
-    for place, own in zip(places, start, strict=True):
-        array = arrays[found[place.name]] if place.name in found else np.asarray(own)
+    for place, initial_leaf in zip(places, initial, strict=True):
+        array = (
+            arrays[file_names[place.name]] if place.name in file_names else np.asarray(initial_leaf)
+        )
         if array.shape != place.array.shape:
             raise TriglotError(
-                f"{path}: {found[place.name]} is {list(array.shape)}, and {place.name} of "
+                f"{path}: {file_names[place.name]} is {list(array.shape)}, and {place.name} of "
                 f"{network.name!r} is {list(place.array.shape)}: the sizes differ."
             )
         leaves.append(jnp.asarray(array, place.array.dtype))
-    return jax.tree.unflatten(structure, leaves), list(_left(arrays, found))
+    return jax.tree.unflatten(structure, leaves), list(_unused(arrays, file_names))
 
 
-def _left(arrays: Mapping[str, np.ndarray], found: Mapping[str, str]) -> dict[str, np.ndarray]:
-    used = set(found.values())
+def _unused(
+    arrays: Mapping[str, np.ndarray], file_names: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    used = set(file_names.values())
     return {name: array for name, array in arrays.items() if name not in used}
 
 
 def _by_name(arrays: Mapping[str, np.ndarray], places: Sequence[Place]) -> dict[str, str]:
     """Find the file's name of each place; prefixes of either side may lack on the other."""
-    wanted = {normalize_separators(place.name): place.name for place in places}
-    given = {normalize_separators(name): name for name in arrays}
+    place_names = {normalize_separators(place.name): place.name for place in places}
+    array_names = {normalize_separators(name): name for name in arrays}
     best: dict[str, str] = {}
-    for cut in (wanted, _without_first(wanted)):
-        there = given
-        while there:
-            both = {cut[name]: there[name] for name in cut if name in there}
-            best = max(best, both, key=len)
-            shorter = _without_first(there)
-            there = shorter if shorter != there else {}
+    for shortened in (place_names, _without_first(place_names)):
+        remaining = array_names
+        while remaining:
+            common = {shortened[name]: remaining[name] for name in shortened if name in remaining}
+            best = max(best, common, key=len)
+            shorter = _without_first(remaining)
+            remaining = shorter if shorter != remaining else {}
     return best
 
 
 def _without_first(names: Mapping[str, str]) -> dict[str, str]:
     """Leave out the first word of names that have several, such as `params` or `model`."""
-    return {name.partition("/")[2] or name: own for name, own in names.items()}
+    return {name.partition("/")[2] or name: original for name, original in names.items()}
 
 
 def _in_order(arrays: Mapping[str, np.ndarray], places: Sequence[Place]) -> dict[str, str]:
     """Pair arrays without names by their order and shape; numbers between them are constants."""
-    found: dict[str, str] = {}
-    left: list[tuple[str, Any]] = list(arrays.items())
+    file_names: dict[str, str] = {}
+    remaining: list[tuple[str, np.ndarray]] = list(arrays.items())
     for place in places:
-        for index, (name, array) in enumerate(left):
+        for index, (name, array) in enumerate(remaining):
             if array.shape == place.array.shape and array.dtype == place.array.dtype:
-                found[place.name] = name
-                left = left[index + 1 :]
+                file_names[place.name] = name
+                remaining = remaining[index + 1 :]
                 break
-    return found
+    return file_names

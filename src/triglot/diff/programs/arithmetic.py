@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
+from jax.typing import DTypeLike
 
 from ...core.tracing.jaxprs import aval_of, context_of, walk
 from ..types import Cause, Difference, Operation
@@ -26,7 +27,7 @@ SIGNIFICANT = 1 / 16  # of the eps of a type: a result that it rounds
 Operations: TypeAlias = tuple[Operation | None, Operation | None]
 PRODUCTS = ("dot_general", "conv_general_dilated")
 DEFAULT = "default"
-ROUNDED = "rounding"
+ROUNDING_PREFIX = "rounding"
 
 
 def mixes_types(tape: Tape) -> bool:
@@ -84,11 +85,15 @@ def arithmetic_difference(
     )
     findings: list[tuple[Cause, Operations]] = []
     if (types := _other_types(wide, native)) is not None:
-        values, shown = types
-        one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
-        evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
-        cause = Cause("dtype", places.of_both((one, other), labels), evidence)
-        findings.append((cause, (one, other)))
+        values, type_names = types
+        first_operation, second_operation = (
+            places.operation(v.tape, value) for v, value in zip(wide, values, strict=True)
+        )
+        evidence = f"{type_names[0]} in {labels[0]}, {type_names[1]} in {labels[1]}{deviation}"
+        cause = Cause(
+            "dtype", places.describe_both((first_operation, second_operation), labels), evidence
+        )
+        findings.append((cause, (first_operation, second_operation)))
     if (precision := compare_precisions(equations, labels)) is not None:
         cause, operations = precision
         findings.append((replace(cause, evidence=cause.evidence + deviation), operations))
@@ -99,8 +104,10 @@ def arithmetic_difference(
         for tape in native
     ]
     largest, relative = largest_difference(*outputs)
-    one, other = findings[0][1]
-    first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+    first_operation, second_operation = findings[0][1]
+    first = Difference(
+        one=first_operation, other=second_operation, max_abs=largest, max_rel=relative
+    )
     return [cause for cause, _ in findings], first
 
 
@@ -125,49 +132,53 @@ def _other_types(
     float32, and read in bfloat16 only, is as exact as one in bfloat16. A type to which no number is
     rounded, as that of a maximum, is no difference.
     """
-    one, other = wide
-    read = [read_types(view.tape) for view in wide]
-    for a in one.compared():
-        if a not in one.tape.producers or one.core(a).array.size == 1:
+    first_view, second_view = wide
+    types_read = [read_types(view.tape) for view in wide]
+    for a in first_view.data_values():
+        if a not in first_view.tape.producers or first_view.core(a).array.size == 1:
             continue
-        theirs = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
-        if not theirs:
+        second_values = [
+            b for b in second_view.find_all(first_view.core(a)) if b in second_view.tape.producers
+        ]
+        if not second_values:
             continue
-        ours = [v for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        first_values = [
+            v for v in first_view.find_all(first_view.core(a)) if v in first_view.tape.producers
+        ]
         finest = [
             min((types[v] for v in values if v in types), key=_eps, default=None)
-            for types, values in zip(read, (ours, theirs), strict=True)
+            for types, values in zip(types_read, (first_values, second_values), strict=True)
         ]
-        if finest[0] == finest[1] or None in finest:
+        if finest[0] is None or finest[1] is None or finest[0] == finest[1]:
             continue
         coarser = int(_eps(finest[1]) > _eps(finest[0]))
-        values = (ours, theirs)[coarser]
-        if not any(_rounds(native[coarser], v, finest[coarser]) for v in values):
+        values, dtype = ((first_values, finest[0]), (second_values, finest[1]))[coarser]
+        if not any(_rounds(native[coarser], v, dtype) for v in values):
             continue
-        first = next((v for v in ours if read[0].get(v) == finest[0]), a)
-        second = next(v for v in theirs if read[1].get(v) == finest[1])
-        return (first, second), (str(finest[0]), str(finest[1]))
+        first_read = next((v for v in first_values if types_read[0].get(v) == finest[0]), a)
+        second_read = next(v for v in second_values if types_read[1].get(v) == finest[1])
+        return (first_read, second_read), (str(finest[0]), str(finest[1]))
     return None
 
 
-def _eps(dtype: Any) -> float:
+def _eps(dtype: DTypeLike) -> float:
     return float(jnp.finfo(dtype).eps)
 
 
-def read_types(tape: Tape) -> dict[int, np.dtype[Any]]:
+def read_types(tape: Tape) -> dict[int, np.dtype]:
     """Return the finest floating type in which each computed value is read.
 
     A rearrangement, such as a conversion, has the coarsest type since the value was computed.
     """
-    coarsest: dict[int, np.dtype[Any]] = {}
-    finest: dict[int, np.dtype[Any]] = {}
+    coarsest: dict[int, np.dtype] = {}
+    finest: dict[int, np.dtype] = {}
 
     def note(value: int) -> None:
         if value in coarsest:
             root = tape.roots[value]
-            known = finest.get(root)
+            previous = finest.get(root)
             finest[root] = (
-                coarsest[value] if known is None else min((known, coarsest[value]), key=_eps)
+                coarsest[value] if previous is None else min((previous, coarsest[value]), key=_eps)
             )
 
     for step in tape.steps:
@@ -177,15 +188,15 @@ def read_types(tape: Tape) -> dict[int, np.dtype[Any]]:
         for value, variable in zip(step.results, step.equation.outvars, strict=True):
             dtype = aval_of(variable).dtype
             if is_floating(dtype):
-                before = coarsest.get(step.operands[0]) if arranges else None
-                types = (dtype,) if before is None else (before, dtype)
+                previous = coarsest.get(step.operands[0]) if arranges else None
+                types = (dtype,) if previous is None else (previous, dtype)
                 coarsest[value] = max(types, key=_eps)
     for value in (*tape.outputs, *tape.new_state):
         note(value)
     return finest
 
 
-def _rounds(native: Tape, value: int, dtype: Any) -> bool:
+def _rounds(native: Tape, value: int, dtype: DTypeLike) -> bool:
     """Return whether a program loses digits of a type where it computes a value."""
     step = native.steps[native.producers[value]]
     with evaluation_types(wide=True):
@@ -207,7 +218,7 @@ class Stated(NamedTuple):
     callers: tuple[jex.JaxprEqn, ...]
 
 
-def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
+def precision_cause(programs: Sequence[jex.Jaxpr], labels: tuple[str, str]) -> Cause | None:
     """Compare the precisions that two programs state for their products.
 
     A CPU computes all of them alike, so that only the programs show the difference there.
@@ -232,7 +243,8 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
 
 
 def compare_precisions(
-    programs: Sequence[Iterable[tuple[Any, tuple[Any, ...]]]], labels: tuple[str, str]
+    programs: Sequence[Iterable[tuple[jex.JaxprEqn, tuple[jex.JaxprEqn, ...]]]],
+    labels: tuple[str, str],
 ) -> tuple[Cause, Operations] | None:
     """Compare the precisions of products, and the bits to which arrays are rounded.
 
@@ -243,38 +255,47 @@ def compare_precisions(
     Returns:
       The cause, with how often each program states it, and the first such operations.
     """
-    stated = [list(_stated(program)) for program in programs]
-    counts = [Counter(each.precision for each in side) for side in stated]
+    stated = [list(_stated_precisions(program)) for program in programs]
+    occurrences = [Counter(each.precision for each in side) for side in stated]
     same_number = len(stated[0]) == len(stated[1])
-    if counts[0] == counts[1] or (counts[0].keys() == counts[1].keys() and not same_number):
+    if occurrences[0] == occurrences[1] or (
+        occurrences[0].keys() == occurrences[1].keys() and not same_number
+    ):
         return None
-    names = sorted({*counts[0], *counts[1]} - {DEFAULT})
+    names = sorted({*occurrences[0], *occurrences[1]} - {DEFAULT})
     if not names:  # one program has products without a precision, and the other has none
         return None
-    name = max(names, key=lambda each: abs(counts[0][each] - counts[1][each]))
-    rounds = any(name.startswith(ROUNDED) for count in counts for name in count)
-    what = "products and roundings" if rounds else "products"
-    shown = "; ".join(
-        f"{name} in {count[name]} of {len(side)} {what} of {label}"
-        for side, count, label in zip(stated, counts, labels, strict=True)
+    name = max(names, key=lambda each: abs(occurrences[0][each] - occurrences[1][each]))
+    rounds = any(name.startswith(ROUNDING_PREFIX) for count in occurrences for name in count)
+    kinds = "products and roundings" if rounds else "products"
+    evidence = "; ".join(
+        f"{name} in {count[name]} of {len(side)} {kinds} of {label}"
+        for side, count, label in zip(stated, occurrences, labels, strict=True)
     )
-    firsts = [next((each for each in side if each.precision == name), None) for side in stated]
-    one, other = (
-        first and places.called(first.equation, first.callers, name=first.equation.primitive.name)
-        for first in firsts
+    first_stated = [
+        next((each for each in side if each.precision == name), None) for side in stated
+    ]
+    first_operation, second_operation = (
+        first
+        and places.describe_equation(
+            first.equation, first.callers, name=first.equation.primitive.name
+        )
+        for first in first_stated
     )
-    side = int(counts[1][name] > counts[0][name])
-    where = f"{labels[side]}: {places.shown((one, other)[side])}"
-    return Cause("precision", where, shown), (one, other)
+    side = int(occurrences[1][name] > occurrences[0][name])
+    where = f"{labels[side]}: {places.describe((first_operation, second_operation)[side])}"
+    return Cause("precision", where, evidence), (first_operation, second_operation)
 
 
-def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:
+def _stated_precisions(
+    program: Iterable[tuple[jex.JaxprEqn, tuple[jex.JaxprEqn, ...]]],
+) -> Iterable[Stated]:
     for equation, callers in program:
         if equation.primitive.name in PRODUCTS:
             yield Stated(_precision_of(equation), equation, callers)
         elif equation.primitive.name == "reduce_precision":
             bits = equation.params["mantissa_bits"]
-            yield Stated(f"{ROUNDED} to {bits} bits of mantissa", equation, callers)
+            yield Stated(f"{ROUNDING_PREFIX} to {bits} bits of mantissa", equation, callers)
 
 
 def _precision_of(equation: jex.JaxprEqn) -> str:

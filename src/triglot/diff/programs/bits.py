@@ -1,21 +1,20 @@
 """The first operation whose results differ: in a bit, by more than rounding, or when compiled."""
 
 import bisect
-from typing import Any
 
 import jax
 import numpy as np
 
 from ...core.tracing.jaxprs import bind
-from ..types import Difference
+from ..types import Array, Difference
 from . import divergence, places
-from .regions import differing
+from .regions import differing_outputs
 from .tape import DATA, Tape
 from .values import TOLERANCE, View, largest_difference
 
 
 def first_bit_difference(
-    one: Tape, other: Tape, *, hidden: bool = False, compiled: bool = True
+    first_tape: Tape, second_tape: Tape, *, hidden: bool = False, compiled: bool = True
 ) -> Difference | None:
     """Find the first operation of each program whose operands are equal and results are not.
 
@@ -23,8 +22,8 @@ def first_bit_difference(
     compiled part whose result differs is searched by bisection.
 
     Args:
-      one, other: programs that were recorded at equal arguments, in the types with which they were
-        traced.
+      first_tape, second_tape: programs that were recorded at equal arguments, in the types with
+        which they were traced.
       hidden: find a difference that reaches no output, too.
       compiled: compile programs that are equal operation by operation; False returns None for them.
 
@@ -32,88 +31,93 @@ def first_bit_difference(
       The operations, with `compiled_only` if they differ only in compiled programs; None if the
       outputs are equal bit for bit in both ways.
     """
-    views = [View(tape, tape.arrays, tolerance=0.0) for tape in (one, other)]
+    views = [View(tape, tape.arrays, tolerance=0.0) for tape in (first_tape, second_tape)]
     first = divergence.find(*views)
     if first is None and hidden:
         first = divergence.find_hidden(*views)
     if first is not None:
-        return first.described(last=True)
+        return first.as_difference(last=True)
     return _compiled_difference(*views) if compiled else None
 
 
 def first_large_difference(
-    one: Tape, other: Tape, tolerance: float = TOLERANCE
+    first_tape: Tape, second_tape: Tape, tolerance: float = TOLERANCE
 ) -> Difference | None:
     """Find the first operation of each program whose results differ by more than rounding.
 
     Args:
-      one, other: programs that were recorded in float64, at equal arguments.
+      first_tape, second_tape: programs that were recorded in float64, at equal arguments.
       tolerance: the largest difference of equal values, relative to the largest of an array.
 
     Returns:
       The operations; None if the outputs are equal up to rounding.
     """
-    first = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
-    return None if first is None else first.described()
+    first = divergence.find(
+        *(View(tape, tape.arrays, tolerance) for tape in (first_tape, second_tape))
+    )
+    return None if first is None else first.as_difference()
 
 
-def outputs_agree(one: Tape, other: Tape) -> bool:
+def outputs_agree(first_tape: Tape, second_tape: Tape) -> bool:
     """Return whether the outputs of two recorded programs are equal up to rounding."""
-    views = [View(tape, tape.arrays) for tape in (one, other)]
-    return not differing(views[0], views[1], TOLERANCE)
+    views = [View(tape, tape.arrays) for tape in (first_tape, second_tape)]
+    return not differing_outputs(views[0], views[1], TOLERANCE)
 
 
-def _compiled_difference(one: View, other: View) -> Difference | None:
+def _compiled_difference(first_view: View, second_view: View) -> Difference | None:
     def size(pair: tuple[int, int]) -> tuple[float, float] | None:
         """Compile both programs up to a value each; None if the results are equal bit for bit."""
-        first, second = _compiled(one.tape, pair[0]), _compiled(other.tape, pair[1])
+        first = _run_compiled(first_view.tape, pair[0])
+        second = _run_compiled(second_view.tape, pair[1])
         if np.array_equal(first, second, equal_nan=True):
             return None
         return largest_difference(first.astype(np.float64), second.astype(np.float64))
 
-    outputs = zip(one.tape.outputs, other.tape.outputs, strict=True)
+    outputs = zip(first_view.tape.outputs, second_view.tape.outputs, strict=True)
     if (last := next(filter(size, outputs), None)) is None:
         return None
     # Of the parts that end at one pair each, the last differs.
-    pairs = _pairs(one, other)
+    pairs = _pairs(first_view, second_view)
     index = bisect.bisect_left(pairs, True, key=lambda pair: size(pair) is not None)
     a, b = [*pairs, last][index]
     sizes = size((a, b))
     assert sizes is not None  # for the type checker
     return Difference(
-        one=places.operation(one.tape, one.tape.roots[a]),
-        other=places.operation(other.tape, other.tape.roots[b]),
+        one=places.operation(first_view.tape, first_view.tape.roots[a]),
+        other=places.operation(second_view.tape, second_view.tape.roots[b]),
         max_abs=sizes[0],
         max_rel=sizes[1],
         compiled_only=True,
     )
 
 
-def _pairs(one: View, other: View) -> list[tuple[int, int]]:
+def _pairs(first_view: View, second_view: View) -> list[tuple[int, int]]:
     """Return the computed values that both programs have, in order, of one shape."""
     pairs = []
-    for a in one.compared():
-        if a not in one.tape.producers:
+    for a in first_view.data_values():
+        if a not in first_view.tape.producers:
             continue
-        for b in other.find_all(one.core(a)):
-            if b in other.tape.producers and np.array_equal(one.arrays[a], other.arrays[b]):
+        for b in second_view.find_all(first_view.core(a)):
+            if b in second_view.tape.producers and np.array_equal(
+                first_view.arrays[a], second_view.arrays[b]
+            ):
                 pairs.append((a, b))
                 break
     return pairs
 
 
-def _compiled(tape: Tape, wanted: int) -> np.ndarray:
+def _run_compiled(tape: Tape, result: int) -> np.ndarray:
     """Compile and run the steps of a tape on which a value depends."""
     leaves = [value for value in tape.leaves if tape.depends[value] & DATA]
     # What does not depend on data, such as random draws, is a constant of the program.
-    steps = [tape.steps[index] for index in tape.needed([wanted])]
+    steps = [tape.steps[index] for index in tape.steps_for([result])]
     steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
 
-    def run(arrays: list[Any]) -> Any:
-        known = dict(zip(leaves, arrays, strict=True))
+    def run(arrays: list[Array]) -> Array:
+        values = dict(zip(leaves, arrays, strict=True))
         for step in steps:
-            operands = [known.get(value, tape.arrays[value]) for value in step.operands]
-            known.update(zip(step.results, bind(step.equation, operands), strict=True))
-        return known.get(wanted, tape.arrays[wanted])
+            operands = [values.get(value, tape.arrays[value]) for value in step.operands]
+            values.update(zip(step.results, bind(step.equation, operands), strict=True))
+        return values.get(result, tape.arrays[result])
 
     return np.asarray(jax.jit(run)([tape.arrays[value] for value in leaves]))

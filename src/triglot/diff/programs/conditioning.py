@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..types import Cause, Difference
+from ..types import Array, Cause, Difference
 from . import places
 from .tape import Step, Tape
 from .values import View, largest_difference
@@ -55,12 +55,16 @@ def conditioning(
     if growth is None or (low and errors[worse] <= ASYMMETRY * errors[1 - worse]):
         return None
     tape = wide[worse]
-    others = View(wide[1 - worse], wide[1 - worse].arrays)
+    other_view = View(wide[1 - worse], wide[1 - worse].arrays)
     core = View(tape, tape.arrays).core(growth.value)
-    counterpart = next((v for v in others.find_all(core) if v in others.tape.producers), None)
+    counterpart = next(
+        (v for v in other_view.find_all(core) if v in other_view.tape.producers), None
+    )
     operation = places.operation(tape, growth.value)
-    same = None if counterpart is None else places.operation(others.tape, counterpart)
-    pair = (operation, same) if worse == 0 else (same, operation)
+    counterpart_operation = (
+        None if counterpart is None else places.operation(other_view.tape, counterpart)
+    )
+    pair = (operation, counterpart_operation) if worse == 0 else (counterpart_operation, operation)
     formula = (
         "the variance is computed as E[x^2] - E[x]^2; " if _is_fast_variance(tape, growth) else ""
     )
@@ -69,13 +73,13 @@ def conditioning(
         f"the result to {growth.after:.1g}; the outputs deviate from float64 by {errors[0]:.2g} in "
         f"{labels[0]} and by {errors[1]:.2g} in {labels[1]}"
     )
-    outputs = [_joined(tape, tape.arrays) for tape in native]
+    outputs = [_flat_outputs(tape, tape.arrays) for tape in native]
     largest, relative = largest_difference(*outputs)
     first = Difference(one=pair[0], other=pair[1], max_abs=largest, max_rel=relative)
-    return Cause("conditioning", places.of_both(pair, labels), evidence), first
+    return Cause("conditioning", places.describe_both(pair, labels), evidence), first
 
 
-def _joined(tape: Tape, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _flat_outputs(tape: Tape, arrays: Sequence[Array]) -> np.ndarray:
     return np.concatenate([np.ravel(arrays[v]).astype(np.float64) for v in tape.outputs])
 
 
@@ -83,12 +87,12 @@ def _growth(wide: Tape, native: Tape) -> Growth | None:
     """Follow the largest error from the outputs back to the operation where it grows most."""
     if len(wide.arrays) != len(native.arrays):
         return None
-    known: dict[int, float] = {}
+    errors: dict[int, float] = {}
 
     def error(value: int) -> float:
-        if value not in known:
-            known[value] = _error(wide.arrays[value], native.arrays[value])
-        return known[value]
+        if value not in errors:
+            errors[value] = _error(wide.arrays[value], native.arrays[value])
+        return errors[value]
 
     value = max(wide.outputs, key=error, default=None)
     if value is None or not error(value):
@@ -107,11 +111,15 @@ def _growth(wide: Tape, native: Tape) -> Growth | None:
     return None if best is None else best[1]
 
 
-def _error(wide: np.ndarray, native: np.ndarray) -> float:
-    known = np.asarray(native) if isinstance(wide, np.ndarray) else None
-    if known is None or not is_floating(known.dtype) or known.shape != np.shape(wide):
+def _error(wide: Array, native: Array) -> float:
+    native_array = np.asarray(native) if isinstance(wide, np.ndarray) else None
+    if (
+        native_array is None
+        or not is_floating(native_array.dtype)
+        or native_array.shape != np.shape(wide)
+    ):
         return 0.0
-    _, relative = largest_difference(np.asarray(wide, np.float64), known.astype(np.float64))
+    _, relative = largest_difference(np.asarray(wide, np.float64), native_array.astype(np.float64))
     return 0.0 if np.isnan(relative) else relative
 
 

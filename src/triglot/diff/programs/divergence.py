@@ -5,15 +5,15 @@ own, computes the values that follow in the first.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..types import Difference
-from .regions import Region, RegionPart, consumers, differing, region
+from ..types import Array, Difference
+from .regions import Region, RegionPart, consumers, differing_outputs, region
 from .sums import moves_sign, partial_sums
 from .values import Core, View, close, in_place_of, largest_difference
 
@@ -40,29 +40,29 @@ class Divergence:
 
     search: "Search"
     parts: tuple[RegionPart, RegionPart]
-    values: dict[int, Any] = field(default_factory=dict)
-    operands: dict[tuple[int, int], Any] = field(default_factory=dict)
+    values: Mapping[int, Array] = field(default_factory=dict)
+    operands: Mapping[tuple[int, int], Array] = field(default_factory=dict)
     substitute: np.ndarray | None = None
 
     def results(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return both results in the second one's layout; None if the parts have no end."""
-        other = self.parts[1]
-        if self.substitute is None or other.end is None:
+        second_part = self.parts[1]
+        if self.substitute is None or second_part.end is None:
             return None
-        return np.asarray(self.substitute), np.asarray(other.view.arrays[other.end])
+        return np.asarray(self.substitute), np.asarray(second_part.view.arrays[second_part.end])
 
     def size(self) -> tuple[float, float]:
         """Return the largest absolute and relative difference of the two results."""
         pair = self.results()
         if pair is None:
             return float("nan"), float("nan")
-        one, other = (
+        first_result, second_result = (
             array if array.dtype.kind == "c" else array.astype(np.float64) for array in pair
         )
-        return largest_difference(one, other)
+        return largest_difference(first_result, second_result)
 
     def agrees(
-        self, values: dict[int, Any], operands: dict[tuple[int, int], Any] | None = None
+        self, values: Mapping[int, Array], operands: Mapping[tuple[int, int], Array] | None = None
     ) -> bool:
         """Return whether the second program computes the first one's result.
 
@@ -79,67 +79,74 @@ class Divergence:
         if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
                for value, array in replaced):  # fmt: skip
             return False
-        now = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
-        wanted, reached = np.asarray(self.substitute), np.asarray(now[end])
+        arrays = view.tape.replay(values, operands, arrays=view.arrays, steps=self._steps_to_end)
+        expected, computed = np.asarray(self.substitute), np.asarray(arrays[end])
         tolerance = self.search.tolerance
-        if close(wanted, reached, tolerance):
+        if close(expected, computed, tolerance):
             return True
         # The operands may differ by almost the tolerance.
-        before = np.asarray(view.arrays[end])
-        return close(wanted, reached, NEARLY * tolerance) and not close(
-            wanted, before, NEARLY**2 * tolerance
+        original = np.asarray(view.arrays[end])
+        return close(expected, computed, NEARLY * tolerance) and not close(
+            expected, original, NEARLY**2 * tolerance
         )
 
     @cached_property
-    def _leading(self) -> list[int]:
+    def _steps_to_end(self) -> list[int]:
         """The steps of the second program from which its result is computed."""
         end = self.parts[1].end
-        return [] if end is None else self.parts[1].tape.needed([end])
+        return [] if end is None else self.parts[1].tape.steps_for([end])
 
-    def described(self, *, last: bool = False) -> Difference:
+    def as_difference(self, *, last: bool = False) -> Difference:
         """Describe the first operation of each part, or the `last`."""
-        one, other = (part.operation(last=last) for part in self.parts)
+        first_operation, second_operation = (part.operation(last=last) for part in self.parts)
         largest, relative = self.size()
-        return Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+        return Difference(
+            one=first_operation, other=second_operation, max_abs=largest, max_rel=relative
+        )
 
 
-def find(one: View, other: View) -> Divergence | None:
+def find(first_view: View, second_view: View) -> Divergence | None:
     """Find the first divergence of two programs.
 
     Args:
-      one, other: the programs; with a tolerance of 0, the first rounding that differs is found.
+      first_view, second_view: the programs; with a tolerance of 0, the first rounding that differs
+        is found.
 
     Returns:
       None if the outputs are equal.
     """
-    slots = differing(one, other, one.tolerance)
+    slots = differing_outputs(first_view, second_view, first_view.tolerance)
     if not slots:
         return None
-    first = region(one, other, [one.tape.outputs[slot] for slot in slots])
-    second = region(other, one, [other.tape.outputs[slot] for slot in slots])
+    first = region(first_view, second_view, [first_view.tape.outputs[slot] for slot in slots])
+    second = region(second_view, first_view, [second_view.tape.outputs[slot] for slot in slots])
     search = Search(first, second, slots)
     if not any(walked.values or walked.leaves for walked in (first, second)):
-        return _rearranged(search)
-    exact = first_rounding(search) if one.tolerance == 0 else None
+        return _rearranged_outputs(search)
+    exact = first_rounding(search) if first_view.tolerance == 0 else None
     return exact or smallest(search)
 
 
-def find_hidden(one: View, other: View) -> Divergence | None:
+def find_hidden(first_view: View, second_view: View) -> Divergence | None:
     """Find the first rounding of two programs that differs, whether or not it reaches an output."""
-    regions = region(one, other, one.compared()), region(other, one, other.compared())
+    regions = (
+        region(first_view, second_view, first_view.data_values()),
+        region(second_view, first_view, second_view.data_values()),
+    )
     return first_rounding(Search(*regions, []))
 
 
-def _rearranged(search: "Search") -> Divergence:
+def _rearranged_outputs(search: "Search") -> Divergence:
     """Describe outputs that hold the same numbers in another order."""
-    one, other, slot = search.one.view, search.other.view, search.slots[0]
-    a, b = one.tape.outputs[slot], other.tape.outputs[slot]
-    roots, array = ([one.tape.roots[a]], [other.tape.roots[b]]), np.asarray(one.arrays[a])
-    if array.shape != np.shape(other.arrays[b]):
+    first_view, second_view, slot = search.first.view, search.second.view, search.slots[0]
+    a, b = first_view.tape.outputs[slot], second_view.tape.outputs[slot]
+    roots = ([first_view.tape.roots[a]], [second_view.tape.roots[b]])
+    array = np.asarray(first_view.arrays[a])
+    if array.shape != np.shape(second_view.arrays[b]):
         return Divergence(
-            search, (RegionPart(search.one, roots[0]), RegionPart(search.other, roots[1]))
+            search, (RegionPart(search.first, roots[0]), RegionPart(search.second, roots[1]))
         )
-    parts = RegionPart(search.one, roots[0], a), RegionPart(search.other, roots[1], b)
+    parts = RegionPart(search.first, roots[0], a), RegionPart(search.second, roots[1], b)
     return Divergence(search, parts, {b: array}, substitute=array)
 
 
@@ -147,8 +154,14 @@ def smallest(search: "Search") -> Divergence:
     """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
     if (divergence := next(search.parts(), None)) is not None:
         return divergence
-    one, other = search.one, search.other
-    return Divergence(search, (RegionPart(one, one.values), RegionPart(other, other.values)))
+    first_region, second_region = search.first, search.second
+    return Divergence(
+        search,
+        (
+            RegionPart(first_region, first_region.values),
+            RegionPart(second_region, second_region.values),
+        ),
+    )
 
 
 def first_rounding(search: "Search") -> Divergence | None:
@@ -158,7 +171,7 @@ def first_rounding(search: "Search") -> Divergence | None:
     sums, so that its part is long, and it is found by substitution; unlike in `smallest`, in the
     order of the first program.
     """
-    first, second, likely = search.one, search.other, None
+    first, second, likely = search.first, search.second, None
     for a in first.values:
         for b in second.view.find_all(first.view.core(a), ROUNDING):
             if b not in second.ancestors or b in second.leaves:
@@ -176,16 +189,24 @@ def first_rounding(search: "Search") -> Divergence | None:
 
 
 class Search:
-    def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
-        self.one, self.other, self.slots = one, other, slots
-        self.tolerance = one.view.tolerance
-        self._known: dict[Any, Any] = {}
+    """Search for the parts of two regions in which the programs diverge.
 
-    def once(self, question: Any, answer: Callable[[], T]) -> T:
+    Attributes:
+      first, second: the region of each program.
+      slots: positions of the outputs that differ.
+      tolerance: the largest relative difference of equal values.
+    """
+
+    def __init__(self, first_region: Region, second_region: Region, slots: list[int]) -> None:
+        self.first, self.second, self.slots = first_region, second_region, slots
+        self.tolerance = first_region.view.tolerance
+        self._answers: dict[Hashable, Any] = {}
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
         """Answer a question that concerns no single divergence once, and remember the answer."""
-        if question not in self._known:
-            self._known[question] = answer()
-        return self._known[question]
+        if question not in self._answers:
+            self._answers[question] = answer()
+        return self._answers[question]
 
     def parts(self, *, far: bool = True) -> Iterator[Divergence]:
         """Yield parts that end in a pair of values, the smallest first.
@@ -208,7 +229,7 @@ class Search:
         the next layer of the second.
         """
         sides = []
-        for side in (self.one, self.other):
+        for side in (self.first, self.second):
             values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
             sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
         pairs = [
@@ -224,87 +245,94 @@ class Search:
 
         A part that reads a parameter without a counterpart, such as a bias, is expected to be one.
         """
-        parts = (self.one.ancestors.get(a, frozenset()), self.other.ancestors.get(b, frozenset()))
-        if all(parts) or parts[0] & self.one.leaves or parts[1] & self.other.leaves:
+        parts = (
+            self.first.ancestors.get(a, frozenset()),
+            self.second.ancestors.get(b, frozenset()),
+        )
+        if all(parts) or parts[0] & self.first.leaves or parts[1] & self.second.leaves:
             return 0.0
         return 6.0 if max(map(len, parts)) > 3 else 1.5
 
     def fits(self, a: int, b: int) -> bool:
-        one, other = self.one.view, self.other.view
-        if one.arrays[a].dtype.kind != other.arrays[b].dtype.kind:
+        first_view, second_view = self.first.view, self.second.view
+        if first_view.arrays[a].dtype.kind != second_view.arrays[b].dtype.kind:
             return False
-        cores = one.core(a).array.size == other.core(b).array.size
-        if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
+        cores = first_view.core(a).array.size == second_view.core(b).array.size
+        if not cores and np.size(first_view.arrays[a]) != np.size(second_view.arrays[b]):
             return False
-        if one.core(a).same(other.core(b), self.tolerance):
+        if first_view.core(a).same(second_view.core(b), self.tolerance):
             return False
-        if not one.tape.of_batches:
+        if not first_view.tape.of_batches:
             return True
-        partial = self.once(partial_sums, lambda: partial_sums(self.one, self.other, self.slots))
+        partial = self.once(partial_sums, lambda: partial_sums(self.first, self.second, self.slots))
         if (0, a) in partial or (1, b) in partial:
             return False
-        return not moves_sign(self.one, self.other, a, b)
+        return not moves_sign(self.first, self.second, a, b)
 
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
-        one, other = self.one.view, self.other.view
-        yield from in_place_of(one.core(a), np.asarray(one.arrays[a]), np.asarray(other.arrays[b]))
+        first_view, second_view = self.first.view, self.second.view
+        yield from in_place_of(
+            first_view.core(a), np.asarray(first_view.arrays[a]), np.asarray(second_view.arrays[b])
+        )
 
     def have_equal_operands(self, a: int, b: int) -> bool:
         """Return whether two values are computed by the same operation from equal ones."""
         sides = []
-        for side, value in ((self.one, a), (self.other, b)):
+        for side, value in ((self.first, a), (self.second, b)):
             if side.ancestors[value] != {value}:
                 return False
-            sides.append([side.view.core(source) for source in side.sources(value)])
+            sides.append(side.view.cores(side.sources(value)))
         steps = [side.tape.steps[side.tape.producers[value]]
-                 for side, value in ((self.one, a), (self.other, b))]  # fmt: skip
+                 for side, value in ((self.first, a), (self.second, b))]  # fmt: skip
         return steps[0].name == steps[1].name and all(
             any(core.same(each, 0.0) for each in sides[1]) for core in sides[0]
         )
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""
-        core, substituted = self.one.view.core, self.one.view.core(a)
+        core, substituted = self.first.view.core, self.first.view.core(a)
         results = [
             value
-            for step in _readers(self.one.view, a)
-            for value in self.one.tape.steps[step].results
+            for step in _readers(self.first.view, a)
+            for value in self.first.tape.steps[step].results
             if not core(value).same(substituted, self.tolerance)
         ]
-        reached = list(map(core, results))
-        wanted = [core(value) for value in results if value in self.one.ancestors]
-        ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
-        if not wanted and not ends:
+        result_cores = list(map(core, results))
+        expected = [core(value) for value in results if value in self.first.ancestors]
+        ends = set(self.slots_of(self.first, a)) & set(self.slots_of(self.second, b))
+        if not expected and not ends:
             return None
-        tape, view = self.other.tape, self.other.view
+        tape, view = self.second.tape, self.second.view
         reading = [
             step
-            for step in _readers(self.other.view, b)
-            if any(value in self.other.ancestors for value in tape.steps[step].results)
+            for step in _readers(self.second.view, b)
+            if any(value in self.second.ancestors for value in tape.steps[step].results)
         ]
-        spread = [
+        layout_steps = [
             index
             for index, step in enumerate(tape.steps)
             if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
         ]
         for array in self.substitutes(a, b):
             if not reading:
-                if ends and self.slot_agrees(a, array, b):
+                if ends and self.slot_agrees(array, b):
                     return self.divergence_at(a, b, array, [], view.arrays)
                 continue
-            now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
+            arrays = tape.replay(
+                {b: array}, arrays=view.arrays, steps=sorted([*layout_steps, *reading])
+            )
             cores_by_step = {
-                step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading
+                step: [Core.of(arrays[v]) for v in tape.steps[step].results] for step in reading
             }
             if any(
-                self.is_among(core, wanted) for cores in cores_by_step.values() for core in cores
+                self.is_among(core, expected) for cores in cores_by_step.values() for core in cores
             ):
-                agreeing = [
+                agreeing_steps = [
                     step
                     for step, cores in cores_by_step.items()
-                    if any(self.is_among(core, reached) for core in cores)
+                    if any(self.is_among(core, result_cores) for core in cores)
                 ]
-                return self.divergence_at(a, b, array, agreeing, now)
+                return self.divergence_at(a, b, array, agreeing_steps, arrays)
         return None
 
     def later_agree(self, a: int, b: int) -> Divergence | None:
@@ -315,55 +343,60 @@ class Search:
         return self.once(("later", a, b), lambda: self._later_agree(a, b))
 
     def _later_agree(self, a: int, b: int) -> Divergence | None:
-        if b in self.other.boundary:
+        if b in self.second.boundary:
             return None
-        tape, arrays = self.other.tape, self.other.view.arrays
-        wanted = [self.one.view.core(value) for value in _following(self.one, a)]
-        after = frozenset(_following(self.other, b))
-        steps = tape.needed(after)
+        tape, arrays = self.second.tape, self.second.view.arrays
+        expected = self.first.view.cores(_following_values(self.first, a))
+        followers = frozenset(_following_values(self.second, b))
+        steps = tape.steps_for(followers)
         equal: list[int] = []
 
-        def agrees(value: int, array: Any) -> bool:
-            if value in after and self.is_among(Core.of(array), wanted):
+        def agrees(value: int, array: Array) -> bool:
+            if value in followers and self.is_among(Core.of(array), expected):
                 equal.append(value)
             return bool(equal)
 
         for array in self.substitutes(a, b):
-            now = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
+            arrays_after = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
             if equal:
-                return self.divergence_at(a, b, array, [], now)
+                return self.divergence_at(a, b, array, [], arrays_after)
         return None
 
     def divergence_at(
-        self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
+        self,
+        a: int,
+        b: int,
+        array: np.ndarray,
+        agreeing_steps: list[int],
+        arrays_after: Sequence[Array],
     ) -> Divergence:
-        values: dict[int, Any] = {b: array}
-        operands: dict[tuple[int, int], Any] = {}
-        if b in self.other.boundary:  # which other steps may read too
-            tape = self.other.tape
-            for step in agreeing:
+        values = {b: array}
+        operands: dict[tuple[int, int], Array] = {}
+        if b in self.second.boundary:  # which other steps may read too
+            tape = self.second.tape
+            for step in agreeing_steps:
                 for position, value in enumerate(tape.steps[step].operands):
                     if tape.roots[value] == b:
-                        operands[step, position] = now[value]
-            slots = () if agreeing else self.slots_of(self.other, b)
+                        operands[step, position] = arrays_after[value]
+            slots = () if agreeing_steps else self.slots_of(self.second, b)
             outputs = [tape.outputs[slot] for slot in slots]
-            arrays = self.other.view.arrays
+            arrays = self.second.view.arrays
             values = {value: np.reshape(array, np.shape(arrays[value])) for value in outputs}
-        parts = RegionPart.ending_at(self.one, a), RegionPart.ending_at(self.other, b)
+        parts = RegionPart.ending_at(self.first, a), RegionPart.ending_at(self.second, b)
         return Divergence(self, parts, values, operands, array)
 
-    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+    def substitute_aligned(self, a: int, b: int, first: int, second: int) -> Divergence | None:
         """Substitute a value in the arrangement in which two equal values, its arguments, agree.
 
         Args:
           a, b: the values of the first and of the second program.
           first, second: the values of which they are elementwise functions.
         """
-        wanted = np.asarray(self.other.view.arrays[second])
+        expected = np.asarray(self.second.view.arrays[second])
         arguments = self.substitutes(first, second)
         for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
-            if close(argument, wanted, self.tolerance):
-                return self.divergence_at(a, b, array, [], self.other.view.arrays)
+            if close(argument, expected, self.tolerance):
+                return self.divergence_at(a, b, array, [], self.second.view.arrays)
         return None
 
     def is_among(self, core: Core, cores: list[Core]) -> bool:
@@ -374,12 +407,12 @@ class Search:
         roots = region.tape.roots
         return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
 
-    def slot_agrees(self, a: int, array: np.ndarray, b: int) -> bool:
-        slot = self.slots_of(self.other, b)[0]
-        tape = self.other.tape
-        now = tape.replay({b: array}, arrays=self.other.view.arrays)
-        wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
-        return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
+    def slot_agrees(self, array: np.ndarray, b: int) -> bool:
+        slot = self.slots_of(self.second, b)[0]
+        tape = self.second.tape
+        arrays = tape.replay({b: array}, arrays=self.second.view.arrays)
+        expected = np.asarray(self.first.view.arrays[self.first.tape.outputs[slot]])
+        return close(expected, np.asarray(arrays[tape.outputs[slot]]), self.tolerance)
 
 
 def _readers(view: View, value: int) -> list[int]:
@@ -394,7 +427,7 @@ def _readers(view: View, value: int) -> list[int]:
     return [*steps, *(index for result in results for index in consumers(tape, result))]
 
 
-def _following(region: Region, value: int) -> list[int]:
+def _following_values(region: Region, value: int) -> list[int]:
     start = region.view.core(value)
     return [
         later

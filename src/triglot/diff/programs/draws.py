@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..types import Array
 from . import places
 from .tape import KEY, STATE, Tape
 from .values import close, layouts
@@ -36,10 +37,10 @@ class Draws:
       evaluated: the program in evaluation.
       outputs: the values of `tape` that are compared.
       evaluated_outputs: those of `evaluated`.
-      values: of the bits, in order.
-      numbers: for each, which independent number each element is; elements with equal ones are
-        drawn from one key at one position, and so are equal.
-      count: of independent numbers.
+      values: the values that hold the random bits, in order.
+      numbers: the index of the independent number in each element of a value; elements
+        with equal indices are drawn from one key at one position, and so are equal.
+      count: the number of independent numbers.
     """
 
     tape: Tape
@@ -61,34 +62,36 @@ class Draws:
 
     def compute(self, bits: Bits) -> list[np.ndarray]:
         """Compute the outputs with other bits, uint64, of which each draw takes the highest."""
-        return self._results(self.outputs, self._given(bits))
+        return self._results(self.outputs, self._as_drawn(bits))
 
-    def compute_after_updates(self, several: Sequence[Bits]) -> list[np.ndarray]:
+    def compute_after_updates(self, bits_per_update: Sequence[Bits]) -> list[np.ndarray]:
         """Compute the outputs in evaluation after an update of the state with each of some bits."""
-        state: dict[int, Any] = {}
-        for bits in several:
-            moved = self._results(self.tape.new_state, {**self._given(bits), **state})
-            state = dict(zip(_state_leaves(self.tape), moved, strict=True))
-        given = dict(zip(_state_leaves(self.evaluated), state.values(), strict=True))
-        now = self.evaluated.replay(given)
-        return [np.asarray(now[value]) for value in self.evaluated_outputs]
+        state: dict[int, Array] = {}
+        for bits in bits_per_update:
+            new_state = self._results(self.tape.new_state, {**self._as_drawn(bits), **state})
+            state = dict(zip(_state_leaves(self.tape), new_state, strict=True))
+        initial = dict(zip(_state_leaves(self.evaluated), state.values(), strict=True))
+        arrays = self.evaluated.replay(initial)
+        return [np.asarray(arrays[value]) for value in self.evaluated_outputs]
 
-    def _given(self, bits: Bits) -> dict[int, Any]:
-        given = {}
+    def _as_drawn(self, bits: Bits) -> dict[int, Array]:
+        arrays = {}
         for value, array in zip(self.values, bits, strict=True):
             dtype = np.asarray(self.tape.arrays[value]).dtype
-            given[value] = (array >> np.uint64(64 - 8 * dtype.itemsize)).astype(dtype)
-        return given
+            arrays[value] = (array >> np.uint64(64 - 8 * dtype.itemsize)).astype(dtype)
+        return arrays
 
-    def _results(self, wanted: Sequence[int], given: dict[int, Any]) -> list[np.ndarray]:
-        now = self.tape.replay(given, steps=self.tape.needed(wanted, known=self.values))
-        return [np.asarray(now[value]) for value in wanted]
+    def _results(self, values: Sequence[int], replaced: dict[int, Array]) -> list[np.ndarray]:
+        arrays = self.tape.replay(
+            replaced, steps=self.tape.steps_for(values, known_values=self.values)
+        )
+        return [np.asarray(arrays[value]) for value in values]
 
-    def described(self, index: int) -> str:
+    def describe(self, index: int) -> str:
         """Describe a draw by its shape and its place."""
         value = self.values[index]
         shape = list(np.shape(self.tape.arrays[value]))
-        place = places.shown(places.operation(self.tape, value))
+        place = places.describe(places.operation(self.tape, value))
         return f"{shape} at {place.replace('random_bits of ', '').replace('random_bits ', '')}"
 
 
@@ -98,7 +101,7 @@ class Reuse:
 
     Attributes:
       side: 0 if it is the first program, 1 for the second.
-      counts: how many independent numbers each program draws.
+      counts: the number of independent numbers that each program draws.
       draws: a draw of each program where they differ, in words.
       same_key: whether it draws several times from one key.
       drops_paths: whether both draw one number for each example or for the batch alone, as
@@ -123,21 +126,21 @@ def draws_of(tape: Tape, evaluated: Tape, slots: Sequence[int]) -> Draws | None:
     if tape.branches_on_key:
         return None
     outputs = tuple(tape.outputs[slot] for slot in slots)
-    wanted, values = {*outputs, *tape.new_state}, []
+    needed, values = {*outputs, *tape.new_state}, []
     for step in reversed(tape.steps):
-        if wanted.isdisjoint(step.results):
+        if needed.isdisjoint(step.results):
             continue
         if step.name == "random_bits":
             values.append(step.results[0])
         elif any(_is_key(tape.arrays[value]) for value in step.operands):
             return None  # such as a loop that draws until a number is accepted
         else:
-            wanted.update(step.operands)
-    if any(tape.depends[value] & KEY for value in wanted & tape.leaves.keys()):
+            needed.update(step.operands)
+    if any(tape.depends[value] & KEY for value in needed & tape.leaves.keys()):
         return None
     values.reverse()
-    found: dict[Any, int] = {}
-    numbers = [_numbers(tape, value, found) for value in values]
+    number_of_key: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    numbers = [_numbers(tape, value, number_of_key) for value in values]
     flat = np.concatenate([each.ravel() for each in numbers]) if numbers else np.zeros(0, int)
     _, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
     order = np.argsort(np.argsort(first))  # by the first use
@@ -159,7 +162,9 @@ def _state_leaves(tape: Tape) -> list[int]:
     return [value for value in tape.leaves if tape.depends[value] == STATE]
 
 
-def _numbers(tape: Tape, value: int, found: dict[Any, int]) -> np.ndarray:
+def _numbers(
+    tape: Tape, value: int, number_of_key: dict[tuple[bytes, tuple[int, ...]], int]
+) -> np.ndarray:
     """Number the elements of random bits by their keys and their positions."""
     step = tape.steps[tape.producers[value]]
     keys, shape = tape.arrays[step.operands[0]], np.shape(tape.arrays[value])
@@ -170,12 +175,14 @@ def _numbers(tape: Tape, value: int, found: dict[Any, int]) -> np.ndarray:
     config: Any = jax.config
     by_position = config.jax_threefry_partitionable and "fry" in str(keys.dtype)
     kind = () if by_position else inner
-    first = [found.setdefault((words.tobytes(), kind), len(found)) for words in data]
-    own = np.arange(int(np.prod(inner)), dtype=np.int64)
-    return (np.asarray(first)[:, None] * POSITIONS + own).reshape(shape)
+    first = [
+        number_of_key.setdefault((words.tobytes(), kind), len(number_of_key)) for words in data
+    ]
+    positions = np.arange(int(np.prod(inner)), dtype=np.int64)
+    return (np.asarray(first)[:, None] * POSITIONS + positions).reshape(shape)
 
 
-def _is_key(array: Any) -> bool:
+def _is_key(array: Array) -> bool:
     return jnp.issubdtype(getattr(array, "dtype", np.bool_), jax.dtypes.prng_key)
 
 
@@ -190,93 +197,103 @@ class Replay:
     same_state: bool
 
 
-def compare_draws(one: Draws, other: Draws) -> Replay | Reuse | None:
+def compare_draws(first_draws: Draws, second_draws: Draws) -> Replay | Reuse | None:
     """Give both programs the same draws.
 
     Returns:
       How they compare if their outputs are then equal up to rounding; what one draws once, if that
       is the only difference; None if this does not decide.
     """
-    if not one.values or not other.values:
+    if not first_draws.values or not second_draws.values:
         return None
     random = np.random.default_rng(0)
-    if one.count == other.count:
-        trials = [random.integers(0, 2**64, one.count, np.uint64) for _ in range(TRIALS)]
-        given = [one.bits(trial) for trial in trials]
-        wanted = [one.compute(bits) for bits in given]
-        for found in _ways(one, other, trials, given):
-            if _agree(wanted, map(other.compute, found)):
+    if first_draws.count == second_draws.count:
+        trials = [random.integers(0, 2**64, first_draws.count, np.uint64) for _ in range(TRIALS)]
+        first_bits = [first_draws.bits(trial) for trial in trials]
+        expected = [first_draws.compute(bits) for bits in first_bits]
+        for second_bits in _corresponding_bits(first_draws, second_draws, trials, first_bits):
+            if _agree(expected, map(second_draws.compute, second_bits)):
                 states = (
                     side.compute_after_updates(bits[:UPDATES])
-                    for side, bits in ((one, given), (other, found))
+                    for side, bits in ((first_draws, first_bits), (second_draws, second_bits))
                 )
                 return Replay(_agree([next(states)], states))
         return None
-    side = int(other.count < one.count)
-    fewer, more = (other, one) if side else (one, other)
+    side = int(second_draws.count < first_draws.count)
+    fewer, more = (second_draws, first_draws) if side else (first_draws, second_draws)
     trials = [random.integers(0, 2**64, fewer.count, np.uint64) for _ in range(TRIALS)]
-    given = [fewer.bits(trial) for trial in trials]
-    wanted = [fewer.compute(bits) for bits in given]
+    first_bits = [fewer.bits(trial) for trial in trials]
+    expected = [fewer.compute(bits) for bits in first_bits]
     for spread in _spreads(fewer, more):
-        if not _agree(wanted, (more.compute(spread(bits)) for bits in given)):
+        if not _agree(expected, (more.compute(spread(bits)) for bits in first_bits)):
             continue
         if not all(_has_effect(more, index, random) for index in range(len(more.values))):
             return None
         reused = _first_reused(fewer)
         index = reused or 0
-        first, second = fewer.described(index), more.described(min(index, len(more.values) - 1))
-        draws = (second, first) if side else (first, second)
-        paths = all(each.tape.drops_paths for each in (one, other))
-        return Reuse(side, (one.count, other.count), draws, reused is not None, paths)
+        first_draw = fewer.describe(index)
+        second_draw = more.describe(min(index, len(more.values) - 1))
+        draws = (second_draw, first_draw) if side else (first_draw, second_draw)
+        paths = all(each.tape.drops_paths for each in (first_draws, second_draws))
+        return Reuse(
+            side, (first_draws.count, second_draws.count), draws, reused is not None, paths
+        )
     return None
 
 
-def _ways(
-    one: Draws, other: Draws, trials: Sequence[np.ndarray], given: Sequence[Bits]
+def _corresponding_bits(
+    first_draws: Draws,
+    second_draws: Draws,
+    trials: Sequence[np.ndarray],
+    first_bits: Sequence[Bits],
 ) -> Iterator[list[Bits]]:
-    """Yield what the second program may draw where the first one draws `given`, per trial.
+    """Yield what the second program may draw where the first one draws `first_bits`, per trial.
 
     The first ways are in the order of use; masks that keep where a number is large need the
     complement of those that keep where it is small.
     """
-    yield [other.bits(trial) for trial in trials]
-    yield [other.bits(~trial) for trial in trials]
-    for arrange in _arrangements(one, other):
-        yield [arrange(bits) for bits in given]
+    yield [second_draws.bits(trial) for trial in trials]
+    yield [second_draws.bits(~trial) for trial in trials]
+    for arrange in _arrangements(first_draws, second_draws):
+        yield [arrange(bits) for bits in first_bits]
 
 
 def _first_reused(draws: Draws) -> int | None:
     """Return the first draw from a key that is used before, at the same positions."""
-    seen: set[int] = set()
+    numbers_seen: set[int] = set()
     for index, each in enumerate(draws.numbers):
-        own = set(np.unique(each).tolist())
-        if own & seen or len(own) < each.size:
+        numbers = set(np.unique(each).tolist())
+        if numbers & numbers_seen or len(numbers) < each.size:
             return index
-        seen |= own
+        numbers_seen |= numbers
     return None
 
 
-def _agree(wanted: Sequence[Bits], found: Iterator[Bits]) -> bool:
+def _agree(first_outputs: Sequence[Bits], second_outputs: Iterator[Bits]) -> bool:
     return all(
-        all(_same(a, b) for a, b in zip(ours, theirs, strict=True))
-        for ours, theirs in zip(wanted, found, strict=True)
+        all(_equal_in_any_layout(a, b) for a, b in zip(first_arrays, second_arrays, strict=True))
+        for first_arrays, second_arrays in zip(first_outputs, second_outputs, strict=True)
     )
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape == other.shape:
-        return close(one, other)
-    return any(close(arranged, other) for arranged in layouts(one, other.shape))
+def _equal_in_any_layout(first: np.ndarray, second: np.ndarray) -> bool:
+    if first.shape == second.shape:
+        return close(first, second)
+    return any(close(arranged, second) for arranged in layouts(first, second.shape))
 
 
-def _arrangements(one: Draws, other: Draws) -> Iterator[Callable[[Bits], Bits]]:
+def _arrangements(first_draws: Draws, second_draws: Draws) -> Iterator[Callable[[Bits], Bits]]:
     """Yield the ways to give one program's bits to the other: in another order, or layout."""
-    shapes = [each.shape for each in other.numbers]
-    if one.size != one.count or other.size != other.count or len(one.numbers) != len(shapes):
+    shapes = [each.shape for each in second_draws.numbers]
+    if (
+        first_draws.size != first_draws.count
+        or second_draws.size != second_draws.count
+        or len(first_draws.numbers) != len(shapes)
+    ):
         return
     orders = itertools.permutations(range(len(shapes)))
     for order in itertools.islice(orders, MAX_ORDERS):
-        chosen = [one.numbers[index] for index in order]
+        chosen = [first_draws.numbers[index] for index in order]
         if [each.size for each in chosen] != [int(np.prod(shape)) for shape in shapes]:
             continue
         options = [
@@ -291,12 +308,12 @@ def _arrangements(one: Draws, other: Draws) -> Iterator[Callable[[Bits], Bits]]:
             def arrange(
                 bits: Bits,
                 order: Sequence[int] = order,
-                where: Bits = places_of,
+                orders_of: Bits = places_of,
                 firsts: Sequence[int] = firsts,
             ) -> Bits:
                 return [
                     bits[index].ravel()[each - first]
-                    for index, each, first in zip(order, where, firsts, strict=True)
+                    for index, each, first in zip(order, orders_of, firsts, strict=True)
                 ]
 
             yield arrange
@@ -309,12 +326,12 @@ def _spreads(fewer: Draws, more: Draws) -> Iterator[Callable[[Bits], Bits]]:
     if count < len(shapes) and len(shapes) % count == 0:
         repeats = len(shapes) // count
         sources += [[i // repeats for i in range(len(shapes))], [*range(count)] * repeats]
-    for source, left in itertools.product(sources, (False, True)):
+    for source, align_left in itertools.product(sources, (False, True)):
         chosen = list(source)
 
-        def spread(bits: Bits, chosen: list[int] = chosen, left: bool = left) -> Bits:
+        def spread(bits: Bits, chosen: list[int] = chosen, align_left: bool = align_left) -> Bits:
             return [
-                _broadcast(bits[index], shape, left)
+                _broadcast(bits[index], shape, align_left)
                 for index, shape in zip(chosen, shapes, strict=True)
             ]
 
@@ -333,15 +350,15 @@ def _spreads(fewer: Draws, more: Draws) -> Iterator[Callable[[Bits], Bits]]:
         ]
 
 
-def _broadcast(array: np.ndarray, shape: tuple[int, ...], left: bool) -> np.ndarray:
-    """Repeat an array along the axes that it lacks, the last ones if `left`.
+def _broadcast(array: np.ndarray, shape: tuple[int, ...], align_left: bool) -> np.ndarray:
+    """Repeat an array along the axes that it lacks, the last ones if `align_left`.
 
     Raises:
       ValueError: if it does not fit.
     """
     if array.size == int(np.prod(shape)):
         return array.reshape(shape)
-    if left:
+    if align_left:
         array = array.reshape(array.shape + (1,) * (len(shape) - array.ndim))
     return np.broadcast_to(array, shape)
 

@@ -4,16 +4,15 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
 
 from ...core.types import PyTree
-from ..types import Cause, Difference, Side
+from ..types import Array, Cause, Difference, Side
 from . import divergence, places
 from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
-from .catalogue import Named, is_consequence, name_causes, windows
+from .catalogue import NamedCauses, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
 from .tape import Tape
@@ -43,7 +42,7 @@ class Explanation:
       diverges: whether outputs differ in float64.
       parameters: canonical names, of either program, that the parts in which they diverge read.
       resized: whether a convolution or a pooling has results of another size.
-      most: how many differences were looked for, if there may be more; else 0.
+      most: the number of differences that were found, if there may be more; else 0.
     """
 
     first_difference: Difference | None
@@ -66,11 +65,13 @@ class Explanation:
             view.tape.arrays.clear()
 
 
-def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
+def explain(
+    first_side: Side, second_side: Side, inputs: PyTree, *, train: bool, key: jax.Array
+) -> Explanation:
     """Find the first operations in which two networks differ, and the likely causes.
 
     Args:
-      one, other: networks with a codec, and their weights.
+      first_side, second_side: networks with a codec, and their weights.
       inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
       train: training mode or evaluation.
       key: the key of the networks' random draws, which are replaced by constants.
@@ -78,11 +79,11 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
-    record = functools.partial(record_both, one, other, inputs, train=train, key=key)
-    labels = (one.label, other.label)
+    record = functools.partial(record_both, first_side, second_side, inputs, train=train, key=key)
+    labels = (first_side.label, second_side.label)
     explanation = explain_tapes(record(wide=True), labels, record)
-    shared = one.names.keys() & other.names.keys()
-    names = {"": "", **{one.names[name]: other.names[name] for name in shared}}
+    shared = first_side.names.keys() & second_side.names.keys()
+    names = {"": "", **{first_side.names[name]: second_side.names[name] for name in shared}}
     resized = None
     if explanation.diverges and not {cause.name for cause in explanation.causes}.isdisjoint(
         UNEXPLAINED
@@ -90,8 +91,10 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
         resized = windows.other_sizes(explanation.views, names, labels)
     if resized is None:
         return explanation
-    known = {cause.name for cause in explanation.causes}
-    causes = explanation.causes if resized.name in known else (resized, *explanation.causes)
+    names_of_causes = {cause.name for cause in explanation.causes}
+    causes = (
+        explanation.causes if resized.name in names_of_causes else (resized, *explanation.causes)
+    )
     return replace(
         explanation, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
     )
@@ -101,7 +104,7 @@ def explain_tapes(
     tapes: Tapes,
     labels: tuple[str, str],
     native: Callable[[], Tapes] | None = None,
-    arrays: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    arrays: tuple[Sequence[Array], Sequence[Array]] | None = None,
     most: int = MAX_CAUSES,
 ) -> Explanation:
     """Find the first operations in which two recorded programs differ, and the likely causes.
@@ -122,92 +125,104 @@ def explain_tapes(
     if sum(np.size(array) for array in tapes[1].arrays) > LARGE:
         most = min(most, MAX_IN_LARGE)
     start = arrays or (tapes[0].arrays, tapes[1].arrays)
-    one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
-    originals = (one, other)
+    first_view, second_view = (
+        View(tape, values) for tape, values in zip(tapes, start, strict=True)
+    )
+    originals = (first_view, second_view)
     first: Difference | None = None
-    named: list[Named] = []
-    values: dict[int, Any] = {}
-    operands: dict[tuple[int, int], Any] = {}
-    left = most
-    while left:
-        difference = divergence.find(one, other)
+    named_causes: list[NamedCauses] = []
+    values: dict[int, Array] = {}
+    operands: dict[tuple[int, int], Array] = {}
+    num_left = most
+    while num_left:
+        difference = divergence.find(first_view, second_view)
         if difference is None:
             break
-        left -= 1
+        num_left -= 1
         rounded = is_rounded_constant(difference)
-        if not rounded and not is_consequence(difference, [each.divergence for each in named]):
-            named.append(name_causes(difference, labels))
-            difference = named[-1].divergence
-        first = first or (None if rounded else difference.described())
-        is_named = bool(named) and named[-1].divergence is difference
+        if not rounded and not is_consequence(
+            difference, [each.divergence for each in named_causes]
+        ):
+            named_causes.append(name_causes(difference, labels))
+            difference = named_causes[-1].divergence
+        first = first or (None if rounded else difference.as_difference())
+        is_named = bool(named_causes) and named_causes[-1].divergence is difference
         if not difference.values and not difference.operands:
             if is_named:
-                pair = _outputs(tapes[0], one.arrays), _outputs(tapes[1], other.arrays)
-                named[-1] = _with_effect(named[-1], *pair)
+                pair = _outputs(tapes[0], first_view.arrays), _outputs(tapes[1], second_view.arrays)
+                named_causes[-1] = _with_effect(named_causes[-1], *pair)
             break
         values.update(difference.values)
         operands.update(difference.operands)
         anew = {step for step, _ in difference.operands}
-        kept = values.keys() - difference.values.keys()
-        now = tapes[1].replay(
-            difference.values, operands, arrays=other.arrays, kept=kept, anew=anew
+        unchanged = values.keys() - difference.values.keys()
+        arrays_after = tapes[1].replay(
+            difference.values,
+            operands,
+            arrays=second_view.arrays,
+            unchanged=unchanged,
+            steps_with_operands=anew,
         )
         if is_named:
-            pair = _outputs(tapes[1], other.arrays), _outputs(tapes[1], now)
-            named[-1] = _with_effect(named[-1], *pair)
-        before, other = other, View(tapes[1], now, before=other)
-        if before is not originals[1]:
-            before.free()
-    views, causes = (one, other), joined(named, labels)
-    explained = [each.divergence for each in named]
+            pair = _outputs(tapes[1], second_view.arrays), _outputs(tapes[1], arrays_after)
+            named_causes[-1] = _with_effect(named_causes[-1], *pair)
+        previous, second_view = second_view, View(tapes[1], arrays_after, previous=second_view)
+        if previous is not originals[1]:
+            previous.free()
+    views, causes = (first_view, second_view), join_moved(named_causes, labels)
+    explained = [each.divergence for each in named_causes]
     if (momentum := norm_momentum(views, originals, labels)) is not None:
         causes.append(momentum)
     if native is not None and any(map(mixes_types, tapes)):
         arithmetic, located = arithmetic_difference(views, native(), labels)
         causes, first = causes + arithmetic, first or located
-    read = frozenset(
+    parameters_read = frozenset(
         places.parameter_of(part.tape, part.tape.steps[index])
         for difference in explained
         for part in difference.parts
         for index in part.steps[:MAX_STEPS]
     )
-    limit = 0 if left else most
+    limit = 0 if num_left else most
     causes = without_consequences(causes) if tapes[0].of_batches else causes
-    return Explanation(first, merged(causes), views, bool(explained), read, most=limit)
+    return Explanation(
+        first, merge_equal(causes), views, bool(explained), parameters_read, most=limit
+    )
 
 
-def _outputs(tape: Tape, arrays: Sequence[Any]) -> list[np.ndarray]:
+def _outputs(tape: Tape, arrays: Sequence[Array]) -> list[np.ndarray]:
     """Return the floating-point outputs of a program."""
     outputs = (np.asarray(arrays[value]) for value in tape.outputs)
     return [array for array in outputs if array.dtype.kind == "f"]
 
 
-def _with_effect(named: Named, one: list[np.ndarray], other: list[np.ndarray]) -> Named:
+def _with_effect(
+    named: NamedCauses, before: list[np.ndarray], after: list[np.ndarray]
+) -> NamedCauses:
     """Add how much the outputs change where the first program's result is substituted."""
-    changes = [largest_difference(*pair)[1] for pair in zip(one, other, strict=False)]
+    changes = [largest_difference(*pair)[1] for pair in zip(before, after, strict=False)]
     effect = max((math.inf if math.isnan(change) else change for change in changes), default=0.0)
     return replace(named, causes=tuple(replace(each, effect=effect) for each in named.causes))
 
 
-def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
+def join_moved(named: Sequence[NamedCauses], labels: tuple[str, str]) -> list[Cause]:
     """Return the causes; what one program computes earlier than the other is one cause."""
     causes: list[Cause] = []
-    pending: list[Named] = []  # that have no counterpart yet
+    pending: list[NamedCauses] = []  # that have no counterpart yet
     for each in named:
-        moved = ((before, each.moved_from(before, labels)) for before in pending[::-1])
-        before, cause = next((pair for pair in moved if pair[1] is not None), (None, None))
-        if before is None or cause is None:
+        pairs = ((earlier, each.moved_from(earlier, labels)) for earlier in pending[::-1])
+        earlier, cause = next((pair for pair in pairs if pair[1] is not None), (None, None))
+        if earlier is None or cause is None:
             pending.append(each)
             causes.extend(each.causes)
             continue
-        pending.remove(before)
-        effects = [causes_of.causes[0].effect or 0.0 for causes_of in (before, each)]
-        causes[causes.index(before.causes[0])] = replace(cause, effect=max(effects))
+        pending.remove(earlier)
+        effects = [causes_of.causes[0].effect or 0.0 for causes_of in (earlier, each)]
+        causes[causes.index(earlier.causes[0])] = replace(cause, effect=max(effects))
     return causes
 
 
 def without_consequences(causes: list[Cause]) -> list[Cause]:
-    """Leave out what is likely to follow from another cause of a function of batches.
+    """Leave out causes that are likely to follow from another one, in a function of batches.
 
     A reduced value is read by all that follows, so that weak evidence beside strong is a
     consequence; at one place, the first evidence of a cause is the strongest.
@@ -219,7 +234,7 @@ def without_consequences(causes: list[Cause]) -> list[Cause]:
     return list(first.values())
 
 
-def merged(causes: list[Cause]) -> tuple[Cause, ...]:
+def merge_equal(causes: list[Cause]) -> tuple[Cause, ...]:
     """Join causes of one name and evidence, as in every layer, into one with its places.
 
     What changes the outputs most is first; what has no known effect, such as a dtype, is last.
@@ -227,10 +242,10 @@ def merged(causes: list[Cause]) -> tuple[Cause, ...]:
     groups: dict[tuple[str, str], list[Cause]] = {}
     for cause in causes:
         groups.setdefault((cause.name, cause.evidence), []).append(cause)
-    joint = []
+    joined_causes = []
     for group in groups.values():
-        where = list(dict.fromkeys(cause.where for cause in group))
-        more = f", and {len(where) - 1} more" if where[1:] else ""
+        places_of_group = list(dict.fromkeys(cause.where for cause in group))
+        more = f", and {len(places_of_group) - 1} more" if places_of_group[1:] else ""
         effect = max((cause.effect for cause in group if cause.effect is not None), default=None)
-        joint.append(replace(group[0], where=where[0] + more, effect=effect))
-    return tuple(sorted(joint, key=lambda cause: -(cause.effect or 0.0)))
+        joined_causes.append(replace(group[0], where=places_of_group[0] + more, effect=effect))
+    return tuple(sorted(joined_causes, key=lambda cause: -(cause.effect or 0.0)))

@@ -3,9 +3,9 @@
 import itertools
 import re
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from jax.extend import core as jex
 
@@ -44,6 +44,14 @@ TRANSFORMATIONS = {
 }
 
 
+class Frame(Protocol):
+    """A frame of the traceback with which JAX traced an equation."""
+
+    file_name: str
+    function_name: str
+    line_num: int
+
+
 def operation(tape: Tape, value: int) -> Operation:
     """Describe the operation that computes a value; a leaf is described by its name."""
     if value not in tape.producers:
@@ -62,13 +70,15 @@ def operation(tape: Tape, value: int) -> Operation:
     return Operation(step.name, line, scope(tape, step))
 
 
-def called(equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str) -> Operation:
+def describe_equation(
+    equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str
+) -> Operation:
     """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
     step = Step(equation, (), (), callers)
     return Operation(name, source((*callers, equation)), scope(Tape(is_wide=False), step))
 
 
-def source(equations: tuple[jex.JaxprEqn, ...], own: tuple[str, ...] = ()) -> str:
+def source(equations: tuple[jex.JaxprEqn, ...], own_parts: tuple[str, ...] = ()) -> str:
     """Return `file:line` of the user's innermost module, else of the library's layer.
 
     Frames outside the network's adapter belong to the caller of the comparison and are left out.
@@ -76,16 +86,16 @@ def source(equations: tuple[jex.JaxprEqn, ...], own: tuple[str, ...] = ()) -> st
     Args:
       equations: the first with a line decides. A called function may have been traced for another
         network, so its callers come first.
-      own: parts of triglot whose lines count as a user's.
+      own_parts: parts of triglot whose lines count as a user's.
     """
     layer = ""
     for equation in equations:
         for frame in _frames(equation):
             if _is_ours(frame.file_name):
-                if own and (inside := _inside(frame.file_name)).startswith(own):
+                if own_parts and (inside := _inside(frame.file_name)).startswith(own_parts):
                     return layer or f"triglot/{inside}:{frame.line_num}"
                 break
-            line = f"{_shown(frame.file_name)}:{frame.line_num}"
+            line = f"{_relative_path(frame.file_name)}:{frame.line_num}"
             if not _in_library(frame.file_name):
                 return line
             if not layer and "/jax/" not in frame.file_name:
@@ -105,7 +115,7 @@ def _of_network(step: Step) -> str:
         if not _in_library(frame.file_name)
     )
     if len(body) <= len(step.callers) and (frame := next(users, None)) is not None:
-        return f"{_shown(frame.file_name)}:{frame.line_num}"
+        return f"{_relative_path(frame.file_name)}:{frame.line_num}"
     return source((*step.callers, step.equation))
 
 
@@ -133,14 +143,14 @@ def _inside(file: str) -> str:
     return path.removeprefix(f"{PACKAGE.resolve()}/")
 
 
-def _in_loops(step: Step) -> tuple[Any, ...]:
+def _in_loops(step: Step) -> tuple[jex.JaxprEqn, ...]:
     """Return an equation and its calls inside of the innermost loop, outermost first."""
     chain = (*step.callers, step.equation)
-    loops = [i for i, one in enumerate(chain[:-1]) if one.primitive.name in LOOPS]
+    loops = [i for i, equation in enumerate(chain[:-1]) if equation.primitive.name in LOOPS]
     return chain[loops[-1] + 1 :] if loops else chain
 
 
-def _frames(equation: jex.JaxprEqn) -> Any:
+def _frames(equation: jex.JaxprEqn) -> Sequence[Frame]:
     traceback = equation.source_info.traceback
     return traceback.frames if traceback is not None else ()
 
@@ -165,10 +175,10 @@ def scope(tape: Tape, step: Step) -> str:
     if not words and (layer := _layer(step)):
         words.append(layer)
     owner = tape.display_name(parameter_of(tape, step))
-    shown = "/".join(words)
-    if owner and owner not in shown:
-        return f"{shown} ({owner})" if shown else owner
-    return shown
+    path = "/".join(words)
+    if owner and owner not in path:
+        return f"{path} ({owner})" if path else owner
+    return path
 
 
 def parameter_of(tape: Tape, step: Step) -> str:
@@ -186,7 +196,7 @@ def parameter_of(tape: Tape, step: Step) -> str:
     return ""
 
 
-def shown(operation: Operation | None) -> str:
+def describe(operation: Operation | None) -> str:
     """Write an operation in one line."""
     if operation is None:
         return "no counterpart"
@@ -194,10 +204,10 @@ def shown(operation: Operation | None) -> str:
     return f"{place} ({operation.source})" if operation.source else place
 
 
-def of_both(operations: Iterable[Operation | None], labels: tuple[str, str]) -> str:
+def describe_both(operations: Iterable[Operation | None], labels: tuple[str, str]) -> str:
     """Write an operation of each of two networks."""
     pairs = zip(labels, operations, strict=True)
-    return "; ".join(f"{label}: {shown(operation)}" for label, operation in pairs)
+    return "; ".join(f"{label}: {describe(operation)}" for label, operation in pairs)
 
 
 def _layer(step: Step) -> str:
@@ -221,10 +231,14 @@ def _in_library(filename: str) -> bool:
     return installed or filename.startswith((STANDARD, "<"))
 
 
-def _shown(filename: str) -> str:
+def _relative_path(filename: str) -> str:
     path = Path(filename)
     for library in LIBRARIES:
         if path.is_relative_to(library):
             return str(path.relative_to(library))
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    working_directory = Path.cwd()
+    return (
+        str(path.relative_to(working_directory))
+        if path.is_relative_to(working_directory)
+        else str(path)
+    )

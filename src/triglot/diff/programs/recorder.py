@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
+from jax.typing import ArrayLike
 
 from ...core.network import Leaf
 from ...core.tracing.jaxprs import aval_of, called_program, ends_of_scan, evaluate
 from ...core.types import PyTree
 from ..host import on_host
+from ..types import Array
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
 from .wide import widen
 
@@ -30,7 +31,7 @@ class Program:
       function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
       params: parameters by canonical name.
       arrays_of: the arrays that hold them, by canonical name, from which reports take their names.
-      state, inputs, key: its other arguments.
+      state, inputs, key: the other arguments.
       of_batches: whether its examples are batches, as of a loss.
       is_update: whether it is an agent's update, not a network. Its random draws are kept, since
         they do not depend on the library; of a long loop the first iterations are recorded, and
@@ -38,8 +39,8 @@ class Program:
       keeps_draws: whether a network's random draws are kept too.
     """
 
-    function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
-    params: Mapping[str, Any]
+    function: Callable[..., tuple[PyTree, PyTree]]
+    params: Mapping[str, Array]
     arrays_of: Mapping[str, Leaf] = field(default_factory=dict)
     state: PyTree = ()
     inputs: PyTree = ()
@@ -50,7 +51,7 @@ class Program:
 
 
 def record(
-    program: Program, *, wide: bool = False, shared: Mapping[str, Any] | None = None
+    program: Program, *, wide: bool = False, shared: Mapping[str, Array] | None = None
 ) -> Tape:
     """Trace a program and evaluate it operation by operation.
 
@@ -79,10 +80,10 @@ def record(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
     ):
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
-            shown = jax.tree_util.keystr(path, simple=True, separator="/")
-            known = shared.get(shown, leaf) if shared and not part else leaf
-            values.append(tape.add(widen(known) if wide else on_host(leaf), mask))
-            tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            array = shared.get(name, leaf) if shared and not part else leaf
+            values.append(tape.add(widen(array) if wide else on_host(leaf), mask))
+            tape.leaves[values[-1].index] = f"{part}/{name}".strip("/")
     with evaluation_types(wide):
         results = [value.index for value in recorder.inline(closed, values)]
     num_outputs = len(jax.tree.leaves(shapes[0]))
@@ -96,25 +97,25 @@ class _Recorder:
     callers: tuple[jex.JaxprEqn, ...] = ()
 
     def inline(
-        self, closed: jex.ClosedJaxpr, operands: Sequence[Value], caller: Any = None
+        self, closed: jex.ClosedJaxpr, operands: Sequence[Value], caller: jex.JaxprEqn | None = None
     ) -> list[Value]:
         """Record the equations of a jaxpr."""
         jaxpr, constants = closed.jaxpr, map(self.constant, closed.consts)
-        known = dict(zip(jaxpr.constvars, constants, strict=True))
-        known.update(zip(jaxpr.invars, operands, strict=True))
+        values = dict(zip(jaxpr.constvars, constants, strict=True))
+        values.update(zip(jaxpr.invars, operands, strict=True))
         outer = self.callers
         self.callers = outer if caller is None else (*outer, caller)
-        read = evaluate(jaxpr.eqns, known, self.rule, self.constant)
+        read_atom = evaluate(jaxpr.eqns, values, self.rule, self.constant)
         self.callers = outer
-        return [read(atom) for atom in jaxpr.outvars]
+        return [read_atom(atom) for atom in jaxpr.outvars]
 
-    def constant(self, array: Any) -> Value:
+    def constant(self, array: ArrayLike) -> Value:
         return self.tape.add(widen(array) if self.tape.is_wide else on_host(array))
 
     def rule(self, equation: jex.JaxprEqn, operands: list[Value]) -> list[Value]:
         name = equation.primitive.name
-        if (called := called_program(equation)) is not None:
-            return self.inline(called, operands, equation)
+        if (program := called_program(equation)) is not None:
+            return self.inline(program, operands, equation)
         if name == "cond":
             self.tape.branches_on_key |= bool(self.tape.depends[operands[0].index] & KEY)
             branch = equation.params["branches"][int(operands[0].array)]
@@ -125,7 +126,7 @@ class _Recorder:
             return self.iterate(equation, operands)
         is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
         if is_random and not self.tape.keeps_draws:
-            operands = [self.keeping(operands), *operands[1:]]
+            operands = [self.keep_mask(operands), *operands[1:]]
         return self.step(equation, operands)
 
     def step(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
@@ -151,10 +152,10 @@ class _Recorder:
         tape.steps.append(step)
         return results
 
-    def keeping(self, operands: Sequence[Value]) -> Value:
+    def keep_mask(self, operands: Sequence[Value]) -> Value:
         """Return a mask that selects the operand that is not 0 everywhere."""
-        kept = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
-        mask = self.tape.add(np.full_like(operands[0].array, kept), KEY)
+        selected = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
+        mask = self.tape.add(np.full_like(operands[0].array, selected), KEY)
         self.tape.origins[mask.index] = operands[0].index
         return mask
 
@@ -182,11 +183,11 @@ class _Recorder:
         recorded = sorted(rows)
         nearest = np.clip(np.arange(length), recorded[0], recorded[-1]) - recorded[0]
 
-        def stacked(*ys: Any) -> Any:
+        def stack_rows(*ys: jax.Array) -> jax.Array:
             return jnp.stack(ys) if count == length else jnp.stack(ys)[nearest]
 
         columns = zip(*(rows[i] for i in recorded), strict=True)
-        return [*carry, *(self.call(stacked, *column) for column in columns)]
+        return [*carry, *(self.call(stack_rows, *column) for column in columns)]
 
     def row(self, value: Value, index: int) -> Value:
         """Return a row of an array; of stacked parameters it is the parameter itself."""
@@ -199,7 +200,7 @@ class _Recorder:
         return self.call(lambda xs: xs[index], value)
 
     def iterate(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
-        """Record the iterations of a while loop; what is left of a long one is one equation."""
+        """Record the iterations of a while loop; the rest of a long loop is one equation."""
         params = equation.params
         first = params["cond_nconsts"]
         last = first + params["body_nconsts"]
@@ -212,7 +213,7 @@ class _Recorder:
             carry = self.inline(params["body_jaxpr"], [*constants, *carry], equation)
         return self.step(equation, [*tested, *constants, *carry])
 
-    def call(self, function: Callable[..., Any], *operands: Value) -> Value:
+    def call(self, function: Callable[..., jax.Array], *operands: Value) -> Value:
         """Record the equations of a function."""
         closed = jax.make_jaxpr(function)(*(value.array for value in operands))
         return self.inline(closed, operands)[0]

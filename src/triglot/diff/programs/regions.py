@@ -108,8 +108,8 @@ class RegionPart:
             return self.first
         # Adding a bias of 0 does not change the numbers: the product before it is the result.
         core = self.view.core(self.end)
-        same = (value for value in self.values if self.view.core(value).same(core, 0.0))
-        return next(same, self.end)
+        equal_values = (value for value in self.values if self.view.core(value).same(core, 0.0))
+        return next(equal_values, self.end)
 
     def operation(self, *, last: bool = False) -> Operation | None:
         """Describe its first operation, or the `last`; None if it is empty."""
@@ -122,47 +122,50 @@ def consumers(tape: Tape, value: int) -> list[int]:
     return tape.readers.get(tape.roots[value], [])
 
 
-def differing(one: View, other: View, tolerance: float) -> list[int]:
+def differing_outputs(first_view: View, second_view: View, tolerance: float) -> list[int]:
     """Return the positions of the outputs that differ."""
-    pairs = zip(one.tape.outputs, other.tape.outputs, strict=False)
+    pairs = zip(first_view.tape.outputs, second_view.tape.outputs, strict=False)
     indices = []
     for index, (first, second) in enumerate(pairs):
-        pair = one.arrays[first], other.arrays[second]
+        pair = first_view.arrays[first], second_view.arrays[second]
         a, b = (np.asarray(array).astype(np.float64, copy=False) for array in pair)
         if not close(a, b, tolerance):
             indices.append(index)
     return indices
 
 
-def _name(tape: Tape, value: int) -> str:
+def _operation_name(tape: Tape, value: int) -> str:
     """Return the operation that computes a value."""
-    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
+    step = tape.step_of(value)
+    return "" if step is None else step.name
 
 
-def region(view: View, other: View, results: Sequence[int]) -> Region:
+def region(view: View, other_view: View, results: Sequence[int]) -> Region:
     """Walk back from results that differ, over the values that the other program lacks."""
     tape, reached_region = view.tape, Region(view)
     start = [tape.roots[value] for value in results]
-    reached: set[int] = set()
+    visited: set[int] = set()
 
     @functools.cache
     def has_counterpart(value: int) -> bool:
         array = view.arrays[value]
         if not isinstance(array, np.ndarray):
             return True
-        core, is_whole = view.core(value), array.dtype.kind in "iu" and value in tape.producers
-        if not is_whole or core.array.size > 1:
-            return other.has(core)
+        core, is_integer = view.core(value), array.dtype.kind in "iu" and value in tape.producers
+        if not is_integer or core.array.size > 1:
+            return other_view.has(core)
         # One whole number, such as the same index of all examples, is easily found by chance.
-        equal = other.find_all(core)
-        return any(_name(other.tape, each) == _name(tape, value) for each in equal)
+        equal = other_view.find_all(core)
+        return any(
+            _operation_name(other_view.tape, each) == _operation_name(tape, value) for each in equal
+        )
 
     pending = [value for value in start if not has_counterpart(value)]
     while pending:
         value = pending.pop()
-        if value in reached:
+        if value in visited:
             continue
-        reached.add(value)
+        visited.add(value)
         if value not in tape.producers:
             reached_region.leaves.add(value)
             continue
@@ -172,7 +175,7 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
             else:
                 pending.append(source)
     reached_region.boundary.update(value for value in start if has_counterpart(value))
-    reached_region.values = sorted(reached - reached_region.leaves)
+    reached_region.values = sorted(visited - reached_region.leaves)
     reached_region.ancestors.update((leaf, frozenset({leaf})) for leaf in reached_region.leaves)
     for value in reached_region.values:
         ancestors = {value}

@@ -1,12 +1,11 @@
 """Sums of terms, such as a loss, that two programs add in another order or with other signs."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .regions import Region, consumers
-from .tape import Tape
+from .tape import Step, Tape
 from .values import Core, close
 
 SUMS = ("add", "add_any", "sub")
@@ -27,48 +26,54 @@ class Terms:
     partial: frozenset[int]
 
 
-def partial_sums(one: Region, other: Region, slots: list[int]) -> frozenset[tuple[int, int]]:
+def partial_sums(
+    first_region: Region, second_region: Region, slots: list[int]
+) -> frozenset[tuple[int, int]]:
     """Return the partial sums of both programs, by side and value, which are not to be compared.
 
     Two programs that add as many terms in another order have no partial sums in common. A term that
     differs would show as one that is missing in one place, and as one too many in another.
     """
-    found: set[tuple[int, int]] = set()
+    partial: set[tuple[int, int]] = set()
     for slot in slots:
-        sums = [_terms(region, region.tape.outputs[slot]) for region in (one, other)]
+        sums = [
+            _terms(region, region.tape.outputs[slot]) for region in (first_region, second_region)
+        ]
         sizes = [len(each.terms) for each in sums]
-        unmatched = [len(each) for each in _unmatched(one, other, sums)]
+        unmatched = [len(each) for each in _unmatched_terms(first_region, second_region, sums)]
         if min(sizes) >= MIN_TERMS and sizes[0] == sizes[1] and 0 < unmatched[0] < sizes[0]:
-            found |= {(side, value) for side in (0, 1) for value in sums[side].partial}
-    return frozenset(found)
+            partial |= {(side, value) for side in (0, 1) for value in sums[side].partial}
+    return frozenset(partial)
 
 
 def differing_term(
-    one: Region, other: Region, slot: int
+    first_region: Region, second_region: Region, slot: int
 ) -> tuple[tuple[int, float], tuple[int, float]] | None:
     """Return the only term of each program's sum that the other lacks, with its number.
 
     None if all are equal, if several differ, or if a result is no sum of several terms.
     """
-    sums = [_terms(region, region.tape.outputs[slot]) for region in (one, other)]
+    sums = [_terms(region, region.tape.outputs[slot]) for region in (first_region, second_region)]
     if min(len(each.terms) for each in sums) < MIN_TERMS:
         return None
-    mine, theirs = _unmatched(one, other, sums)
-    return (mine[0], theirs[0]) if len(mine) == len(theirs) == 1 else None
+    first_terms, second_terms = _unmatched_terms(first_region, second_region, sums)
+    return (first_terms[0], second_terms[0]) if len(first_terms) == len(second_terms) == 1 else None
 
 
-def _unmatched(one: Region, other: Region, sums: list[Terms]) -> list[list[tuple[int, float]]]:
+def _unmatched_terms(
+    first_region: Region, second_region: Region, sums: list[Terms]
+) -> list[list[tuple[int, float]]]:
     """List the terms of each program that the other lacks."""
     cores = [
-        [Core.of(number * np.asarray(region.view.arrays[value])) for value, number in each.terms]
-        for region, each in zip((one, other), sums, strict=True)
+        [Core.of(number * np.asarray(region.view.arrays[value])) for value, number in terms.terms]
+        for region, terms in zip((first_region, second_region), sums, strict=True)
     ]
-    tolerance = one.view.tolerance
+    tolerance = first_region.view.tolerance
     return [
         [
             term
             for term, core in zip(sums[side].terms, cores[side], strict=True)
-            if not any(core.same(each, tolerance) for each in cores[1 - side])
+            if not any(core.same(terms, tolerance) for terms in cores[1 - side])
         ]
         for side in (0, 1)
     ]
@@ -80,37 +85,37 @@ def _terms(region: Region, output: int) -> Terms:
     terms: list[tuple[int, float]] = []
     partial: set[int] = set()
 
-    def add(value: int, sign: float, *, whole: bool) -> None:
+    def add(value: int, sign: float, *, is_total: bool) -> None:
         root = tape.roots[value]
-        step = _step_of(tape, root)
+        step = tape.step_of(root)
         is_sum = (
             step is not None
             and step.name in SUMS
             and np.shape(tape.arrays[root]) == shape
             and not any(tape.is_constant(each) for each in step.operands)
-            and (whole or len(consumers(tape, root)) == 1)
+            and (is_total or len(consumers(tape, root)) == 1)
         )
         if step is None or not is_sum:
             terms.append((root, sign))
             return
-        if not whole:
+        if not is_total:
             partial.add(root)
         for position, operand in enumerate(step.operands):
             negated = step.name == "sub" and position == 1
-            add(operand, -sign if negated else sign, whole=False)
+            add(operand, -sign if negated else sign, is_total=False)
 
-    number, whole = 1.0, tape.roots[output]
+    number, total = 1.0, tape.roots[output]
     for _ in range(MAX_PRODUCTS):
-        step = _step_of(tape, whole)
+        step = tape.step_of(total)
         scaled = None if step is None else _product(tape, step)
         if scaled is None:
             break
-        number, whole = number * scaled[0], tape.roots[scaled[1]]
-    add(whole, number, whole=True)
+        number, total = number * scaled[0], tape.roots[scaled[1]]
+    add(total, number, is_total=True)
     return Terms(tuple(terms), frozenset(partial))
 
 
-def _product(tape: Tape, step: Any) -> tuple[float, int] | None:
+def _product(tape: Tape, step: Step) -> tuple[float, int] | None:
     """Return the number with which a step multiplies, and what it multiplies."""
     if step.name == "neg":
         return -1.0, step.operands[0]
@@ -126,21 +131,17 @@ def _product(tape: Tape, step: Any) -> tuple[float, int] | None:
     return (1 / number if step.name == "div" else number), step.operands[1 - constant[0]]
 
 
-def _step_of(tape: Tape, value: int) -> Any:
-    return tape.steps[tape.producers[value]] if value in tape.producers else None
-
-
-def moves_sign(one: Region, other: Region, a: int, b: int) -> bool:
+def moves_sign(first_region: Region, second_region: Region, a: int, b: int) -> bool:
     """Return whether two values differ in their sign only, and a sum makes up for it.
 
     One program adds a negated term where the other subtracts the term.
     """
-    arrays = np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b])
+    arrays = np.asarray(first_region.view.arrays[a]), np.asarray(second_region.view.arrays[b])
     if arrays[0].dtype.kind != "f" or arrays[0].shape != arrays[1].shape:
         return False
-    if not close(arrays[0], -arrays[1], one.view.tolerance):
+    if not close(arrays[0], -arrays[1], first_region.view.tolerance):
         return False
-    signs = _sign_in_sum(one.tape, a), _sign_in_sum(other.tape, b)
+    signs = _sign_in_sum(first_region.tape, a), _sign_in_sum(second_region.tape, b)
     return None not in signs and signs[0] != signs[1]
 
 

@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from jax.extend import core as jex
 
 from ...core.network import Leaf
 from ...core.tracing.jaxprs import context_of
+from ..types import Array
 from .wide import bind_native, bind_wide
 
 # Bit mask of the dependencies of a value.
@@ -85,7 +86,7 @@ class Tape:
     keeps_draws: bool = False
     branches_on_key: bool = False
     steps: list[Step] = field(default_factory=list)
-    arrays: list[Any] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
     depends: list[int] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     producers: dict[int, int] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class Tape:
     def live(self) -> frozenset[int]:
         """The values on which an output or a new state depends."""
         results = [*self.outputs, *self.new_state]
-        steps = (self.steps[index] for index in self.needed(results))
+        steps = (self.steps[index] for index in self.steps_for(results))
         return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
 
     @property
@@ -141,24 +142,42 @@ class Tape:
         sizes, draws = {shape[0] for shape in shapes if len(shape) > 1}, self.draw_sizes
         return len(sizes) == 1 and bool(draws) and {*draws} <= {1, *sizes}
 
+    def step_of(self, value: int) -> Step | None:
+        """Return the step that computes a value, whatever its arrangement; None for a leaf."""
+        index = self.producers.get(self.roots[value])
+        return None if index is None else self.steps[index]
+
+    def ancestors(self, value: int) -> set[int]:
+        """Return the values from which a value is computed, itself included."""
+        pending, ancestors = [value], set[int]()
+        while pending:
+            current = pending.pop()
+            if current not in ancestors:
+                ancestors.add(current)
+                if current in self.producers:
+                    pending.extend(self.steps[self.producers[current]].operands)
+        return ancestors
+
     def is_unused(self, value: int) -> bool:
         """Return whether a value is computed, and no output or new state depends on it."""
         return value in self.producers and value not in self.live
 
-    def needed(self, values: Iterable[int], known: Collection[int] = ()) -> list[int]:
+    def steps_for(self, values: Iterable[int], known_values: Collection[int] = ()) -> list[int]:
         """Return the steps that compute some values, of known ones if there are any, in order."""
-        wanted, steps = set(values), []
+        pending, steps = set(values), []
         for index in range(len(self.steps))[::-1]:
-            if wanted.intersection(self.steps[index].results):
-                wanted.update(value for value in self.steps[index].operands if value not in known)
+            if pending.intersection(self.steps[index].results):
+                pending.update(
+                    value for value in self.steps[index].operands if value not in known_values
+                )
                 steps.append(index)
         return steps[::-1]
 
-    def bind(self, equation: jex.JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
+    def bind(self, equation: jex.JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
         """Evaluate one equation."""
         return (bind_wide if self.is_wide else bind_native)(equation, arrays)
 
-    def add(self, array: Any, depends: int = 0) -> "Value":
+    def add(self, array: Array, depends: int = 0) -> "Value":
         """Add a value."""
         self.arrays.append(array)
         self.depends.append(depends)
@@ -167,16 +186,16 @@ class Tape:
 
     def replay(
         self,
-        values: Mapping[int, Any],
-        operands: Mapping[tuple[int, int], Any] | None = None,
+        values: Mapping[int, Array],
+        operands: Mapping[tuple[int, int], Array] | None = None,
         *,
-        arrays: Sequence[Any] | None = None,
+        arrays: Sequence[Array] | None = None,
         steps: Sequence[int] | None = None,
-        computed: dict[int, Any] | None = None,
-        kept: Collection[int] = (),
-        anew: Collection[int] | None = None,
-        until: Callable[[int, Any], bool] | None = None,
-    ) -> list[Any]:
+        computed: dict[int, Array] | None = None,
+        unchanged: Collection[int] = (),
+        steps_with_operands: Collection[int] | None = None,
+        until: Callable[[int, Array], bool] | None = None,
+    ) -> list[Array]:
         """Evaluate again with other values.
 
         Args:
@@ -185,9 +204,9 @@ class Tape:
           arrays: the values to start from; the recorded ones by default.
           steps: the steps to evaluate, in order; all by default.
           computed: a dictionary that gets the steps' results where a value is replaced.
-          kept: values that stay what they are in `arrays`, whatever they are computed from.
-          anew: the steps of `operands` that are evaluated even if nothing that they read changes;
-            all by default.
+          unchanged: values that stay what they are in `arrays`, whatever they are computed from.
+          steps_with_operands: the steps of `operands` that are evaluated even if nothing that they
+            read changes; all by default.
           until: a function of each value that changes and its array; the first true answer ends the
             evaluation.
 
@@ -195,33 +214,37 @@ class Tape:
           All values. What depends on no replaced one is not evaluated.
         """
         operands = operands or {}
-        now = list(self.arrays if arrays is None else arrays)
+        current = list(self.arrays if arrays is None else arrays)
         changed = set(values)
         for value, array in values.items():
-            now[value] = array
-        replaced = {step for step, _ in operands} if anew is None else set(anew)
+            current[value] = array
+        replaced = (
+            {step for step, _ in operands}
+            if steps_with_operands is None
+            else set(steps_with_operands)
+        )
         with evaluation_types(self.is_wide):
             for index in range(len(self.steps)) if steps is None else steps:
                 step = self.steps[index]
                 if index not in replaced and changed.isdisjoint(step.operands):
                     continue
                 arguments = [
-                    operands.get((index, position), now[value])
+                    operands.get((index, position), current[value])
                     for position, value in enumerate(step.operands)
                 ]
                 with context_of(step.equation):
                     results = self.bind(step.equation, arguments)
                 for value, array in zip(step.results, results, strict=True):
-                    if value in kept:
+                    if value in unchanged:
                         continue
                     if value not in values:
-                        now[value] = array
+                        current[value] = array
                         changed.add(value)
                         if until is not None and until(value, array):
-                            return now
+                            return current
                     elif computed is not None:
                         computed[value] = array
-        return now
+        return current
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,9 +252,9 @@ class Value:
     """A value of a tape, while it is recorded."""
 
     index: int
-    array: Any
+    array: Array
 
 
-def evaluation_types(wide: bool) -> Any:
+def evaluation_types(wide: bool) -> AbstractContextManager[object]:
     """Return the context in which a tape is evaluated."""
     return jax.enable_x64(True) if wide else contextlib.nullcontext()

@@ -1,14 +1,14 @@
 """Compare values whatever their layout: as sorted numbers, then by a permutation of axes."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..types import Array
 from .tape import Tape
 
 # The rounding of float32 constants in a float64 program, relative to the largest value. Epsilon
@@ -39,21 +39,21 @@ class Core:
     scale: float
 
     @classmethod
-    def of(cls, array: Any) -> "Core":
-        kept, known = [], np.asarray(array)
-        if known.dtype.kind == "c":  # both parts, along one more axis
-            known = np.stack([np.real(known), np.imag(known)], -1)
-        known = known.astype(np.float64, copy=False)
-        for axis in range(known.ndim)[::-1]:
-            if _is_constant(known, axis):
-                known = np.moveaxis(known, axis, 0)[0]
+    def of(cls, array: Array) -> "Core":
+        varying_axes, reduced = [], np.asarray(array)
+        if reduced.dtype.kind == "c":  # both parts, along one more axis
+            reduced = np.stack([np.real(reduced), np.imag(reduced)], -1)
+        reduced = reduced.astype(np.float64, copy=False)
+        for axis in range(reduced.ndim)[::-1]:
+            if _is_constant(reduced, axis):
+                reduced = np.moveaxis(reduced, axis, 0)[0]
             else:
-                kept.append(axis)
-        low, high = (float(np.min(known)), float(np.max(known))) if known.size else (0.0, 0.0)
+                varying_axes.append(axis)
+        low, high = (float(np.min(reduced)), float(np.max(reduced))) if reduced.size else (0.0, 0.0)
         if abs(low) < HUGE and abs(high) < HUGE:
-            return cls(known, tuple(kept[::-1]), low, high, max(abs(low), abs(high)))
-        usual = np.abs(known[np.abs(known) < HUGE])  # a huge number, or NaN
-        return cls(known, tuple(kept[::-1]), 0.0, 0.0, float(usual.max(initial=0.0)))
+            return cls(reduced, tuple(varying_axes[::-1]), low, high, max(abs(low), abs(high)))
+        usual = np.abs(reduced[np.abs(reduced) < HUGE])  # a huge number, or NaN
+        return cls(reduced, tuple(varying_axes[::-1]), 0.0, 0.0, float(usual.max(initial=0.0)))
 
     @cached_property
     def mean(self) -> float:
@@ -84,19 +84,19 @@ class Core:
             return False  # such as the weights of two layers, or two softmaxes: all from 0 to 1
         if self.array.size < MIN_KNOWN:
             return self._has_numbers_of(other, tolerance)
-        known = self._compared.setdefault(other, {})
-        if tolerance not in known:
-            known[tolerance] = self._has_numbers_of(other, tolerance)
-        return known[tolerance]
+        results = self._comparisons.setdefault(other, {})
+        if tolerance not in results:
+            results[tolerance] = self._has_numbers_of(other, tolerance)
+        return results[tolerance]
 
     @cached_property
-    def _compared(self) -> "WeakKeyDictionary[Core, dict[float, bool]]":
+    def _comparisons(self) -> "WeakKeyDictionary[Core, dict[float, bool]]":
         """Results of comparing large arrays, such as parameters, by the other one and tolerance."""
         return WeakKeyDictionary()
 
     def _has_numbers_of(self, other: "Core", tolerance: float) -> bool:
-        one, flat = self.array, other.array
-        if one.shape == flat.shape and close(one, flat, tolerance):
+        array, other_array = self.array, other.array
+        if array.shape == other_array.shape and close(array, other_array, tolerance):
             return True
         return close(self.numbers, other.numbers, tolerance)
 
@@ -110,32 +110,32 @@ def _is_constant(array: np.ndarray, axis: int) -> bool:
     return np.array_equal(along[0], along[-1]) and bool(np.all(along == along[0]))
 
 
-def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> bool:
+def close(first: np.ndarray, second: np.ndarray, tolerance: float = TOLERANCE) -> bool:
     """Return whether two arrays of one shape are equal up to rounding, relative to the largest.
 
     Huge numbers beside others, such as masked logits, are equal if they have the same sign.
     """
-    if one.shape != other.shape:
+    if first.shape != second.shape:
         return False
-    if np.array_equal(one, other):
+    if np.array_equal(first, second):
         return True
-    if np.any(np.isnan(one)) and np.array_equal(one, other, equal_nan=True):
+    if np.any(np.isnan(first)) and np.array_equal(first, second, equal_nan=True):
         return True
-    if not tolerance or not one.size or "b" in (one.dtype.kind, other.dtype.kind):
+    if not tolerance or not first.size or "b" in (first.dtype.kind, second.dtype.kind):
         return False
     with np.errstate(all="ignore"):
-        huge = np.abs(one) >= HUGE
+        huge = np.abs(first) >= HUGE
         if np.any(huge) and not np.all(huge):
-            if not np.array_equal(huge, np.abs(other) >= HUGE):
+            if not np.array_equal(huge, np.abs(second) >= HUGE):
                 return False
-            if np.any((one > 0)[huge] != (other > 0)[huge]):
+            if np.any((first > 0)[huge] != (second > 0)[huge]):
                 return False
-            one, other = one[~huge], other[~huge]
-        scale = max(np.max(np.abs(one)), np.max(np.abs(other)))
-        return bool(np.max(np.abs(one - other)) <= tolerance * scale)
+            first, second = first[~huge], second[~huge]
+        scale = max(np.max(np.abs(first)), np.max(np.abs(second)))
+        return bool(np.max(np.abs(first - second)) <= tolerance * scale)
 
 
-def largest_difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+def largest_difference(one: np.ndarray, other: Array) -> tuple[float, float]:
     """Return the largest absolute difference, and that relative to the largest number.
 
     Huge numbers of one sign, such as masked logits, are equal. Arrays of different shapes, and
@@ -155,25 +155,25 @@ def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
     """Yield the arrangements of an array in another shape by permuting and joining axes."""
     if array.size != int(np.prod(shape)):
         return
-    moves = [array.transpose(axes) for axes in itertools.permutations(range(array.ndim))]
-    yield from (moved for moved in moves if moved.shape == tuple(shape))
-    others: dict[tuple[int, ...], np.ndarray] = {}
-    for moved in moves:
-        others.setdefault(moved.shape, moved)
-    others.pop(tuple(shape), None)
-    yield from (moved.reshape(shape) for moved in others.values())
+    transposed = [array.transpose(axes) for axes in itertools.permutations(range(array.ndim))]
+    yield from (arrangement for arrangement in transposed if arrangement.shape == tuple(shape))
+    by_shape: dict[tuple[int, ...], np.ndarray] = {}
+    for arrangement in transposed:
+        by_shape.setdefault(arrangement.shape, arrangement)
+    by_shape.pop(tuple(shape), None)
+    yield from (arrangement.reshape(shape) for arrangement in by_shape.values())
     for axes in itertools.permutations(range(len(shape))):
         split = array.reshape([shape[axis] for axis in axes])
-        moved = split.transpose(np.argsort(axes))
+        arrangement = split.transpose(np.argsort(axes))
         if axes != tuple(range(len(shape))) and array.ndim < len(shape):
-            yield moved
+            yield arrangement
 
 
-def in_place_of(core: Core, whole: np.ndarray, array: np.ndarray) -> Iterator[np.ndarray]:
+def in_place_of(core: Core, source: np.ndarray, array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the arrangements of a value, given with its core, in the shape of `array`."""
-    if "c" in (whole.dtype.kind, array.dtype.kind):
-        if whole.dtype == array.dtype:
-            yield from layouts(whole, array.shape)
+    if "c" in (source.dtype.kind, array.dtype.kind):
+        if source.dtype == array.dtype:
+            yield from layouts(source, array.shape)
         return
     target = Core.of(array)
     shape = [array.shape[axis] for axis in target.axes]
@@ -181,8 +181,8 @@ def in_place_of(core: Core, whole: np.ndarray, array: np.ndarray) -> Iterator[np
         full = [array.shape[axis] if axis in target.axes else 1 for axis in range(array.ndim)]
         for arranged in layouts(core.array, shape):
             yield np.broadcast_to(arranged.reshape(full), array.shape)
-    elif whole.size == array.size:
-        yield from layouts(whole, array.shape)
+    elif source.size == array.size:
+        yield from layouts(source, array.shape)
 
 
 class View:
@@ -191,21 +191,21 @@ class View:
     def __init__(
         self,
         tape: Tape,
-        arrays: Sequence[Any],
+        arrays: Sequence[Array],
         tolerance: float = TOLERANCE,
-        before: "View | None" = None,
+        previous: "View | None" = None,
     ) -> None:
-        """Take the present values; those that are as in the view `before` need no new core."""
+        """Take the present values; those that are as in the view `previous` need no new core."""
         self.tape, self.arrays, self.tolerance = tape, arrays, tolerance
-        known = before._cores.items() if before is not None else ()
+        previous_cores = previous._cores.items() if previous is not None else ()
         self._cores: dict[int, Core] = {
             value: core
-            for value, core in known
-            if before is not None and arrays[value] is before.arrays[value]
+            for value, core in previous_cores
+            if previous is not None and arrays[value] is previous.arrays[value]
         }
 
     def free(self) -> None:
-        """Forget the values, which fill the memory, of a view whose places are still asked for."""
+        """Free the values; the tape still locates operations."""
         self.arrays = ()
         self._cores.clear()
 
@@ -216,7 +216,11 @@ class View:
             self._cores[root] = Core.of(self.arrays[root])
         return self._cores[root]
 
-    def compared(self) -> list[int]:
+    def cores(self, values: Iterable[int]) -> list[Core]:
+        """Return the cores of some values' roots."""
+        return [self.core(value) for value in values]
+
+    def data_values(self) -> list[int]:
         """Return the values that are computed from data, without mere rearrangements."""
         tape = self.tape
         return [
@@ -254,11 +258,11 @@ class View:
     def _by_size(self) -> dict[int, tuple[list[int], np.ndarray, np.ndarray, np.ndarray]]:
         """The values by the number of their elements, with what their cores have in common."""
         groups: dict[int, list[int]] = {}
-        for value in self.compared():
+        for value in self.data_values():
             groups.setdefault(self.core(value).array.size, []).append(value)
         by_size = {}
         for size, values in groups.items():
-            cores = [self.core(value) for value in values]
+            cores = self.cores(values)
             lows, highs, scales = (
                 np.array([getattr(core, name) for core in cores])
                 for name in ("low", "high", "scale")

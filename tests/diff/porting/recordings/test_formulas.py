@@ -10,7 +10,7 @@ import pytest
 from keras import layers as kl
 
 from triglot.backends.libraries import find
-from triglot.diff.porting.recordings.layers import canonical_arrays, listed
+from triglot.diff.porting.recordings.layers import canonical_arrays, layer_of
 from triglot.diff.porting.recordings.reading import read_recording
 from triglot.record import record
 
@@ -112,12 +112,12 @@ def test_a_formula_gives_the_recorded_result(
     record(build(layer, x), x, out=str(tmp_path / "one.safetensors"))
     recording = read_recording(tmp_path / "one.safetensors")
     call = recording.calls[-1]
-    known = listed(recording, call)
-    assert known is not None and known.formula is not None
-    arrays = canonical_arrays(recording, call, known)
+    layer = layer_of(recording, call)
+    assert layer is not None and layer.formula is not None
+    arrays = canonical_arrays(recording, call, layer)
     settings = {"training": False, **call.settings}
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        y = known.formula(settings, arrays, [recording.arrays[name] for name in call.inputs])
+        y = layer.formula(settings, arrays, [recording.arrays[name] for name in call.inputs])
     np.testing.assert_allclose(y, recording.arrays[call.outputs[0]], atol=2e-5)
 
 

@@ -22,7 +22,7 @@ from triglot.core.specs import Box
 from triglot.diff.porting.layouts import network_of
 from triglot.diff.porting.names import named_arrays
 from triglot.diff.porting.pairs import pair
-from triglot.diff.porting.recordings.layers import canonical_arrays, listed
+from triglot.diff.porting.recordings.layers import canonical_arrays, layer_of
 from triglot.diff.porting.recordings.reading import Recording, read_recording
 from triglot.record import record
 
@@ -169,7 +169,7 @@ RECORDED = {
 
 def check_formula(recording: Recording) -> None:
     """Compute the layer by its formula."""
-    layers = [(each, listed(recording, each)) for each in recording.calls]
+    layers = [(each, layer_of(recording, each)) for each in recording.calls]
     ((call, layer),) = [(each, layer) for each, layer in layers if layer and layer.parameters]
     assert layer.formula is not None
     arrays = canonical_arrays(recording, call, layer)
@@ -251,8 +251,8 @@ def test_a_transposed_kernel_of_flax_is_read_by_its_shape(is_reversed: bool) -> 
     source, target = (network(n, case.obs_spec, [case.built[n]]) for n in (name, "equinox"))
     variables = source.init(jax.random.key(0))
     arrays = named_arrays(variables, source)
-    found = target.apply(moved(arrays, "linen", target, x), x)[0]
-    np.testing.assert_allclose(found, source.apply(variables, x)[0], atol=1e-5)
+    output = target.apply(moved(arrays, "linen", target, x), x)[0]
+    np.testing.assert_allclose(output, source.apply(variables, x)[0], atol=1e-5)
 
 
 def test_a_transposed_kernel_of_flax_with_equal_channels_is_refused() -> None:

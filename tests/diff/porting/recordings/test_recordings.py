@@ -48,8 +48,8 @@ def write_recording(path: Path, **changes: Any) -> Path:
     model["weights"] = []
     hidden = (x @ first.T + bias[::-1]).astype(np.float32)
     y = (np.maximum(hidden, 0) @ second.T + bias).astype(np.float32)
-    for name, given, result in (("first", x, hidden), ("second", np.maximum(hidden, 0), y)):
-        call = recorder.begin(name, Linear(), {"in_features": 4}, given)
+    for name, inputs, result in (("first", x, hidden), ("second", np.maximum(hidden, 0), y)):
+        call = recorder.begin(name, Linear(), {"in_features": 4}, inputs)
         call["weights"] = [f"{name}.weight", f"{name}.bias"]
         call["random"] = changes.get("random") == name
         recorder.end(call, result)
@@ -112,9 +112,9 @@ def write_modules(path: Path, weights: dict[str, Any], *modules: Any) -> Path:
     recorder.content["inputs"] = [recorder.add(x, "inputs/0")]
     model = recorder.begin("", object(), {}, x)
     model["weights"] = []
-    for name, kind, settings, given, result in modules:
+    for name, kind, settings, inputs, result in modules:
         module = type(kind, (), {"__module__": "torch.nn"})()
-        call = recorder.begin(name, module, settings, np.float32(given))
+        call = recorder.begin(name, module, settings, np.float32(inputs))
         call["weights"] = [each for each in weights if each.startswith(f"{name}.")]
         recorder.end(call, np.float32(result))
     recorder.end(model, y)
@@ -359,16 +359,16 @@ def test_two_networks_are_compared_at_their_checkpoints(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arrays = port_weights(folder / "recording.safetensors")
-    own = {f"params/{n}/kernel": arrays[f"{n}.weight"].T.copy() for n in ("first", "second")}
-    own |= {f"params/{n}/bias": arrays[f"{n}.bias"] for n in ("first", "second")}
-    save_file(own, "one.safetensors")
-    own["params/second/kernel"] = own["params/second/kernel"].T.copy()
-    save_file(own, "other.safetensors")
-    both = ["recorded_ports:Linen", "recorded_ports:Linen", "--obs-shape", "4", "--quick"]
-    assert cli.main(["diff", *both, "--checkpoint", "one.safetensors"]) == 0
-    assert cli.main(["diff", *both, "--checkpoint", "one.safetensors", "one.safetensors"]) == 0
+    weights = {f"params/{n}/kernel": arrays[f"{n}.weight"].T.copy() for n in ("first", "second")}
+    weights |= {f"params/{n}/bias": arrays[f"{n}.bias"] for n in ("first", "second")}
+    save_file(weights, "one.safetensors")
+    weights["params/second/kernel"] = weights["params/second/kernel"].T.copy()
+    save_file(weights, "other.safetensors")
+    names = ["recorded_ports:Linen", "recorded_ports:Linen", "--obs-shape", "4", "--quick"]
+    assert cli.main(["diff", *names, "--checkpoint", "one.safetensors"]) == 0
+    assert cli.main(["diff", *names, "--checkpoint", "one.safetensors", "one.safetensors"]) == 0
     capsys.readouterr()
-    assert cli.main(["diff", *both, "--checkpoint", "one.safetensors", "other.safetensors"]) == 1
+    assert cli.main(["diff", *names, "--checkpoint", "one.safetensors", "other.safetensors"]) == 1
     assert "kernel_layout: the second checkpoint holds it transposed" in capsys.readouterr().out
 
 
@@ -412,5 +412,5 @@ def test_torch_models_that_fail_on_the_inputs_are_named_in_a_sentence(
     pytest.importorskip("torch")
     file = Path(__file__).with_name("original_torch.py")
     assert record_command([f"{file}:normed", "--inputs", "float32:3,5"]) == 2
-    shown = capsys.readouterr().err
-    assert "normed failed on float32 [3, 5]: RuntimeError" in shown and "Traceback" not in shown
+    printed = capsys.readouterr().err
+    assert "normed failed on float32 [3, 5]: RuntimeError" in printed and "Traceback" not in printed

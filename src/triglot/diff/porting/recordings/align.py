@@ -8,14 +8,14 @@ substitution and catalogue, and a recorded layer with a formula is compared as a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ...programs.tape import DATA, Tape
 from ...programs.values import Core, View, largest_difference
+from ...types import Array
 from .events import Event, aliases_of, consumers, events_of
-from .parts import LOOSE, masks, placed
+from .parts import LOOSE, arrangements_like, masks
 from .reading import Call, Recording
 
 LOCAL = 2e-5  # of float32 sums in one module
@@ -27,7 +27,7 @@ MAX_ENDS = 24  # values of the port that are tried for a recorded one
 
 
 @dataclass(eq=False)
-class Found:
+class Mismatch:
     """A recorded value that the port lacks although it has those that it is computed from.
 
     Attributes:
@@ -53,13 +53,13 @@ class Alignment:
     """The recorded values and the port's program, evaluated with the recorded ones in it.
 
     Attributes:
-      recording: of the original.
+      recording: the recording of the original.
       tape: the port's program in float64.
       names: the port's parameters by the recording's names.
       forced: recorded values by the port's value in whose place they are put.
       places: the port's value of each recorded one that was found.
       arrays: the port's values, computed from the forced ones.
-      computed: what the port computes in the place of forced ones.
+      computed: the port's own results in the places of forced values.
       lost: recorded values without a place, on which others depend.
       settled: recorded values whose difference was explained.
     """
@@ -69,8 +69,8 @@ class Alignment:
     names: Mapping[str, str]
     forced: dict[int, np.ndarray] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    arrays: list[Any] = field(default_factory=list)
-    computed: dict[int, Any] = field(default_factory=dict)
+    arrays: list[Array] = field(default_factory=list)
+    computed: dict[int, Array] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     settled: set[str] = field(default_factory=set)
 
@@ -105,12 +105,15 @@ class Alignment:
     @property
     def outputs_agree(self) -> bool:
         """Whether the port, as it is, returns the recorded outputs."""
-        wanted = [self.recording.arrays[name] for name in self.recording.outputs]
-        found = [np.asarray(self.tape.arrays[value]) for value in self.tape.outputs]
+        recorded = [self.recording.arrays[name] for name in self.recording.outputs]
+        computed = [np.asarray(self.tape.arrays[value]) for value in self.tape.outputs]
         return all(
-            any(Core.of(each).same(Core.of(one), LOOSE) for one in found)
-            for each in wanted
-            if each.dtype.kind == "f"
+            any(
+                Core.of(recorded_output).same(Core.of(computed_output), LOOSE)
+                for computed_output in computed
+            )
+            for recorded_output in recorded
+            if recorded_output.dtype.kind == "f"
         )
 
     def _evaluate(self) -> None:
@@ -142,7 +145,7 @@ class Alignment:
         return None
 
     def is_off(self, event: Event) -> bool:
-        """Return whether the port lacks a value, or computes it from equal ones less than well."""
+        """Return whether the port lacks a value, or computes it with more than rounding error."""
         if event.array in self.lost:
             return False
         return event.array not in self.places or self.error(event)[1] > LOCAL
@@ -155,13 +158,13 @@ class Alignment:
         return largest_difference(self.forced[end], np.asarray(self.computed[end]))
 
     def nearest(self, event: Event) -> tuple[int | None, float]:
-        """Return the nearest value of the port that may stand for one, and how far it is."""
+        """Return the port's value nearest to a recorded one, and its relative distance."""
         ends = self.ends(event)
         if not ends:
             return None, float("inf")
-        end = min(ends, key=lambda each: self._apart(event, each))
+        end = min(ends, key=lambda each: self._distance(event, each))
         scale = float(np.max(np.abs(self.value(event))))
-        return end, self._apart(event, end) / scale
+        return end, self._distance(event, end) / scale
 
     def _depends_on_lost(self, event: Event) -> bool:
         if not event.is_code:
@@ -178,18 +181,18 @@ class Alignment:
     def value(self, event: Event) -> np.ndarray:
         return np.asarray(self.recording.arrays[event.array], np.float64)
 
-    def _apart(self, event: Event, end: int) -> float:
-        arranged = placed(self.value(event), self.arrays[end])
+    def _distance(self, event: Event, end: int) -> float:
+        arranged = arrangements_like(self.value(event), self.arrays[end])
         return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
 
     def ends(self, event: Event) -> list[int]:
-        """List the values of the port that may stand for a recorded one, in order."""
+        """List the port's values that may correspond to a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
         first = max(
             (tape.producers[v] for v in self.inputs(event) if v in tape.producers), default=-1
         )
-        found = [
+        values = [
             value
             for value, array in enumerate(self.arrays)
             if tape.roots[value] == value
@@ -202,7 +205,7 @@ class Alignment:
             and tape.producers[value] > first
             and not bits[value] & later
         ]
-        return found[:MAX_ENDS]
+        return values[:MAX_ENDS]
 
     def inputs(self, event: Event) -> list[int]:
         """Return the port's values that a recorded one is computed from, as far as known."""
@@ -219,44 +222,46 @@ class Alignment:
         return self.bits(later)
 
     def bits(self, names: Iterable[str]) -> int:
-        own = {self.names[name] for name in names if name in self.names}
+        port_names = {self.names[name] for name in names if name in self.names}
         order = sorted(self.tape.leaves)
-        return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in own)
+        return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in port_names)
 
-    def put(self, found: Found) -> None:
+    def substitute(self, mismatch: Mismatch) -> None:
         """Put a recorded value in its place and go on; without a place, it is lost."""
-        self.settled.update(event.array for event in found.events)
-        for event in found.events[:-1]:
+        self.settled.update(event.array for event in mismatch.events)
+        for event in mismatch.events[:-1]:
             self.places[event.array] = -1
-        last = found.events[-1]
-        self.settled.update(name for name, end in self.places.items() if end == found.end)
-        if found.end is None or found.substitute is None:
+        last = mismatch.events[-1]
+        self.settled.update(name for name, end in self.places.items() if end == mismatch.end)
+        if mismatch.end is None or mismatch.substitute is None:
             self.lost.add(last.array)
             return
-        self.places[last.array] = found.end
-        self.forced[found.end] = found.substitute
+        self.places[last.array] = mismatch.end
+        self.forced[mismatch.end] = mismatch.substitute
         self._evaluate()
 
     def _find(self, events: Iterable[Event]) -> None:
         view, bits = View(self.tape, self.arrays, LOOSE), masks(self.tape, self.forced)
         for event in events:
             core = self.cores[event.array]
-            own = 0 if event.is_code else self.bits(event.call.weights)
+            parameter_bits = 0 if event.is_code else self.bits(event.call.weights)
             # A new batch norm hardly changes its input, which is no result of it all the same.
-            found = [
+            matching = [
                 end
                 for end in view.find_all(core, tolerance(core))
-                if end in self.tape.producers and bits[end] & own == own
+                if end in self.tape.producers and bits[end] & parameter_bits == parameter_bits
             ]
-            ends = [end for end in found if end not in self.forced]
+            ends = [end for end in matching if end not in self.forced]
             if not ends:
-                same = [end for end in found if core.same(Core.of(self.forced[end]), EXACT)]
-                if same:  # the same numbers in another shape
-                    self.places[event.array] = same[0]
+                equal_ends = [
+                    end for end in matching if core.same(Core.of(self.forced[end]), EXACT)
+                ]
+                if equal_ends:  # the same numbers in another shape
+                    self.places[event.array] = equal_ends[0]
                 continue
-            end = min(ends, key=lambda e: self._apart(event, e))
+            end = min(ends, key=lambda e: self._distance(event, e))
             self.places[event.array] = end
-            arranged = placed(self.value(event), self.arrays[end])
+            arranged = arrangements_like(self.value(event), self.arrays[end])
             if arranged and largest_difference(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
                 self.forced[end] = arranged[0]
 

@@ -5,10 +5,10 @@ import numpy as np
 from ...programs import explain_tapes, places
 from ...programs.values import largest_difference
 from ...types import Cause, Difference, Operation
-from .align import Alignment, Found
+from .align import Alignment, Mismatch
 from .events import Event
-from .parts import module_tape, part_of, placed
-from .trying import steps_of, tried
+from .parts import arrangements_like, module_tape, part_of
+from .trying import confirmed_causes, steps_of
 
 LABELS = ("the recording", "the port")
 MAX_OPERATIONS = 8
@@ -26,84 +26,92 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
     end = aligned.places.get(event.array, -1)
     if event.is_code or end not in aligned.computed:
         return []
-    known = (
+    known_names = (
         *aligned.recording.inputs,
         *(n for n, v in aligned.places.items() if v in aligned.forced),
     )
-    if any(n not in known for n in event.call.inputs if n in aligned.cores):
+    if any(n not in known_names for n in event.call.inputs if n in aligned.cores):
         return []
     return sure_causes(aligned, event, end)
 
 
 def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
     """Explain a part of the port by what the recorded module computes; none if it is not sure."""
-    found = [] if event.is_code else formula_causes(aligned, event, end)
-    unsure = any(name in UNSURE or "none in " in evidence for name, evidence in found)
-    return [] if unsure else found
+    causes = [] if event.is_code else formula_causes(aligned, event, end)
+    unsure = any(name in UNSURE or "none in " in evidence for name, evidence in causes)
+    return [] if unsure else causes
 
 
 def num_causes(aligned: Alignment, event: Event, end: int) -> int:
     """Count the causes that are known if a value of the port is the recorded one."""
-    if found := sure_causes(aligned, event, end):
-        return len(found)
-    return int(any(each.name in REPLAYED for each in tried(aligned, Found([event], end))))
+    if causes := sure_causes(aligned, event, end):
+        return len(causes)
+    return int(
+        any(each.name in REPLAYED for each in confirmed_causes(aligned, Mismatch([event], end)))
+    )
 
 
 def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
     """Explain the part of the port that ends in a value by what the recorded module computes."""
-    known = [value for value in aligned.forced if value != end]
+    known_values = [value for value in aligned.forced if value != end]
     arrays = list(aligned.arrays)
     if end in aligned.computed:
         arrays[end] = aligned.computed[end]
-    part = part_of(aligned.tape, arrays, end, known)
+    part = part_of(aligned.tape, arrays, end, known_values)
     tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
     if tape is None:
         return []
     return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
 
 
-def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference, list[Cause]]:
+def causes_of(aligned: Alignment, mismatch: Mismatch, label: str) -> tuple[Difference, list[Cause]]:
     """Name the causes of a difference, with its place in both."""
-    named: list[tuple[str, str]] = []
-    event, end, value = found.event, found.end, None
+    named_causes: list[tuple[str, str]] = []
+    event, end, value = mismatch.event, mismatch.end, None
     if end is not None and end in aligned.forced and event.array not in aligned.places:
         evidence = (
             "the port computes nothing in its place; substituting the recorded value makes "
             "everything downstream match"
         )
-        named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
+        named_causes = [("operation_missing", f"{_recorded_computation(event)}; {evidence}")]
     elif end is not None:
-        named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
-        if not named or {name for name, _ in named} & UNSURE:
-            confirmed = next(tried(aligned, found), None)
+        named_causes = (
+            [] if event.is_code or mismatch.events[1:] else formula_causes(aligned, event, end)
+        )
+        if not named_causes or {name for name, _ in named_causes} & UNSURE:
+            confirmed = next(confirmed_causes(aligned, mismatch), None)
             if confirmed is not None:
-                named, value = [(confirmed.name, confirmed.evidence)], confirmed.value
-    if not named or ({name for name, _ in named} & UNSURE and named[0][0] != "operation_missing"):
-        named = [(UNKNOWN, _said(aligned, found))]
-    operations = operation_of(event), _of_port(aligned, found, value)
-    where = f"{shown(event)}; {label}: {places.shown(operations[1])}"
+                named_causes, value = [(confirmed.name, confirmed.evidence)], confirmed.value
+    if not named_causes or (
+        {name for name, _ in named_causes} & UNSURE and named_causes[0][0] != "operation_missing"
+    ):
+        named_causes = [(UNKNOWN, _describe_both(aligned, mismatch))]
+    operations = operation_of(event), _port_operation(aligned, mismatch, value)
+    where = f"{place_in_recording(event)}; {label}: {places.describe(operations[1])}"
     size = (float("nan"), float("nan"))
     if end is not None:
-        last = placed(aligned.value(found.events[-1]), aligned.arrays[end])
-        size = largest_difference(last[0], np.asarray(aligned.arrays[end])) if last else size
+        arranged = arrangements_like(aligned.value(mismatch.events[-1]), aligned.arrays[end])
+        size = (
+            largest_difference(arranged[0], np.asarray(aligned.arrays[end])) if arranged else size
+        )
     difference = Difference(
         one=operations[0], other=operations[1], max_abs=size[0], max_rel=size[1]
     )
-    return difference, [Cause(name, where, evidence) for name, evidence in named]
+    return difference, [Cause(name, where, evidence) for name, evidence in named_causes]
 
 
 def operation_of(event: Event) -> Operation:
     return Operation(event.operation, event.source, event.scope)
 
 
-def shown(event: Event) -> str:
+def place_in_recording(event: Event) -> str:
     """Write where a recorded value was computed."""
-    return f"the recording: {places.shown(operation_of(event))}"
+    return f"the recording: {places.describe(operation_of(event))}"
 
 
-def _of_port(aligned: Alignment, found: Found, value: int | None) -> Operation | None:
+def _port_operation(aligned: Alignment, mismatch: Mismatch, value: int | None) -> Operation | None:
     """Describe where the port differs: at a value, else at the first step after equal ones."""
-    steps = steps_of(aligned, found)
+    steps = steps_of(aligned, mismatch)
     if value is None and not steps:
         return None
     if value is None:
@@ -111,26 +119,25 @@ def _of_port(aligned: Alignment, found: Found, value: int | None) -> Operation |
     return places.operation(aligned.tape, value)
 
 
-def _does(aligned: Alignment, found: Found) -> str:
+def _recorded_computation(event: Event) -> str:
     """Say what the recording computes."""
-    event = found.event
     return f"the recording computes {event.operation} ({event.scope})"
 
 
-def _said(aligned: Alignment, found: Found) -> str:
+def _describe_both(aligned: Alignment, mismatch: Mismatch) -> str:
     """Say what both compute, where no cause is known."""
-    event = found.event
-    steps = [aligned.tape.steps[index].name for index in steps_of(aligned, found)]
+    event = mismatch.event
+    steps = [aligned.tape.steps[index].name for index in steps_of(aligned, mismatch)]
     names = " ".join(steps[:MAX_OPERATIONS]) + (" ..." if steps[MAX_OPERATIONS:] else "")
-    what = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
+    parts = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
     if event.is_code:
-        what = [
+        parts = [
             f"the modules before it are equal: the difference is in the code of {event.scope}, "
             f"where the port computes {names or 'nothing'}"
         ]
     elif event.call.settings:
         settings = ", ".join(f"{n}={v}" for n, v in list(event.call.settings.items())[:8])
-        what.append(f"the recorded settings are {settings}")
-    if found.events[1:]:
-        what.append(f"equal again after {found.events[-1].scope}")
-    return "; ".join(what)
+        parts.append(f"the recorded settings are {settings}")
+    if mismatch.events[1:]:
+        parts.append(f"equal again after {mismatch.events[-1].scope}")
+    return "; ".join(parts)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -12,13 +11,13 @@ from ....core.errors import TriglotError, user_error_context
 from ....core.network import Network, Variables, num_params
 from ...pairing.parameters import Pairing
 from ...programs import record
-from ...programs.explain import merged
+from ...programs.explain import merge_equal
 from ...programs.recording import forward_program
 from ...report import DIFFERENT, EQUIVALENT, Module, Report
 from ...types import Cause, Difference, Side
 from ..files import read_weights
 from ..names import variables_from
-from .align import Alignment, Found
+from .align import Alignment, Mismatch
 from .causes import causes_of, local_causes, num_causes
 from .events import Event
 from .layers import num_parameters
@@ -26,20 +25,20 @@ from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
 
-MAX_FOUND = 16
-EQUAL, OTHER, CONSEQUENCE = "equal", "different", "computed from different values"
-ELSEWISE = "not computed as one value"
+MAX_MISMATCHES = 16
+EQUAL, DIFFERS, CONSEQUENCE = "equal", "different", "computed from different values"
+NOT_ONE_VALUE = "not computed as one value"
 
 
 def diff_recording(
     recording: str | Path,
-    port: Any,
+    port: object,
     *,
     checkpoint: str | Path | None = None,
     mapping: Mapping[str, str] | None = None,
     name: str | None = None,
     trust: bool = False,
-    begin: Callable[[str], None] = lambda what: None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Compare a port with a recording of the original, whose library is not needed.
 
@@ -48,34 +47,34 @@ def diff_recording(
     the comparison continues, so that it finds several differences.
 
     Args:
-      recording: what `triglot.record` wrote.
-      port: what `triglot.diff.loading.load_network` accepts.
+      recording: the file that `triglot.record` wrote.
+      port: a network in any form that `triglot.diff.loading.load_network` accepts.
       checkpoint: the port's own weights, which are compared with the recorded ones first.
       mapping: canonical names of the recording to those of the port; None to pair by names, shapes
         and the order of use.
-      name: of the port, in the report.
+      name: the name of the port in the report.
       trust: read a checkpoint that is a pickle, which may run code.
-      begin: called with what begins.
+      begin: a function that is called with the name of each stage.
 
     Raises:
       TriglotError: if a file is damaged or of another kind, the port fails on the recorded inputs,
         or the weights do not fit.
     """
     begin("reading the recording")
-    read = read_recording(Path(recording))
+    parsed = read_recording(Path(recording))
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and is_recording(str(path)) and path.resolve() == read.path.resolve():
+    if path is not None and is_recording(str(path)) and path.resolve() == parsed.path.resolve():
         raise TriglotError(f"--checkpoint {path} is the recording: give the port's own weights.")
     arrays = None if path is None else read_weights(path, trust=trust)
 
-    def own(network: Network) -> Variables:
+    def read_checkpoint(network: Network) -> Variables:
         assert arrays is not None and path is not None
         return variables_from(arrays, network, path)[0]
 
     begin("putting the recorded weights into the port")
-    fitted = fit(read, port, None if path is None else own, mapping, name)
+    fitted = fit(parsed, port, None if path is None else read_checkpoint, mapping, name)
     begin("evaluating the port operation by operation")
-    aligned = align(read, fitted)
+    aligned = align(parsed, fitted)
     begin("comparing modules")
     return report_of(aligned, fitted)
 
@@ -102,31 +101,31 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     causes: list[Cause] = []
     located: list[tuple[int, Difference, list[Cause]]] = []
     agree = aligned.outputs_agree
-    for _ in range(MAX_FOUND):
+    for _ in range(MAX_MISMATCHES):
         event = aligned.first_missing()
         if event is None:
             break
-        found = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
-        difference, named = causes_of(aligned, found, label)
-        located.append((event.index, difference, named))
-        states.update({each.array: OTHER for each in found.events})
-        confirmed = any(cause.name != "unknown" for cause in named)
-        if not (found.sure or confirmed or _is_own(found)):
-            found = Found(found.events)
-        aligned.put(found)
+        mismatch = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
+        difference, new_causes = causes_of(aligned, mismatch, label)
+        located.append((event.index, difference, new_causes))
+        states.update({each.array: DIFFERS for each in mismatch.events})
+        confirmed = any(cause.name != "unknown" for cause in new_causes)
+        if not (mismatch.sure or confirmed or _has_place(mismatch)):
+            mismatch = Mismatch(mismatch.events)
+        aligned.substitute(mismatch)
     for event in aligned.events:
-        named = local_causes(aligned, event) if event.array not in aligned.settled else []
-        if named:
-            difference, shown = _local(aligned, event, named, label)
-            located.append((event.index, difference, shown))
-            states[event.array] = OTHER
-    for _, difference, named in sorted(located, key=lambda each: each[0]):
+        new_causes = local_causes(aligned, event) if event.array not in aligned.settled else []
+        if new_causes:
+            difference, new_causes = _local(aligned, event, new_causes, label)
+            located.append((event.index, difference, new_causes))
+            states[event.array] = DIFFERS
+    for _, difference, new_causes in sorted(located, key=lambda each: each[0]):
         first = first or difference
-        causes += named
+        causes += new_causes
     modules = tuple(_module(aligned, event, states) for event in aligned.events)
     notes = [*recording.notes, *port.notes]
     if not agree and not located:
-        causes.append(_unlocated(aligned, label))
+        causes.append(_unlocated_cause(label))
     different = not agree or bool(located)
     if port.causes and not different:
         notes.append("with the recorded weights, the port computes the recorded outputs")
@@ -134,7 +133,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         labels=(f"{recording.path} ({title(recording.library)})", label),
         verdict=DIFFERENT if different or port.causes else EQUIVALENT,
         first_difference=first,
-        causes=(*port.causes, *merged(causes)),
+        causes=(*port.causes, *merge_equal(causes)),
         pairing=port.pairing or Pairing({}, {}, (), "not compared"),
         num_params=(num_parameters(recording), num_params(port.variables.params)),
         modules=modules,
@@ -142,18 +141,18 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     )
 
 
-def _is_own(found: Found) -> bool:
+def _has_place(mismatch: Mismatch) -> bool:
     """Return whether the place is that of a module's own parameters."""
-    return found.end is not None and found.substitute is not None
+    return mismatch.end is not None and mismatch.substitute is not None
 
 
 def _local(
-    aligned: Alignment, event: Event, named: list[tuple[str, str]], label: str
+    aligned: Alignment, event: Event, named_causes: list[tuple[str, str]], label: str
 ) -> tuple[Difference, list[Cause]]:
-    found = Found([event], aligned.places[event.array])
-    difference, shown = causes_of(aligned, found, label)
+    mismatch = Mismatch([event], aligned.places[event.array])
+    difference, base_causes = causes_of(aligned, mismatch, label)
     size = aligned.error(event)
-    causes = [Cause(name, shown[0].where, evidence) for name, evidence in named]
+    causes = [Cause(name, base_causes[0].where, evidence) for name, evidence in named_causes]
     return replace(difference, max_abs=size[0], max_rel=size[1]), causes
 
 
@@ -162,11 +161,11 @@ def _module(aligned: Alignment, event: Event, states: Mapping[str, str]) -> Modu
     if event.array in aligned.lost and state == EQUAL:
         state = CONSEQUENCE
     if state == EQUAL and event.array not in aligned.places:
-        state = ELSEWISE
+        state = NOT_ONE_VALUE
     return Module(event.scope, event.operation, event.source, state, aligned.error(event)[1])
 
 
-def _unlocated(aligned: Alignment, label: str) -> Cause:
+def _unlocated_cause(label: str) -> Cause:
     return Cause(
         "unknown",
         f"outputs; {label}",

@@ -15,9 +15,9 @@ class Event:
     """A value that a module returned, or that the code between modules computed.
 
     Attributes:
-      index: in order.
-      array: its name in the recording.
-      call: of the module; for code between modules, of the module whose code it is.
+      index: the position in the order of computation.
+      array: the name of the array in the recording.
+      call: the call of the module; for code between modules, of the module whose code it is.
       is_code: whether it was computed between modules.
       after, before: the calls between which that code is; None at its ends.
     """
@@ -67,24 +67,26 @@ class Event:
 
 def events_of(recording: Recording) -> list[Event]:
     """List the floating-point values that are not inputs, each where it first occurs."""
-    found: list[Event] = []
-    seen = {*recording.inputs, *aliases_of(recording)}
-    last: dict[int | None, Call] = {}  # the module that ended last, by the module that it is in
+    events: list[Event] = []
+    names_seen = {*recording.inputs, *aliases_of(recording)}
+    last_ended: dict[
+        int | None, Call
+    ] = {}  # the module that ended last, by the module that it is in
 
     def add(name: str, call: Call, *, is_code: bool, before: Call | None = None) -> None:
         array = recording.arrays[name]
         if (
-            name in seen
+            name in names_seen
             or name.startswith("weights/")
             or (is_code and _is_weight(recording, array))
         ):
             return
-        seen.add(name)
+        names_seen.add(name)
         if array.dtype.kind == "f" and np.unique(array[np.isfinite(array)]).size > SMALL:
-            after = last.get(call.index) if is_code else None
-            found.append(Event(len(found), name, call, is_code, after, before))
+            last_before = last_ended.get(call.index) if is_code else None
+            events.append(Event(len(events), name, call, is_code, last_before, before))
 
-    for call, begins in _ordered(recording.calls):
+    for call, begins in _begins_and_ends(recording.calls):
         if begins:
             if call.parent is not None:
                 for name in call.inputs:
@@ -92,8 +94,8 @@ def events_of(recording: Recording) -> list[Event]:
         else:
             for name in call.outputs:
                 add(name, call, is_code=not call.is_leaf)
-            last[call.parent] = call
-    return found
+            last_ended[call.parent] = call
+    return events
 
 
 def _is_weight(recording: Recording, array: np.ndarray) -> bool:
@@ -106,18 +108,18 @@ def _is_weight(recording: Recording, array: np.ndarray) -> bool:
 
 def aliases_of(recording: Recording) -> dict[str, str]:
     """Map results of modules that only rearrange, as a flattening does, to what they rearrange."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for call in recording.calls:
         if not call.is_leaf or call.weights or len(call.inputs) != 1 or len(call.outputs) != 1:
             continue
         x, y = (recording.arrays[name] for name in (*call.inputs, *call.outputs))
-        moved = call.inputs != call.outputs and x.size == y.size and x.shape != y.shape
-        if moved and np.array_equal(np.sort(x, None), np.sort(y, None)):
-            found[call.outputs[0]] = call.inputs[0]
-    return found
+        is_rearranged = call.inputs != call.outputs and x.size == y.size and x.shape != y.shape
+        if is_rearranged and np.array_equal(np.sort(x, None), np.sort(y, None)):
+            aliases[call.outputs[0]] = call.inputs[0]
+    return aliases
 
 
-def _ordered(calls: tuple[Call, ...]) -> Iterator[tuple[Call, bool]]:
+def _begins_and_ends(calls: tuple[Call, ...]) -> Iterator[tuple[Call, bool]]:
     """Yield the calls as they begin and end."""
     pending: list[Call] = []
     for call in calls:
@@ -130,10 +132,10 @@ def _ordered(calls: tuple[Call, ...]) -> Iterator[tuple[Call, bool]]:
 
 
 def consumers(recording: Recording, event: Event) -> list[str]:
-    """List the values that can only be equal if this one is: of those who read it or hold it."""
-    found = [n for c in recording.calls if event.array in c.inputs for n in c.outputs]
+    """List the values that depend on this one: results of modules that read it or contain it."""
+    names = [n for c in recording.calls if event.array in c.inputs for n in c.outputs]
     parent = event.call.index if event.is_code else event.call.parent
     while parent is not None:
-        found += recording.calls[parent].outputs
+        names += recording.calls[parent].outputs
         parent = recording.calls[parent].parent
-    return [name for name in dict.fromkeys(found) if name != event.array]
+    return [name for name in dict.fromkeys(names) if name != event.array]

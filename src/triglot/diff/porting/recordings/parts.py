@@ -1,39 +1,40 @@
-"""The part of the port's program between values that are known, and a recorded module as one."""
+"""Cut a part out of the port's program, and trace a recorded module as a program."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ....core.types import PyTree
 from ...programs import Program, record
 from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
 from ...programs.values import Core, in_place_of, largest_difference
-from .layers import canonical_arrays, listed
+from ...types import Array
+from .layers import canonical_arrays, layer_of
 from .reading import Call, Recording
 
 ALIKE = 0.02  # relative to the largest number
 LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
 
 
-def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int]) -> Tape:
+def part_of(tape: Tape, arrays: Sequence[Array], end: int, known_values: Collection[int]) -> Tape:
     """Return the part of a program that computes a value, with the known values as inputs."""
     part = Tape(tape.is_wide)
-    moved: dict[int, int] = {}
+    part_values: dict[int, int] = {}
 
     def leaf(value: int) -> int:
-        if value not in moved:
+        if value not in part_values:
             is_input = value in tape.producers
             depends = INPUTS if is_input and tape.depends[value] & DATA else tape.depends[value]
             depends = PARAMS if depends == STATE else depends  # nothing updates them here
-            moved[value] = part.add(arrays[value], depends).index
+            part_values[value] = part.add(arrays[value], depends).index
             if value in tape.leaves:
-                part.leaves[moved[value]] = tape.leaves[value]
-        return moved[value]
+                part.leaves[part_values[value]] = tape.leaves[value]
+        return part_values[value]
 
-    for index in tape.needed([end], known):
+    for index in tape.steps_for([end], known_values):
         step = tape.steps[index]
         operands = tuple(leaf(value) for value in step.operands)
         depends = 0
@@ -41,11 +42,11 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
             depends |= part.depends[value]
         results = []
         for value in step.results:
-            moved[value] = part.add(arrays[value], depends).index
-            part.producers[moved[value]] = len(part.steps)
-            if tape.roots[value] in moved:
-                part.roots[moved[value]] = part.roots[moved[tape.roots[value]]]
-            results.append(moved[value])
+            part_values[value] = part.add(arrays[value], depends).index
+            part.producers[part_values[value]] = len(part.steps)
+            if tape.roots[value] in part_values:
+                part.roots[part_values[value]] = part.roots[part_values[tape.roots[value]]]
+            results.append(part_values[value])
         part.steps.append(Step(step.equation, operands, tuple(results), step.callers))
     part.outputs = [leaf(end)]
     return part
@@ -60,7 +61,7 @@ def module_tape(
 
     None is returned for modules whose formula is not known, or does not give the recorded result.
     """
-    layer = listed(recording, call)
+    layer = layer_of(recording, call)
     if layer is None or layer.formula is None or len(call.outputs) not in (1, 2):
         return None
     formula, settings = layer.formula, {"training": recording.train, **call.settings}
@@ -68,19 +69,21 @@ def module_tape(
     result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
     axes = _nearest(result, computed)
 
-    def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
+    def compute(
+        params: dict[str, Array], state: PyTree, inputs: list[Array], key: jax.Array
+    ) -> tuple[jax.Array, PyTree]:
         y = formula(settings, params, inputs)
         return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
     try:
-        own = canonical_arrays(recording, call, layer)
-        program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
+        params = canonical_arrays(recording, call, layer)
+        program = Program(function=compute, params=params, inputs=inputs, key=jax.random.key(0))
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             tape = record(program, wide=True)
     except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
-    same = Core.of(tape.arrays[tape.outputs[0]]).same(Core.of(result), LOOSE)
-    return tape if same else None
+    agrees = Core.of(tape.arrays[tape.outputs[0]]).same(Core.of(result), LOOSE)
+    return tape if agrees else None
 
 
 def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:
@@ -88,13 +91,14 @@ def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None
     options = _arrangements(result, computed.shape)
     if len(options) < 2:
         return options[0] if options else None
-    apart = [
-        largest_difference(_moved(result, axes, computed.shape), computed)[1] for axes in options
+    distances = [
+        largest_difference(_rearrange(result, axes, computed.shape), computed)[1]
+        for axes in options
     ]
-    return options[int(np.argmin(apart))] if min(apart) < ALIKE else options[0]
+    return options[int(np.argmin(distances))] if min(distances) < ALIKE else options[0]
 
 
-def _moved(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
+def _rearrange(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
     return (array if axes is None else array.transpose(axes)).reshape(shape)
 
 
@@ -111,48 +115,50 @@ def _arrangements(result: np.ndarray, shape: Sequence[int]) -> list[tuple[int, .
     return list(dict.fromkeys(fitting)) or [None]
 
 
-def placed(recorded: np.ndarray, computed: np.ndarray) -> list[np.ndarray]:
+def arrangements_like(recorded: np.ndarray, computed: Array) -> list[np.ndarray]:
     """List the arrangements of a recorded value in the shape of the port's, the likely first."""
-    wanted = np.asarray(computed, np.float64)
-    own = np.asarray(recorded, np.float64)
-    found = [_moved(own, axes, wanted.shape) for axes in _arrangements(own, wanted.shape)]
-    for number, arranged in enumerate(in_place_of(Core.of(own), own, wanted)):
+    target = np.asarray(computed, np.float64)
+    source = np.asarray(recorded, np.float64)
+    options = [
+        _rearrange(source, axes, target.shape) for axes in _arrangements(source, target.shape)
+    ]
+    for number, arranged in enumerate(in_place_of(Core.of(source), source, target)):
         if number == 24:
             break
-        found.append(arranged)
-    if len(found) < 2:
-        return found
-    apart = [largest_difference(each, wanted)[1] for each in found]
-    if min(apart) > ALIKE:  # the numbers do not say which; the usual arrangements come first
-        return found
-    return [found[i] for i in sorted(range(len(found)), key=apart.__getitem__)]
+        options.append(arranged)
+    if len(options) < 2:
+        return options
+    distances = [largest_difference(each, target)[1] for each in options]
+    if min(distances) > ALIKE:  # the numbers do not say which; the usual arrangements come first
+        return options
+    return [options[i] for i in sorted(range(len(options)), key=distances.__getitem__)]
 
 
-def placed_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarray]:
+def arrangements_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarray]:
     """List the arrangements that the port gives a value later, as that of all heads' results."""
     steps = [i for i, step in enumerate(tape.steps)
              if any(tape.roots[v] == end and v != end for v in step.results)]  # fmt: skip
     shape = np.shape(tape.arrays[end])
     numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
-    now = tape.replay({end: numbers}, steps=steps)
-    found = []
+    replayed = tape.replay({end: numbers}, steps=steps)
+    options = []
     for value in {v for i in steps for v in tape.steps[i].results}:
-        if np.shape(now[value]) == recorded.shape and np.size(now[value]) == numbers.size:
-            order = np.asarray(now[value]).astype(np.int64).ravel()
+        if np.shape(replayed[value]) == recorded.shape and np.size(replayed[value]) == numbers.size:
+            order = np.asarray(replayed[value]).astype(np.int64).ravel()
             arranged = np.empty(numbers.size)
             arranged[order] = recorded.ravel()
-            found.append(arranged.reshape(shape))
-    return found
+            options.append(arranged.reshape(shape))
+    return options
 
 
-def masks(tape: Tape, known: Collection[int]) -> list[int]:
+def masks(tape: Tape, known_values: Collection[int]) -> list[int]:
     """Return bits of the parameters on which each value depends, on the way from known values."""
     bits: Mapping[int, int] = {value: 1 << i for i, value in enumerate(sorted(tape.leaves))}
-    found = [bits.get(value, 0) for value in range(len(tape.arrays))]
+    value_bits = [bits.get(value, 0) for value in range(len(tape.arrays))]
     for step in tape.steps:
-        own = 0
+        step_bits = 0
         for value in step.operands:
-            own |= found[value]
+            step_bits |= value_bits[value]
         for value in step.results:
-            found[value] = 0 if value in known else own
-    return found
+            value_bits[value] = 0 if value in known_values else step_bits
+    return value_bits

@@ -20,7 +20,7 @@ DTYPES = {
     "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U64": np.uint64,
     "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
 }  # fmt: skip
-HOW = "record it with `python -m triglot.record my_model:Net --inputs float32:2,3,32,32`"
+ADVICE = "record it with `python -m triglot.record my_model:Net --inputs float32:2,3,32,32`"
 CLOUSEAU = (".forward", ".__call__")
 
 
@@ -29,9 +29,9 @@ class Call:
     """One call of a module.
 
     Attributes:
-      index: in the order in which calls begin.
-      name: of the module, such as `layer1.0.bn2`; empty for the model.
-      kind: its class.
+      index: the position in the order in which calls begin.
+      name: the name of the module, such as `layer1.0.bn2`; empty for the model.
+      kind: the class of the module.
       library: the package of its class, such as `torch`.
       settings: plain attributes, such as `eps`.
       source: `file:line` of the caller, else of the class's own code.
@@ -47,7 +47,7 @@ class Call:
     name: str
     kind: str
     library: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     source: str
     defined_at: str
     parent: int | None
@@ -73,11 +73,11 @@ class Recording:
     """What one call of a model computed.
 
     Attributes:
-      path: of the file.
+      path: the path of the file.
       library: `torch` or `keras`.
-      arrays: all by name.
-      calls: of modules, in the order in which they began.
-      inputs, outputs: names of the model's.
+      arrays: all arrays by name.
+      calls: the calls of modules, in the order in which they began.
+      inputs, outputs: names of the model's inputs and outputs.
       train: whether it was in training mode.
       notes: what the recorder noted, such as weights that are NaN.
     """
@@ -94,9 +94,9 @@ class Recording:
     @cached_property
     def weights(self) -> dict[str, np.ndarray]:
         """Parameters and buffers by the library's names, in the order of the calls."""
-        used = [name for call in self.calls for name in call.weights]
-        own = [name[8:] for name in self.arrays if name.startswith("weights/")]
-        return {name: self.arrays[f"weights/{name}"] for name in dict.fromkeys(used + own)}
+        used_names = [name for call in self.calls for name in call.weights]
+        stored = [name[8:] for name in self.arrays if name.startswith("weights/")]
+        return {name: self.arrays[f"weights/{name}"] for name in dict.fromkeys(used_names + stored)}
 
 
 def is_recording(text: str) -> bool:
@@ -115,11 +115,11 @@ def read_recording(path: Path) -> Recording:
         if arrays and all(name.endswith(CLOUSEAU) for name in arrays):
             raise TriglotError(
                 f"{path} was written by clouseau, which keeps outputs of modules, no inputs and no "
-                f"weights: {HOW}."
+                f"weights: {ADVICE}."
             )
         raise TriglotError(
             f"{path} holds arrays such as {', '.join(list(arrays)[:3]) or 'none'}, and is no "
-            f"recording: {HOW}; a checkpoint goes to --checkpoint."
+            f"recording: {ADVICE}; a checkpoint goes to --checkpoint."
         )
     version = metadata.get("version", "0")
     if not re.fullmatch("[0-9]{1,3}", str(version)) or int(version) > VERSION:
@@ -130,22 +130,22 @@ def read_recording(path: Path) -> Recording:
     try:
         content = json.loads(metadata["content"])
         calls = tuple(_call(index, each) for index, each in enumerate(content["calls"]))
-        found = Recording(
+        recording = Recording(
             path, content["library"], arrays, calls, tuple(content["inputs"]),
             tuple(content["outputs"]), content["train"], tuple(content["notes"]),
         )  # fmt: skip
-        named = [n for call in calls for n in (*call.inputs, *call.outputs)]
-        named += [f"weights/{name}" for call in calls for name in call.weights]
-        missing = [n for n in (*named, *found.inputs, *found.outputs) if n not in arrays]
+        names = [n for call in calls for n in (*call.inputs, *call.outputs)]
+        names += [f"weights/{name}" for call in calls for name in call.weights]
+        missing = [n for n in (*names, *recording.inputs, *recording.outputs) if n not in arrays]
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise TriglotError(f"{path} is a damaged recording ({error}): {HOW}.") from None
-    problem = _problem(found)
+        raise TriglotError(f"{path} is a damaged recording ({error}): {ADVICE}.") from None
+    problem = _problem(recording)
     if problem:
-        raise TriglotError(f"{path} is a damaged recording: {problem}. {HOW.capitalize()}.")
+        raise TriglotError(f"{path} is a damaged recording: {problem}. {ADVICE.capitalize()}.")
     if missing:
-        raise TriglotError(f"{path} is a damaged recording, without {missing[0]}: {HOW}.")
-    _check(found)
-    return found
+        raise TriglotError(f"{path} is a damaged recording, without {missing[0]}: {ADVICE}.")
+    _check(recording)
+    return recording
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -155,7 +155,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
       TriglotError: if it is missing, cut off or of another format.
     """
     if not path.is_file():
-        raise TriglotError(f"{path} does not exist: give a recording; {HOW}.")
+        raise TriglotError(f"{path} does not exist: give a recording; {ADVICE}.")
     data = memoryview(path.read_bytes())
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > len(data) - 8:
@@ -169,15 +169,15 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
         if sum(stop - start for start, stop in _offsets(header)) > len(data):
             raise ValueError("arrays overlap")  # each would get a copy of the same bytes
         end = max((stop for _, stop in _offsets(header)), default=0)
-        rest = np.frombuffer(data, np.uint8, offset=8 + size)
-        arrays = {name: rest[slice(*each["data_offsets"])] for name, each in header.items()}
+        data_bytes = np.frombuffer(data, np.uint8, offset=8 + size)
+        arrays = {name: data_bytes[slice(*each["data_offsets"])] for name, each in header.items()}
         if 8 + size + end <= len(data):
             arrays = {
                 name: raw.copy().view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
                 for name, raw in arrays.items()
             }
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise TriglotError(f"{path} is not a safetensors file, or is damaged: {HOW}.") from None
+        raise TriglotError(f"{path} is not a safetensors file, or is damaged: {ADVICE}.") from None
     if 8 + size + end > len(data):
         raise TriglotError(
             f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
@@ -191,72 +191,74 @@ def _offsets(header: Mapping[str, Any]) -> list[tuple[int, int]]:
     Raises:
       ValueError: if they are not those of a range.
     """
-    found = [tuple(each["data_offsets"]) for each in header.values()]
-    if not all(type(a) is int and type(b) is int and 0 <= a <= b for a, b in found):
+    offsets = [tuple(each["data_offsets"]) for each in header.values()]
+    if not all(type(a) is int and type(b) is int and 0 <= a <= b for a, b in offsets):
         raise ValueError("offsets are not those of a range")
-    return found
+    return offsets
 
 
-def _problem(found: Recording) -> str:
+def _problem(recording: Recording) -> str:
     """Say what contradicts how calls are nested, or would change what a terminal shows."""
-    for call in found.calls:
+    for call in recording.calls:
         if call.parent is not None and not (
             type(call.parent) is int and 0 <= call.parent < call.index
         ):
             return (
                 f"call {call.index} is inside of {shown(call.parent)}, which is not an earlier call"
             )
-        if type(call.finished) is not int or not call.index < call.finished <= len(found.calls):
+        if type(call.finished) is not int or not call.index < call.finished <= len(recording.calls):
             return (
                 f"call {call.index} ends before {shown(call.finished)}, which is not a later call"
             )
     texts = [
-        one for call in found.calls for one in (call.name, call.kind, call.library, call.source)
+        field
+        for call in recording.calls
+        for field in (call.name, call.kind, call.library, call.source)
     ]
-    texts += [*found.arrays, *found.notes, found.library]
+    texts += [*recording.arrays, *recording.notes, recording.library]
     for text in texts:
         if not isinstance(text, str) or printable(text) != text:
             return f"{shown(text)} is not a name"
     return ""
 
 
-def _call(index: int, given: Mapping[str, Any]) -> Call:
+def _call(index: int, content: Mapping[str, Any]) -> Call:
     return Call(
         index=index,
-        name=given["name"],
-        kind=given["class"],
-        library=given["library"],
-        settings=given["settings"],
-        source=given["called_at"] or given["defined_at"],
-        defined_at=given["defined_at"],
-        parent=given["parent"],
-        finished=given["finished"],
-        inputs=tuple(given["inputs"]),
-        outputs=tuple(given["outputs"]),
-        weights=tuple(given["weights"]),
-        is_random=bool(given.get("random")),
+        name=content["name"],
+        kind=content["class"],
+        library=content["library"],
+        settings=content["settings"],
+        source=content["called_at"] or content["defined_at"],
+        defined_at=content["defined_at"],
+        parent=content["parent"],
+        finished=content["finished"],
+        inputs=tuple(content["inputs"]),
+        outputs=tuple(content["outputs"]),
+        weights=tuple(content["weights"]),
+        is_random=bool(content.get("random")),
     )
 
 
-def _check(found: Recording) -> None:
+def _check(recording: Recording) -> None:
     """Reject what cannot be compared with a port: random draws, and numbers that are NaN."""
-    random = [call for call in found.calls if call.is_random]
+    random = [call for call in recording.calls if call.is_random]
     if random:
         raise TriglotError(
-            f"{found.path}: {random[0].name or 'the model'} ({random[0].kind}) drew random "
+            f"{recording.path}: {random[0].name or 'the model'} ({random[0].kind}) drew random "
             "numbers, and a port draws others: record without --train, or with a rate of 0."
         )
-    wrong = [n for n, array in found.weights.items() if not _finite(array)]
-    if wrong:
-        more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
+    nonfinite = [n for n, array in recording.weights.items() if not _finite(array)]
+    if nonfinite:
+        more = f" and {len(nonfinite) - 1} more" if nonfinite[1:] else ""
         raise TriglotError(
-            f"{found.path}: the weights {wrong[0]}{more} are NaN or infinite, so that all outputs "
-            "are: record the model with another checkpoint."
+            f"{recording.path}: the weights {nonfinite[0]}{more} are NaN or infinite, so that all "
+            "outputs are: record the model with another checkpoint."
         )
-    if not found.inputs:
-        raise TriglotError(f"{found.path} has no inputs: {HOW}.")
-    if not found.outputs or not found.calls:
-        raise TriglotError(f"{found.path} has no outputs of modules: {HOW}.")
+    if not recording.inputs:
+        raise TriglotError(f"{recording.path} has no inputs: {ADVICE}.")
+    if not recording.outputs or not recording.calls:
+        raise TriglotError(f"{recording.path} has no outputs of modules: {ADVICE}.")
 
 
 def _finite(array: np.ndarray) -> bool:

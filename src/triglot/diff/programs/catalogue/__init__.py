@@ -42,13 +42,15 @@ def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Findi
         for value in part.values:
             if value in part.region.leaves and part.tape.depends[value] == PARAMS:
                 name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
-                shown = part.tape.display_name(part.tape.leaves[value])
-                evidence = f"{shown} of {label} has no equal parameter in the other network"
+                display_name = part.tape.display_name(part.tape.leaves[value])
+                evidence = f"{display_name} of {label} has no equal parameter in the other network"
                 return Finding(name, evidence, divergence)
     return None
 
 
-MAX_OTHERS = 8  # parts of other ends that are tried where none of the entries explains the first
+MAX_ALTERNATIVES = (
+    8  # parts of other ends that are tried where none of the entries explains the first
+)
 MOVED = ("activation", "constant", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
@@ -82,10 +84,10 @@ ENTRIES: Sequence[Entry] = (
     structure.transform,
     windows.pooling,
     rotary.rotary_convention,
-    exchanges.other_axes,
+    exchanges.swapped_axes,
     structure.operand_order,
-    exchanges.exchanged,
-    exchanges.other_heads,
+    exchanges.exchanged_operands,
+    exchanges.head_order,
     structure.constant,
     structure.factor,
     resizing.resizing,
@@ -116,8 +118,8 @@ OF_BATCHES: Sequence[Entry] = (
 )
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
-    structure.operand,
-    structure.summed,
+    structure.differing_operand,
+    structure.differing_term,
     moves.operation_order,
     moves.missing_operation,
     moves.other_operation,
@@ -126,12 +128,12 @@ WEAK: Sequence[Entry] = (
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedCauses:
     """The causes of a divergence.
 
     Attributes:
       causes: the causes, at least one.
-      divergence: that they explain; may be larger than the one that was found.
+      divergence: the divergence that they explain; may be larger than the one that was found.
       places: the places in both programs.
       only: what only one program computes: its index, and the operations; None if both compute
         something.
@@ -142,54 +144,58 @@ class Named:
     places: tuple[str, str]
     only: tuple[int, tuple[str, ...]] | None
 
-    def moved_from(self, earlier: "Named", labels: tuple[str, str]) -> Cause | None:
+    def moved_from(self, earlier: "NamedCauses", labels: tuple[str, str]) -> Cause | None:
         """Describe what one program computes at an earlier place than the other, if it does."""
         if self.only is None or earlier.only is None:
             return None
         if any(cause.name not in MOVED for cause in (*earlier.causes, *self.causes)):
             return None
-        (side, names), (first, same) = self.only, earlier.only
-        if side == first or names != same:
+        (side, names), (first, earlier_names) = self.only, earlier.only
+        if side == first or names != earlier_names:
             return None
         evidence = f"{' '.join(names)} comes earlier in {labels[first]} than in {labels[side]}"
-        at = {first: earlier.places[first], side: self.places[side]}
-        where = "; ".join(f"{label}: {at[index]}" for index, label in enumerate(labels))
+        places_by_side = {first: earlier.places[first], side: self.places[side]}
+        where = "; ".join(f"{label}: {places_by_side[index]}" for index, label in enumerate(labels))
         return Cause("operation_order", where, evidence)
 
 
-def name_causes(divergence: Divergence, labels: tuple[str, str]) -> Named:
+def name_causes(divergence: Divergence, labels: tuple[str, str]) -> NamedCauses:
     """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
-    finding = _explained(divergence, labels) or Finding(
-        "unknown", _unexplained(divergence), divergence
+    finding = _explain(divergence, labels) or Finding(
+        "unknown", _describe_unexplained(divergence), divergence
     )
     parts = finding.divergence.parts
     if finding.at is None:
-        shown = _place(parts[0]), _place(parts[1])
+        descriptions = _place(parts[0]), _place(parts[1])
     else:
-        at = [places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)]
-        shown = places.shown(at[0]), places.shown(at[1])
+        operations = [
+            places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)
+        ]
+        descriptions = places.describe(operations[0]), places.describe(operations[1])
     place = "; ".join(
-        f"{label}: {operation}" for label, operation in zip(labels, shown, strict=True)
+        f"{label}: {operation}" for label, operation in zip(labels, descriptions, strict=True)
     )
-    named = [(finding.name, finding.evidence), *finding.more]
-    causes = tuple(Cause(name, place, evidence) for name, evidence in named)
-    return Named(causes, finding.divergence, shown, moves.computed_by_one(parts))
+    names_and_evidence = [(finding.name, finding.evidence), *finding.more]
+    causes = tuple(Cause(name, place, evidence) for name, evidence in names_and_evidence)
+    return NamedCauses(causes, finding.divergence, descriptions, moves.computed_by_one(parts))
 
 
-def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _explain(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Explain the smallest parts, or others that end elsewhere.
 
     The smallest parts are not always those of one cause: where an earlier difference is below the
     tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
     does.
     """
-    known = divergence.parts[1].tape
-    strong = (*OF_BATCHES, *ENTRIES) if known.of_batches else ENTRIES
+    tape = divergence.parts[1].tape
+    strong = (*OF_BATCHES, *ENTRIES) if tape.of_batches else ENTRIES
     if (finding := _first_finding(strong, divergence, labels)) is not None:
         return finding
-    others = list(itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_OTHERS))
-    likely = [part for part in others if not _ends_inside(part, divergence)]
-    for entries, parts in ((strong, others), (WEAK, [divergence, *likely])):
+    alternatives = list(
+        itertools.islice(divergence.search.parts(far=False), 1, 1 + MAX_ALTERNATIVES)
+    )
+    likely = [part for part in alternatives if not _ends_inside(part, divergence)]
+    for entries, parts in ((strong, alternatives), (WEAK, [divergence, *likely])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:
                 return finding
@@ -197,20 +203,20 @@ def _explained(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 
 def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
-    """Return whether all that reads a part's result belongs to the smallest parts.
+    """Return whether only steps of the smallest parts read a part's result.
 
     What agrees there agrees by chance, as a square in one program and that of a norm in the other.
     """
     for outer, inner in zip(part.parts, smallest.parts, strict=True):
         if outer.end is None or outer.end in inner.values:
             continue
-        reached = {
+        results = {
             value
             for step in consumers(outer.tape, outer.end)
             for value in outer.tape.steps[step].results
             if value in outer.region.ancestors
         }
-        if reached and reached.issubset(inner.values):
+        if results and results.issubset(inner.values):
             return True
     return False
 
@@ -224,8 +230,8 @@ def _first_finding(
 def _place(part: RegionPart) -> str:
     operation = part.operation()
     if operation is None and part.end is not None and part.end in part.tape.producers:
-        return f"no counterpart, after {places.shown(places.operation(part.tape, part.end))}"
-    return places.shown(operation)
+        return f"no counterpart, after {places.describe(places.operation(part.tape, part.end))}"
+    return places.describe(operation)
 
 
 def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> bool:
@@ -236,8 +242,8 @@ def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> b
     """
     for earlier in explained:
         pairs = list(zip(earlier.parts, divergence.parts, strict=True))
-        first, again = pairs[0]
-        if first.steps and first.values == again.values and first.end == again.end:
+        first, repeated = pairs[0]
+        if first.steps and first.values == repeated.values and first.end == repeated.end:
             return True
         if all(
             each.first in part.values if each.first is not None else each.end in (None, part.end)
@@ -247,7 +253,7 @@ def is_consequence(divergence: Divergence, explained: Sequence[Divergence]) -> b
     return False
 
 
-def _unexplained(divergence: Divergence) -> str:
+def _describe_unexplained(divergence: Divergence) -> str:
     largest, relative = divergence.size()
     names = []
     for part in divergence.parts:

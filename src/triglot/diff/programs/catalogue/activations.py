@@ -21,26 +21,31 @@ POINTS = 64  # of one size, so that each function is compiled once
 
 def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two functions of the same values, at least one of them a known activation."""
-    one, other = (part.view for part in divergence.parts)
+    first_view, second_view = (part.view for part in divergence.parts)
     for first, second in _common_inputs(divergence):
         for a, b in _result_pairs(divergence, first, second):
-            named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
-            if "none" in named and (clipped := _clipped(divergence, (first, second), labels)):
+            functions = [
+                identify(view, x, y)
+                for view, x, y in ((first_view, first, a), (second_view, second, b))
+            ]
+            if "none" in functions and (
+                clipped := _differing_bounds(divergence, (first, second), labels)
+            ):
                 return clipped
-            if None in named or set(named) == {"none"} or named[0] == named[1]:
+            if None in functions or set(functions) == {"none"} or functions[0] == functions[1]:
                 continue
-            evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
-            whole = divergence.search.next_agree(a, b) or divergence.search.later_agree(a, b)
-            if whole is not None:
+            evidence = f"{functions[0]} in {labels[0]}, {functions[1]} in {labels[1]}"
+            confirmed = divergence.search.next_agree(a, b) or divergence.search.later_agree(a, b)
+            if confirmed is not None:
                 evidence += f"; {SUBSTITUTED}"
-                return Finding("activation", evidence, whole)
+                return Finding("activation", evidence, confirmed)
             if (
-                "none" not in named
-                and b in divergence.search.other.ancestors
-                and (whole := divergence.search.forced(a, b, first, second))
+                "none" not in functions
+                and b in divergence.search.second.ancestors
+                and (confirmed := divergence.search.substitute_aligned(a, b, first, second))
             ):
                 # What follows may differ for another cause, which is then found next.
-                return Finding("activation", evidence, whole)
+                return Finding("activation", evidence, confirmed)
     return None
 
 
@@ -51,10 +56,10 @@ def logarithm(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
         return None
     if "c" in (array.dtype.kind for array in pair):
         return None
-    one, other = (array.astype(np.float64) for array in pair)
-    if is_exponential(one, other):
+    first_result, second_result = (array.astype(np.float64) for array in pair)
+    if is_exponential(first_result, second_result):
         sides = labels
-    elif is_exponential(other, one):
+    elif is_exponential(second_result, first_result):
         sides = labels[::-1]
     else:
         return None
@@ -69,7 +74,7 @@ def is_exponential(y: np.ndarray, x: np.ndarray) -> bool:
     return bool(np.all(y >= 0) and np.all(np.isfinite(values)) and close(y, values))
 
 
-def _clipped(
+def _differing_bounds(
     divergence: Divergence, values: tuple[int, int], labels: tuple[str, str]
 ) -> Finding | None:
     """Find two bounds of one value, of which one is never reached here."""
@@ -143,17 +148,17 @@ def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
 
 def _common_inputs(divergence: Divergence) -> list[tuple[int, int]]:
     """List the values that both programs have and that either part reads."""
-    one, other = (part.view for part in divergence.parts)
-    ours, theirs = (
+    first_view, second_view = (part.view for part in divergence.parts)
+    first_values, second_values = (
         [value for value in (*part.inputs, part.end) if value in part.region.boundary]
         for part in divergence.parts
     )
-    ours, theirs = (
+    first_values, second_values = (
         [argument for value in values for argument in (*_arguments(part.tape, value)[::-1], value)]
-        for part, values in zip(divergence.parts, (ours, theirs), strict=True)
+        for part, values in zip(divergence.parts, (first_values, second_values), strict=True)
     )
-    pairs = [(a, b) for a in ours for b in other.find_all(one.core(a))]
-    pairs += [(a, b) for b in theirs for a in one.find_all(other.core(b))]
+    pairs = [(a, b) for a in first_values for b in second_view.find_all(first_view.core(a))]
+    pairs += [(a, b) for b in second_values for a in first_view.find_all(second_view.core(b))]
     return list(dict.fromkeys(pairs))
 
 
@@ -177,11 +182,13 @@ def _arguments(tape: Tape, value: int) -> list[int]:
 
 
 def _result_pairs(divergence: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
-    one, other = divergence.search.one, divergence.search.other
+    first_region, second_region = divergence.search.first, divergence.search.second
     ends = [part.end for part in divergence.parts]
-    for a in _exits(one, first, ends[0]):
-        for b in _exits(other, second, ends[1]):
-            if (a in one.ancestors or b in other.ancestors) and divergence.search.fits(a, b):
+    for a in _exits(first_region, first, ends[0]):
+        for b in _exits(second_region, second, ends[1]):
+            if (
+                a in first_region.ancestors or b in second_region.ancestors
+            ) and divergence.search.fits(a, b):
                 yield a, b
 
 
@@ -197,8 +204,8 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
             continue
         roots = [tape.roots[value] for value in step.operands]
         inside = [root for root in roots if root in computed]
-        rest = [value for value in step.operands if tape.roots[value] not in computed]
-        if inside and all(features.scalar(tape, value) is not None for value in rest):
+        others_read = [value for value in step.operands if tape.roots[value] not in computed]
+        if inside and all(features.scalar(tape, value) is not None for value in others_read):
             computed.update(step.results)
     outputs = {tape.roots[value] for value in tape.outputs}
     exits = [
@@ -212,6 +219,6 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
 
 
 def _first_equal(region: Region, values: set[int], value: int) -> int:
-    """Return the first of some values with the numbers of another, such as it before a 0."""
+    """Return the first of some values that equals another, such as a sum before 0 is added."""
     core = region.view.core(value)
     return min((each for each in values if region.view.core(each).same(core, 0.0)), default=value)

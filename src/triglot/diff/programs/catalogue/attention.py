@@ -34,17 +34,17 @@ def attention_mask(divergence: Divergence, labels: tuple[str, str]) -> Finding |
     visible = ~(masked[0] | masked[1])
     if np.array_equal(masked[0], masked[1]) or not np.any(visible):
         return None
-    one, other = (array[visible].astype(np.float64) for array in pair)
+    first_result, second_result = (array[visible].astype(np.float64) for array in pair)
     evidence = (
         f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
         f"{np.sum(masked[1])} in {labels[1]}"
     )
     if (moved := _moved_mask(divergence, masked, labels)) is not None:
         return moved
-    if close(one, other, divergence.search.tolerance):
+    if close(first_result, second_result, divergence.search.tolerance):
         return Finding("attention_mask", f"{evidence}; the others are equal", divergence)
-    factor = float(np.sum(one * other) / np.sum(other * other))
-    if not close(one, factor * other, divergence.search.tolerance):
+    factor = float(np.sum(first_result * second_result) / np.sum(second_result * second_result))
+    if not close(first_result, factor * second_result, divergence.search.tolerance):
         return None
     scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
     return Finding("attention_mask", evidence, divergence, (("attention_scale", scale),))
@@ -67,13 +67,13 @@ def _moved_mask(
         if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
             continue  # the mask of another layer
         ends = (end, value) if early == 0 else (value, end)
-        agreeing = divergence.search.next_agree(*ends) or divergence.search.later_agree(*ends)
-        if agreeing is not None:
+        confirmed = divergence.search.next_agree(*ends) or divergence.search.later_agree(*ends)
+        if confirmed is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
                 f"{labels[early]}, after it in {labels[1 - early]}; {SUBSTITUTED}"
             )
-            return Finding("operation_order", evidence, agreeing)
+            return Finding("operation_order", evidence, confirmed)
     return None
 
 

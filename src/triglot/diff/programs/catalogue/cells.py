@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from ...types import Array
 from ..divergence import Divergence
 from ..regions import Region, RegionPart, region
 from ..tape import INPUTS, Tape
@@ -22,13 +22,13 @@ def gru_variant(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
         gated = _product_then_gate(divergence.parts[late].region)
         if product is None or gated is None:
             continue
-        for whole in _ending_at(divergence, early, product, gated[0]):
-            if _moved_gate_agrees(whole, late, *gated):
+        for longer in _ending_at(divergence, early, product, gated[0]):
+            if _moved_gate_agrees(longer, late, *gated):
                 evidence = (
                     f"the reset gate comes before the recurrent product in {labels[early]}, after "
                     f"it in {labels[late]}; moved before it, the results are equal"
                 )
-                return Finding("gru_variant", evidence, whole)
+                return Finding("gru_variant", evidence, longer)
     return None
 
 
@@ -76,22 +76,24 @@ def forget_bias(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
 
 def gate_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find the permutation of a cell's gates after which the programs agree."""
-    other = divergence.search.other
-    view, tape = other.view, other.tape
+    second_region = divergence.search.second
+    view, tape = second_region.view, second_region.tape
     for gates in _splits(tape, divergence.parts[1].values):
-        identity, *others = itertools.permutations(range(len(gates)))
-        agreeing: list[tuple[int, tuple[int, ...], dict[int, Any]]] = []
-        for order in others:
+        identity, *permutations = itertools.permutations(range(len(gates)))
+        candidates: list[tuple[int, tuple[int, ...], dict[int, Array]]] = []
+        for order in permutations:
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
             if divergence.substitute is not None and not divergence.agrees(values):
                 continue
-            now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
-            outputs = [divergence.search.one.tape.outputs[slot] for slot in divergence.search.slots]
-            left = len(region(divergence.search.one.view, now, outputs).values)
-            if left < len(divergence.search.one.values) // 2:
-                agreeing.append((left, order, values))
-        if agreeing:
-            _, order, values = min(agreeing, key=lambda each: each[0])
+            view_after = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
+            outputs = [
+                divergence.search.first.tape.outputs[slot] for slot in divergence.search.slots
+            ]
+            num_left = len(region(divergence.search.first.view, view_after, outputs).values)
+            if num_left < len(divergence.search.first.values) // 2:
+                candidates.append((num_left, order, values))
+        if candidates:
+            _, order, values = min(candidates, key=lambda each: each[0])
             name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
             evidence = (
                 f"another order of the gates: {labels[1]} has at positions {order} what "
@@ -161,18 +163,21 @@ def _moved_gate_agrees(
     if part.end is None or early.end is None:
         return False
     # A bias inside the late gate's product has no counterpart.
-    without = {v: np.zeros_like(view.arrays[v]) for v in part.region.leaves}
+    zero_leaves = {v: np.zeros_like(view.arrays[v]) for v in part.region.leaves}
     gate = np.asarray(view.arrays[tape.steps[step].operands[position]])
-    wanted = early.view.core(early.end)
-    for place, value in enumerate(tape.steps[dot].operands):
+    expected = early.view.core(early.end)
+    for operand_position, value in enumerate(tape.steps[dot].operands):
         if not tape.depends[value] & INPUTS:
             continue
         state = np.asarray(view.arrays[value])
         for arranged in layouts(gate, state.shape):
-            operands = {(dot, place): state * arranged, (step, position): np.ones_like(gate)}
-            now = tape.replay(without, operands, arrays=view.arrays)
-            core = Core.of(now[part.end])
-            if core.same(wanted, view.tolerance):
+            operands = {
+                (dot, operand_position): state * arranged,
+                (step, position): np.ones_like(gate),
+            }
+            arrays = tape.replay(zero_leaves, operands, arrays=view.arrays)
+            core = Core.of(arrays[part.end])
+            if core.same(expected, view.tolerance):
                 return True
     return False
 
@@ -203,7 +208,7 @@ def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
         sizes = {np.shape(tape.arrays[piece]) for piece in pieces}
         if len(pieces) in (3, 4) and len(sizes) == 1:
             near = (tape.steps[index] for index in features.onward(tape, pieces, 4))
-            reached = {*pieces, *(result for step in near for result in step.results)}
-            if not reached.isdisjoint(part):
+            values = {*pieces, *(result for step in near for result in step.results)}
+            if not values.isdisjoint(part):
                 splits.append(pieces)
     return splits

@@ -1,11 +1,11 @@
-"""Equal values in each other's place: operands exchanged, axes exchanged, heads split otherwise."""
+"""Exchanged values: two operands, two axes, or the order of attention heads."""
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from ...types import Array
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import INPUTS, Tape
@@ -16,7 +16,7 @@ from .features import GATES, MAX_STEPS, Finding
 MAX_VALUES = 6  # that a part reads, exchanged two by two
 
 
-def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two values that a part reads in each other's place, confirmed by exchanging them."""
     part = divergence.parts[1]
     view, tape = part.view, part.tape
@@ -33,8 +33,8 @@ def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                     for index in part.steps[:MAX_STEPS])  # fmt: skip
         is_cell = gated and features.leads_to(tape, part.end or 0, ("tanh",), 2) is not None
         name = "gru_variant" if is_cell else "operand_order"
-        whole = [features.whole_of(tape, value) for value in (a, b)]
-        if whole[0] is not None and whole[0] == whole[1]:
+        wholes = [features.whole_of(tape, value) for value in (a, b)]
+        if wholes[0] is not None and wholes[0] == wholes[1]:
             name = features.gate_order(tape, a) or name
         evidence = (
             f"two values are exchanged in {labels[1]}; exchanged back, the results are "
@@ -44,14 +44,14 @@ def exchanged(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     return None
 
 
-def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Any]:
+def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Array]:
     """Return replacements for what the steps of a part read of some values."""
     tape, view = part.tape, part.view
-    operands: dict[tuple[int, int], Any] = {}
+    operands: dict[tuple[int, int], Array] = {}
     for index in part.steps:
         for position, value in enumerate(tape.steps[index].operands):
-            if (other := values.get(tape.roots[value])) is not None:
-                array, shape = np.asarray(view.arrays[other]), np.shape(view.arrays[value])
+            if (replacement := values.get(tape.roots[value])) is not None:
+                array, shape = np.asarray(view.arrays[replacement]), np.shape(view.arrays[value])
                 if array.size == np.prod(shape, dtype=int):
                     operands[index, position] = array.reshape(shape)
     return operands
@@ -65,26 +65,32 @@ def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
     )
 
 
-def other_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def swapped_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand with two of its axes exchanged, which have equal sizes."""
-    one, other = (part.view for part in divergence.parts)
+    first_view, second_view = (part.view for part in divergence.parts)
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_view.tape.steps[first], second_view.tape.steps[second]
         for position, value in enumerate(right.operands):
-            whole = np.asarray(other.arrays[value])
-            if other.tape.is_constant(value) or other.tape.roots[value] in other.tape.leaves:
+            array = np.asarray(second_view.arrays[value])
+            if (
+                second_view.tape.is_constant(value)
+                or second_view.tape.roots[value] in second_view.tape.leaves
+            ):
                 continue
-            core = other.core(value)
-            if not any(one.core(operand).same(core, one.tolerance) for operand in left.operands):
+            core = second_view.core(value)
+            if not any(
+                first_view.core(operand).same(core, first_view.tolerance)
+                for operand in left.operands
+            ):
                 continue
-            for axes in _exchanges(whole.shape):
-                if divergence.agrees({}, {(second, position): np.swapaxes(whole, *axes)}):
+            for axes in _exchanges(array.shape):
+                if divergence.agrees({}, {(second, position): np.swapaxes(array, *axes)}):
                     evidence = (
                         f"{right.name} of {labels[1]} reads the values of {labels[0]} with axes "
-                        f"{axes[0]} and {axes[1]} of {whole.shape} exchanged; exchanged back, the "
-                        "results are equal"
+                        f"{axes[0]} and {axes[1]} of {array.shape} exchanged; "
+                        "exchanged back, the results are equal"
                     )
-                    depends = other.tape.depends[value] & INPUTS
+                    depends = second_view.tape.depends[value] & INPUTS
                     name = "flatten_order" if depends else "position_embedding"
                     return Finding(name, evidence, divergence)
     return None
@@ -96,7 +102,7 @@ def _exchanges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
             yield first, second
 
 
-def other_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def head_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find features that are cut into heads in another order, confirmed by the first one's order.
 
     Such as queries, keys and values of all heads one after another, or of each head together.
@@ -104,25 +110,27 @@ def other_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
     part = divergence.parts[1]
     view, tape = part.view, part.tape
     for value in part.inputs:
-        whole = np.asarray(view.arrays[value])
-        if not tape.depends[value] & INPUTS or whole.ndim < 2:
+        features_array = np.asarray(view.arrays[value])
+        if not tape.depends[value] & INPUTS or features_array.ndim < 2:
             continue
         sizes = set(_cuts(tape, value))
-        for source in divergence.search.one.view.find_all(view.core(value)):
-            sizes |= set(_cuts(divergence.search.one.tape, source))
-        for factors in sorted(each for each in sizes if np.prod(each) == whole.shape[-1]):
+        for source in divergence.search.first.view.find_all(view.core(value)):
+            sizes |= set(_cuts(divergence.search.first.tape, source))
+        for factors in sorted(each for each in sizes if np.prod(each) == features_array.shape[-1]):
             for order in itertools.permutations(range(len(factors))):
                 if order == tuple(range(len(factors))):
                     continue
-                split = whole.reshape(*whole.shape[:-1], *factors)
-                lead = tuple(range(whole.ndim - 1))
-                moved = split.transpose(*lead, *(whole.ndim - 1 + axis for axis in order))
-                array = moved.reshape(whole.shape)
-                if not close(array, whole) and divergence.agrees({value: array}):
+                split = features_array.reshape(*features_array.shape[:-1], *factors)
+                lead = tuple(range(features_array.ndim - 1))
+                reordered = split.transpose(
+                    *lead, *(features_array.ndim - 1 + axis for axis in order)
+                )
+                array = reordered.reshape(features_array.shape)
+                if not close(array, features_array) and divergence.agrees({value: array}):
                     evidence = (
-                        f"{whole.shape[-1]} features are cut into {' x '.join(map(str, factors))} "
-                        f"in another order in {labels[1]}; in that of {labels[0]}, the results are "
-                        "equal"
+                        f"{features_array.shape[-1]} features are cut into "
+                        f"{' x '.join(map(str, factors))} in another order in {labels[1]}; in that "
+                        f"of {labels[0]}, the results are equal"
                     )
                     return Finding("attention_heads", evidence, divergence)
     return None
@@ -147,8 +155,8 @@ def _cuts(tape: Tape, value: int) -> Iterator[tuple[int, ...]]:
 
 def _factors(shape: tuple[int, ...], width: int, count: int) -> Iterator[tuple[int, ...]]:
     """Yield the last sizes of a shape that make up the width, with the number of its pieces."""
-    for kept in (2, 3):
-        last = shape[-kept:]
+    for num_axes in (2, 3):
+        last = shape[-num_axes:]
         factors = tuple(size for size in (count, *last) if size > 1)
-        if len(shape) > kept and int(np.prod(factors)) == width and len(factors) > 1:
+        if len(shape) > num_axes and int(np.prod(factors)) == width and len(factors) > 1:
             yield factors

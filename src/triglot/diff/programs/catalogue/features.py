@@ -70,10 +70,10 @@ def constants(tape: Tape, index: int) -> list[Constant]:
 
 def pairs(divergence: Divergence) -> Iterator[tuple[int, int]]:
     """Yield steps of both parts with the same operation."""
-    one, other = divergence.parts
-    for first in one.steps[:MAX_STEPS]:
-        for second in other.steps[:MAX_STEPS]:
-            names = one.tape.steps[first].name, other.tape.steps[second].name
+    first_part, second_part = divergence.parts
+    for first in first_part.steps[:MAX_STEPS]:
+        for second in second_part.steps[:MAX_STEPS]:
+            names = first_part.tape.steps[first].name, second_part.tape.steps[second].name
             if names[0] == names[1] and names[0] not in LAYOUT:
                 yield first, second
 
@@ -117,7 +117,7 @@ def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
 
 
 def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
-    """Return the first step of such a name that reads a value, or what is computed of it."""
+    """Return the first step of one of these names that reads a value or its results."""
     matches = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
     return next(matches, None)
 
@@ -142,7 +142,7 @@ def onward(
 
 
 def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
-    """Return the last step of such a name from which a value is computed."""
+    """Return the last step of one of these names from which a value is computed."""
     level = {tape.roots[value]}
     for _ in range(depth):
         steps = [tape.producers[root] for root in level if root in tape.producers]
@@ -158,9 +158,9 @@ def ratio(divergence: Divergence) -> float | None:
     pair = _finite_results(divergence)
     if pair is None or not np.any(pair[1]):
         return None
-    one, other = pair
-    factor = float(np.sum(one * other) / np.sum(other * other))
-    return factor if close(one, factor * other) else None
+    first_result, second_result = pair
+    factor = float(np.sum(first_result * second_result) / np.sum(second_result * second_result))
+    return factor if close(first_result, factor * second_result) else None
 
 
 def offset(divergence: Divergence) -> float | None:
@@ -168,9 +168,9 @@ def offset(divergence: Divergence) -> float | None:
     pair = _finite_results(divergence)
     if pair is None:
         return None
-    one, other = pair
-    number = float(np.mean(one - other))
-    return number if close(one, other + number) else None
+    first_result, second_result = pair
+    number = float(np.mean(first_result - second_result))
+    return number if close(first_result, second_result + number) else None
 
 
 def _finite_results(divergence: Divergence) -> tuple[np.ndarray, np.ndarray] | None:

@@ -2,10 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...types import Array
 from .. import places, sums
 from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart, consumers
@@ -30,18 +31,11 @@ CONFIRMED = "with the first value in both, the results are equal"
 
 def leaves_of(tape: Tape, value: int) -> frozenset[str]:
     """Name the parameters and inputs from which a value is computed."""
-    pending, visited = [value], set[int]()
-    while pending:
-        each = pending.pop()
-        if each not in visited:
-            visited.add(each)
-            if each in tape.producers:
-                pending.extend(tape.steps[tape.producers[each]].operands)
-    return frozenset(tape.leaves[each].removeprefix("inputs/")
-                     for each in visited if each in tape.leaves and tape.depends[each])  # fmt: skip
+    leaves = (v for v in tape.ancestors(value) if v in tape.leaves and tape.depends[v])
+    return frozenset(tape.leaves[leaf].removeprefix("inputs/") for leaf in leaves)
 
 
-def described(tape: Tape, value: int) -> str:
+def describe_value(tape: Tape, value: int) -> str:
     """Write a value: the input or parameter, or what computes it with its line."""
     root = tape.roots[value]
     if root in tape.leaves:
@@ -49,9 +43,9 @@ def described(tape: Tape, value: int) -> str:
     if root not in tape.producers:
         return "a constant"
     names = sorted(map(tape.display_name, leaves_of(tape, root)))
-    read = f" of {', '.join(names[:4])}{' and more' if names[4:] else ''}" if names else ""
+    origin = f" of {', '.join(names[:4])}{' and more' if names[4:] else ''}" if names else ""
     source = places.operation(tape, root).source
-    return f"{tape.steps[tape.producers[root]].name}{read}" + (f" ({source})" if source else "")
+    return f"{tape.steps[tape.producers[root]].name}{origin}" + (f" ({source})" if source else "")
 
 
 def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]]:
@@ -60,11 +54,6 @@ def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]
         part, bare = divergence.parts[side], divergence.parts[1 - side]
         if part.end is not None and bare.end is not None and part.steps:
             yield side, part, bare
-
-
-def step_of(tape: Tape, value: int) -> Step | None:
-    index = tape.producers.get(tape.roots[value])
-    return None if index is None else tape.steps[index]
 
 
 def is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
@@ -87,15 +76,15 @@ def number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
     return None
 
 
-def _scaled(tape: Tape, value: int) -> tuple[float, int]:
+def _split_factor(tape: Tape, value: int) -> tuple[float, int]:
     """Take numbers out of a product: return the number, and the value that is multiplied."""
     number = 1.0
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
-        known = None if step is None else number_of(tape, step)
-        if step is None or known is None:
+        step = tape.step_of(value)
+        factor = None if step is None else number_of(tape, step)
+        if step is None or factor is None:
             break
-        number, value = number * known[0], step.operands[known[1]]
+        number, value = number * factor[0], step.operands[factor[1]]
     return number, tape.roots[value]
 
 
@@ -104,31 +93,35 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (changed := _other_sign(divergence, labels)) is not None:
         return changed
     for side, part, bare in sides(divergence):
-        step = step_of(part.tape, _without_ones(part.tape, part.end or 0))
+        step = part.tape.step_of(_without_ones(part.tape, part.end or 0))
         if step is None or step.name not in SUMS:
             continue
-        for kept, added in ((0, 1), (1, 0)):
-            value = step.operands[added]
-            if part.tape.is_constant(value) or not is_bare(part, step.operands[kept], bare):
+        for kept_position, added_position in ((0, 1), (1, 0)):
+            value = step.operands[added_position]
+            if part.tape.is_constant(value) or not is_bare(
+                part, step.operands[kept_position], bare
+            ):
                 continue
-            if added == 0 and step.name == "sub":
+            if added_position == 0 and step.name == "sub":
                 continue
-            number, source = _scaled(part.tape, value)
+            number, source = _split_factor(part.tape, value)
             verb = "subtracts" if step.name == "sub" else "adds"
             if number < 0:
                 number, verb = -number, {"adds": "subtracts", "subtracts": "adds"}[verb]
-            shown = described(part.tape, source)
-            count = _averaged(part.tape, source)
+            description = describe_value(part.tape, source)
+            count = _count_summed(part.tape, source)
             if len(f"{number * count:.6g}") < len(f"{number:.6g}"):
-                number, shown = number * count, f"a mean: {shown}"
+                number, description = number * count, f"a mean: {description}"
             times = "" if number == 1 else f"{number:.6g} times "
             decay = _is_updated(part.tape, source) and abs(number) < 1
             name = "weight_decay" if decay else "loss_term"
             if decay:
-                shown = "the parameter itself"
-            evidence = f"{labels[side]} {verb} {times}{shown}; {labels[1 - side]} lacks this term"
-            end, other = step.results[0], bare.end or 0
-            at = (end, other) if side == 0 else (other, end)
+                description = "the parameter itself"
+            evidence = (
+                f"{labels[side]} {verb} {times}{description}; {labels[1 - side]} lacks this term"
+            )
+            end, bare_end = step.results[0], bare.end or 0
+            at = (end, bare_end) if side == 0 else (bare_end, end)
             return Finding(name, evidence, divergence, at=at)
     return None
 
@@ -136,38 +129,40 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 def _without_ones(tape: Tape, value: int) -> int:
     """Return what a value is before products with 1."""
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
-        known = None if step is None else number_of(tape, step)
-        if step is None or known is None or known[0] != 1:
+        step = tape.step_of(value)
+        factor = None if step is None else number_of(tape, step)
+        if step is None or factor is None or factor[0] != 1:
             break
-        value = step.operands[known[1]]
+        value = step.operands[factor[1]]
     return value
 
 
 def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a term that one program adds and the other subtracts."""
-    one, other = divergence.parts
-    for first, second in itertools.product(one.steps[:MAX_STEPS], other.steps[:MAX_STEPS]):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+    first_part, second_part = divergence.parts
+    for first, second in itertools.product(
+        first_part.steps[:MAX_STEPS], second_part.steps[:MAX_STEPS]
+    ):
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if {left.name, right.name} != {"add", "sub"}:
             continue
         term_of = right.operands[1]
-        if not one.view.core(left.operands[1]).same(other.view.core(term_of)):
+        if not first_part.view.core(left.operands[1]).same(second_part.view.core(term_of)):
             continue
-        if divergence.agrees({}, {(second, 1): -np.asarray(other.view.arrays[term_of])}):
+        if divergence.agrees({}, {(second, 1): -np.asarray(second_part.view.arrays[term_of])}):
             verbs = {"add": "adds", "sub": "subtracts"}
             evidence = (
                 f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
-                f"{described(other.tape, term_of)}; {CONFIRMED}"
+                f"{describe_value(second_part.tape, term_of)}; {CONFIRMED}"
             )
             at = left.results[0], right.results[0]
             return Finding("loss_term", evidence, divergence, at=at)
     return None
 
 
-def _averaged(tape: Tape, value: int) -> int:
+def _count_summed(tape: Tape, value: int) -> int:
     """Return how many values a sum has; 1 if a value is no sum."""
-    step = step_of(tape, value)
+    step = tape.step_of(value)
     if step is None or step.name != "reduce_sum":
         return 1
     return np.size(tape.arrays[step.operands[0]]) // max(1, np.size(tape.arrays[step.results[0]]))
@@ -175,8 +170,8 @@ def _averaged(tape: Tape, value: int) -> int:
 
 def _ends(divergence: Divergence) -> tuple[int, int]:
     """Return the results of both parts, as the places of a finding."""
-    one, other = divergence.parts
-    return one.end or 0, other.end or 0
+    first_part, second_part = divergence.parts
+    return first_part.end or 0, second_part.end or 0
 
 
 def _is_updated(tape: Tape, value: int) -> bool:
@@ -199,11 +194,11 @@ def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             continue
         flags = [each for each in values if _is_flag(part, each)]
         if flags:
-            evidence, name = _cut_off(part.tape, flags[0], side, labels), "bootstrap_flag"
+            evidence, name = _describe_flag(part.tape, flags[0], side, labels), "bootstrap_flag"
         else:
-            shown = " and ".join(described(part.tape, each) for each in values)
-            shown += "" if number == 1 else f" and {number:.6g}"
-            evidence = f"{labels[side]} multiplies by {shown}; {labels[1 - side]} does not"
+            description = " and ".join(describe_value(part.tape, each) for each in values)
+            description += "" if number == 1 else f" and {number:.6g}"
+            evidence = f"{labels[side]} multiplies by {description}; {labels[1 - side]} does not"
             name = "loss_weight"
         return Finding(name, evidence, divergence, at=_ends(divergence))
     return None
@@ -215,7 +210,7 @@ def _factors(
     """Return the number and the values by which a part multiplies the result of the other."""
     if is_bare(part, value, bare):
         return 1.0, []
-    step = step_of(part.tape, value)
+    step = part.tape.step_of(value)
     if step is None or not depth or step.name not in (*PRODUCTS, "select_n"):
         return None
     if step.name == "select_n":
@@ -223,14 +218,14 @@ def _factors(
         inner = _factors(part, chosen[0], bare, depth - 1) if len(chosen) == 1 else None
         return None if inner is None else (inner[0], [*inner[1], step.operands[0]])
     for position, operand in enumerate(step.operands):
-        other = step.operands[1 - position]
+        other_operand = step.operands[1 - position]
         inner = _factors(part, operand, bare, depth - 1)
         if inner is None or (step.name == "div" and position == 1):
             continue
-        known = number_of(part.tape, step)
-        if known is not None:
-            return inner[0] * known[0], inner[1]
-        return inner[0], [*inner[1], other]
+        factor = number_of(part.tape, step)
+        if factor is not None:
+            return inner[0] * factor[0], inner[1]
+        return inner[0], [*inner[1], other_operand]
     return None
 
 
@@ -252,29 +247,35 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
     Confirmed by the first one's flag in both.
     """
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if len(left.operands) != len(right.operands):
             continue
-        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=True)):
-            is_flag = _is_flag(one, mine), _is_flag(other, theirs)
+        for position, (first_value, second_value) in enumerate(
+            zip(left.operands, right.operands, strict=True)
+        ):
+            is_flag = _is_flag(first_part, first_value), _is_flag(second_part, second_value)
             if is_flag[0] != is_flag[1]:
-                if (cut := _cut(divergence, mine, (second, position), labels)) is not None:
-                    return cut
+                if (
+                    finding := _number_times_flag(
+                        divergence, first_value, (second, position), labels
+                    )
+                ) is not None:
+                    return finding
                 continue
             if not all(is_flag):
                 continue
-            array = _fitting(divergence, mine, theirs)
-            names = [sorted(leaves_of(part.tape, value))
-                     for part, value in ((one, mine), (other, theirs))]  # fmt: skip
+            array = _in_shape_of_second(divergence, first_value, second_value)
+            sides = (first_part, first_value), (second_part, second_value)
+            names = [sorted(leaves_of(part.tape, value)) for part, value in sides]
             if names[0] == names[1] or array is None:
                 continue
             if divergence.agrees({}, {(second, position): array}):
-                shown = [" and ".join(f"`{each}`" for each in side) for side in names]
+                descriptions = [" and ".join(f"`{each}`" for each in side) for side in names]
                 evidence = (
-                    f"{right.name} reads the flag {shown[0]} in {labels[0]}, {shown[1]} in "
-                    f"{labels[1]}; {CONFIRMED}"
+                    f"{right.name} reads the flag {descriptions[0]} in {labels[0]}, "
+                    f"{descriptions[1]} in {labels[1]}; {CONFIRMED}"
                 )
                 return Finding("bootstrap_flag", evidence, divergence)
     return None
@@ -291,39 +292,44 @@ def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
 
 
 def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
-    if not search.slots or any(_is_substituted(each) for each in (search.one, search.other)):
+    if not search.slots or any(
+        _has_replaced_values(each) for each in (search.first, search.second)
+    ):
         return None
     for side in (0, 1):
-        changed, fixed = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        changed = (search.first, search.second)[side]
+        fixed = (search.first, search.second)[1 - side]
         tape, arrays = changed.tape, changed.view.arrays
         outputs = [(tape.outputs[slot], fixed.view.arrays[fixed.tape.outputs[slot]])
                    for slot in search.slots]  # fmt: skip
         for first, second in itertools.permutations(_flags(changed), 2):
             if np.shape(arrays[first]) != np.shape(arrays[second]):
                 continue
-            either = np.maximum(np.asarray(arrays[first]), np.asarray(arrays[second]))
-            either = either.astype(np.asarray(arrays[first]).dtype)
-            none = np.zeros_like(np.asarray(arrays[second]))
-            for replaced in ({first: either, second: none}, {first: either}):
-                now = tape.replay(replaced, arrays=arrays)
-                if not all(close(np.asarray(now[value]), np.asarray(wanted), search.tolerance)
-                           for value, wanted in outputs):  # fmt: skip
+            union = np.maximum(np.asarray(arrays[first]), np.asarray(arrays[second]))
+            union = union.astype(np.asarray(arrays[first]).dtype)
+            zeros = np.zeros_like(np.asarray(arrays[second]))
+            for replaced in ({first: union, second: zeros}, {first: union}):
+                after = tape.replay(replaced, arrays=arrays)
+                if not all(close(np.asarray(after[value]), np.asarray(expected), search.tolerance)
+                           for value, expected in outputs):  # fmt: skip
                     continue
-                names = [described(tape, value) for value in (second, first)]
+                names = [describe_value(tape, value) for value in (second, first)]
                 evidence = (
                     f"in {labels[1 - side]} {names[0]} cuts off what only {names[1]} cuts off in "
                     f"{labels[side]}; with the same flags the results are equal"
                 )
                 leaves = [tape.leaves[value] for value in (second, first)]
-                at = _first_read(search.one, leaves), _first_read(search.other, leaves)
+                at = _first_read(search.first, leaves), _first_read(search.second, leaves)
                 return Finding("bootstrap_flag", evidence, _all_outputs(search), at=at)
     return None
 
 
-def _is_substituted(region: Region) -> bool:
+def _has_replaced_values(region: Region) -> bool:
     """Return whether values of a program were replaced, which are not computed from its inputs."""
     arrays, recorded = region.view.arrays, region.tape.arrays
-    return any(now is not before for now, before in zip(arrays, recorded, strict=True))
+    return any(
+        array is not recorded_array for array, recorded_array in zip(arrays, recorded, strict=True)
+    )
 
 
 def _flags(region: Region) -> list[int]:
@@ -337,60 +343,73 @@ def _first_read(region: Region, names: Sequence[str]) -> int:
     """Return the first value that is computed of the first of some inputs that is read."""
     tape = region.tape
     leaves = {name: value for value, name in tape.leaves.items()}
-    read = [consumers(tape, leaves[name]) for name in names if name in leaves]
-    steps = next(filter(None, read), [])
+    readers = [consumers(tape, leaves[name]) for name in names if name in leaves]
+    steps = next(filter(None, readers), [])
     return tape.steps[steps[0]].results[0] if steps else tape.outputs[0]
 
 
 def _all_outputs(search: Search) -> Divergence:
     """Return the divergence of whole programs, with the first one's outputs for the second's."""
-    one, other = search.one, search.other
-    ends = [(one.tape.outputs[slot], other.tape.outputs[slot]) for slot in search.slots]
-    values = {b: np.asarray(one.view.arrays[a]) for a, b in ends}
+    first_region, second_region = search.first, search.second
+    ends = [
+        (first_region.tape.outputs[slot], second_region.tape.outputs[slot]) for slot in search.slots
+    ]
+    values = {b: np.asarray(first_region.view.arrays[a]) for a, b in ends}
     first, second = ends[0]
-    parts = RegionPart(one, one.values, first), RegionPart(other, other.values, second)
+    parts = (
+        RegionPart(first_region, first_region.values, first),
+        RegionPart(second_region, second_region.values, second),
+    )
     return Divergence(search, parts, values, substitute=values[second])
 
 
-def _cut(
-    divergence: Divergence, mine: int, operand: tuple[int, int], labels: tuple[str, str]
+def _number_times_flag(
+    divergence: Divergence, first_value: int, operand: tuple[int, int], labels: tuple[str, str]
 ) -> Finding | None:
     """Find a number in one program where the other has it times a flag."""
-    one, other = divergence.parts
-    theirs = other.tape.steps[operand[0]].operands[operand[1]]
-    numbers = features.scalar(one.tape, mine), features.scalar(other.tape, theirs)
-    array = np.asarray(one.view.arrays[mine])
-    whole = np.shape(other.view.arrays[other.tape.steps[operand[0]].results[0]])
-    if (numbers[0] is None) == (numbers[1] is None) or array.ndim > len(whole):
+    first_part, second_part = divergence.parts
+    second_value = second_part.tape.steps[operand[0]].operands[operand[1]]
+    numbers = (
+        features.scalar(first_part.tape, first_value),
+        features.scalar(second_part.tape, second_value),
+    )
+    array = np.asarray(first_part.view.arrays[first_value])
+    result_shape = np.shape(second_part.view.arrays[second_part.tape.steps[operand[0]].results[0]])
+    if (numbers[0] is None) == (numbers[1] is None) or array.ndim > len(result_shape):
         return None
     try:
-        confirmed = divergence.agrees({}, {operand: np.broadcast_to(array, whole)})
+        confirmed = divergence.agrees({}, {operand: np.broadcast_to(array, result_shape)})
     except ValueError:
         return None
     if not confirmed:
         return None
     side = 0 if numbers[0] is None else 1
-    evidence = _cut_off((one, other)[side].tape, (mine, theirs)[side], side, labels)
+    evidence = _describe_flag(
+        (first_part, second_part)[side].tape, (first_value, second_value)[side], side, labels
+    )
     return Finding("bootstrap_flag", evidence, divergence)
 
 
-def _cut_off(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
+def _describe_flag(tape: Tape, value: int, side: int, labels: tuple[str, str]) -> str:
     names = " and ".join(
         f"`{name}`" for name in sorted(map(tape.display_name, leaves_of(tape, value)))
     )
     return f"a flag ({names}) cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 
-def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | None:
+def _in_shape_of_second(
+    divergence: Divergence, first_value: int, second_value: int
+) -> np.ndarray | None:
     """Return a value of the first program in the shape and dtype of one of the second."""
-    one, other = divergence.parts
-    array, wanted = np.asarray(one.view.arrays[mine]), np.asarray(other.view.arrays[theirs])
-    if array.dtype.kind != wanted.dtype.kind:
+    first_part, second_part = divergence.parts
+    array = np.asarray(first_part.view.arrays[first_value])
+    target = np.asarray(second_part.view.arrays[second_value])
+    if array.dtype.kind != target.dtype.kind:
         return None
-    if array.shape == wanted.shape:
+    if array.shape == target.shape:
         return array
     try:
-        return np.broadcast_to(array, wanted.shape)
+        return np.broadcast_to(array, target.shape)
     except ValueError:
         return None
 
@@ -398,29 +417,32 @@ def _fitting(divergence: Divergence, mine: int, theirs: int) -> np.ndarray | Non
 def shift(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an array in time whose rows one program reads one step earlier or later."""
     search = divergence.search
-    whole = search.once((shift, labels), lambda: _shift(search, labels))
-    return whole or _other_row(divergence, labels)
+    finding = search.once((shift, labels), lambda: _shift(search, labels))
+    return finding or _other_row(divergence, labels)
 
 
 def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation on another row of an array, confirmed by the first one's row."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
-        for mine, (position, theirs) in itertools.product(left.operands, enumerate(right.operands)):
-            rows = _row(one.tape, mine), _row(other.tape, theirs)
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+        for first_value, (position, second_value) in itertools.product(
+            left.operands, enumerate(right.operands)
+        ):
+            rows = _row(first_part.tape, first_value), _row(second_part.tape, second_value)
             if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
                 continue
-            cores = one.view.core(rows[0][0]), other.view.core(rows[1][0])
-            array = _fitting(divergence, mine, theirs)
-            if array is None or not cores[0].same(cores[1], one.view.tolerance):
+            cores = first_part.view.core(rows[0][0]), second_part.view.core(rows[1][0])
+            array = _in_shape_of_second(divergence, first_value, second_value)
+            if array is None or not cores[0].same(cores[1], first_part.view.tolerance):
                 continue
             if divergence.agrees({}, {(second, position): array}):
-                apart = [b - a for a, b in zip(rows[0][1], rows[1][1], strict=True)]
-                axis = next(index for index, distance in enumerate(apart) if distance)
-                direction = "later" if apart[axis] > 0 else "earlier"
+                offsets = [b - a for a, b in zip(rows[0][1], rows[1][1], strict=True)]
+                axis = next(index for index, distance in enumerate(offsets) if distance)
+                direction = "later" if offsets[axis] > 0 else "earlier"
                 evidence = (
-                    f"{labels[1]} reads {described(other.tape, rows[1][0])} {abs(apart[axis])} "
+                    f"{labels[1]} reads {describe_value(second_part.tape, rows[1][0])} "
+                    f"{abs(offsets[axis])} "
                     f"{direction} along axis {max(0, axis - 1)} than {labels[0]}; {CONFIRMED}"
                 )
                 return Finding("time_shift", evidence, divergence)
@@ -430,7 +452,7 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
     """Return the array of which a value is a row, times numbers, and where the row starts."""
     for _ in range(MAX_CHAIN):
-        step = step_of(tape, value)
+        step = tape.step_of(value)
         if step is None:
             return None
         if step.name == "slice":
@@ -448,29 +470,39 @@ def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
 
 
 def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
-    one, other = search.one, search.other
-    sides = [[v for v in _read(each) if _has_time(each, v)] for each in (one, other)]
+    first_region, second_region = search.first, search.second
+    sides = [
+        [v for v in _values_and_row_sources(each) if _has_time(each, v)]
+        for each in (first_region, second_region)
+    ]
     for a, b in itertools.product(*sides):
-        moved = _moved(np.asarray(one.view.arrays[a]), np.asarray(other.view.arrays[b]))
-        if moved is None:
+        distance = _row_offset(
+            np.asarray(first_region.view.arrays[a]), np.asarray(second_region.view.arrays[b])
+        )
+        if distance is None:
             continue
-        for whole in _substituted(search, a, b):
-            shown = described(one.tape, a), described(other.tape, b)
-            direction = "earlier" if moved > 0 else "later"
-            evidence = (
-                f"{labels[1]} reads {shown[1]} where {labels[0]} reads {shown[0]}: the rows of one "
-                f"step {direction}; {CONFIRMED}"
+        for divergence in _shifted_divergences(search, a, b):
+            descriptions = (
+                describe_value(first_region.tape, a),
+                describe_value(second_region.tape, b),
             )
-            return Finding("time_shift", evidence, whole, at=_reading(whole, a, b))
+            direction = "earlier" if distance > 0 else "later"
+            evidence = (
+                f"{labels[1]} reads {descriptions[1]} where {labels[0]} reads {descriptions[0]}: "
+                f"the rows of one step {direction}; {CONFIRMED}"
+            )
+            return Finding(
+                "time_shift", evidence, divergence, at=_values_behind_reads(divergence, a)
+            )
     return None
 
 
-def _read(region: Region) -> list[int]:
+def _values_and_row_sources(region: Region) -> list[int]:
     """List the values of a region and around it, and the arrays of which they are rows."""
-    near = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
-    rows = (_row(region.tape, value) for value in near)
-    whole = [row[0] for row in rows if row is not None]
-    return list(dict.fromkeys([*near, *whole]))
+    values = [*sorted(region.boundary), *region.values[:MAX_SHIFTED]]
+    rows = (_row(region.tape, value) for value in values)
+    row_sources = [row[0] for row in rows if row is not None]
+    return list(dict.fromkeys([*values, *row_sources]))
 
 
 def _has_time(region: Region, value: int) -> bool:
@@ -478,14 +510,14 @@ def _has_time(region: Region, value: int) -> bool:
     return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
 
 
-def _moved(one: np.ndarray, other: np.ndarray) -> int | None:
-    """Return how far the rows of two arrays are apart."""
-    if one.shape != other.shape or close(one, other):
+def _row_offset(first_array: np.ndarray, second_array: np.ndarray) -> int | None:
+    """Return by how many rows two arrays are shifted, 1 or -1; None if they are not."""
+    if first_array.shape != second_array.shape or close(first_array, second_array):
         return None
-    for axis in range(one.ndim):
-        if one.shape[axis] < MIN_ROWS:
+    for axis in range(first_array.ndim):
+        if first_array.shape[axis] < MIN_ROWS:
             continue
-        first, second = (np.moveaxis(array, axis, 0) for array in (one, other))
+        first, second = (np.moveaxis(array, axis, 0) for array in (first_array, second_array))
         if all(np.all(each == each[:1]) for each in (first, second)):
             continue
         if close(first[1:], second[:-1]):
@@ -495,68 +527,72 @@ def _moved(one: np.ndarray, other: np.ndarray) -> int | None:
     return None
 
 
-def _substituted(search: Search, a: int, b: int) -> Iterator[Divergence]:
+def _shifted_divergences(search: Search, a: int, b: int) -> Iterator[Divergence]:
     """Yield divergences of which the second program reads a value of the first in some steps.
 
     A loop reads one row at a time, and may read an array twice: each reading is tried.
     """
-    other, array = search.other, np.asarray(search.one.view.arrays[a])
-    tape, wanted = other.tape, [search.one.view.core(v) for v in search.one.values]
-    spread = [
+    second_view, array = search.second, np.asarray(search.first.view.arrays[a])
+    tape, expected = second_view.tape, search.first.view.cores(search.first.values)
+    layout_steps = [
         index
         for index, step in enumerate(tape.steps)
         if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
     ]
-    arranged = tape.replay({b: array}, arrays=other.view.arrays, steps=spread)
-    for steps in _readings(tape, b):
+    arranged = tape.replay({b: array}, arrays=second_view.view.arrays, steps=layout_steps)
+    for steps in _group_readers(tape, b):
         operands = {
             (step, position): arranged[value]
             for step in steps
             for position, value in enumerate(tape.steps[step].operands)
             if tape.roots[value] == b
         }
-        now = tape.replay({}, operands, arrays=other.view.arrays)
-        changed = [v for v in other.values if now[v] is not other.view.arrays[v]]
+        arrays_after = tape.replay({}, operands, arrays=second_view.view.arrays)
+        changed = [
+            v for v in second_view.values if arrays_after[v] is not second_view.view.arrays[v]
+        ]
         rows = {result for step in steps for result in tape.steps[step].results}
         later = [v for v in changed if v not in rows or tape.steps[steps[0]].name not in ROWS]
-        if any(search.is_among(Core.of(now[v]), wanted) for v in later):
-            parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
+        if any(search.is_among(Core.of(arrays_after[v]), expected) for v in later):
+            parts = RegionPart.ending_at(search.first, a), RegionPart.ending_at(search.second, b)
             yield Divergence(search, parts, {}, operands)
 
 
-def _readings(tape: Tape, value: int) -> list[list[int]]:
-    """Group the steps that read a value: all, each alone, or those that read a row at a time."""
+def _group_readers(tape: Tape, value: int) -> list[list[int]]:
+    """Group the steps that read a value: all steps, each step, or the steps that read one row."""
     readers = consumers(tape, value)
     rows = [step for step in readers if tape.steps[step].name in ROWS]
-    rest = [[step] for step in readers if step not in rows]
+    single_steps = [[step] for step in readers if step not in rows]
     by_row: dict[str, list[int]] = {}
     for step in rows:
         equation = tape.steps[step]
         starts = str(equation.equation.params.get("start_indices", equation.operands[1:]))
         by_row.setdefault(starts, []).append(step)
     groups = [list(each) for each in zip(*by_row.values(), strict=False)]
-    return [*([readers] if len(readers) > 1 else []), *rest, *groups]
+    return [*([readers] if len(readers) > 1 else []), *single_steps, *groups]
 
 
-def _reading(divergence: Divergence, a: int, b: int) -> tuple[int, int]:
-    """Return values behind which both programs read an array: what is computed of it first."""
-    one, other = divergence.parts
+def _values_behind_reads(divergence: Divergence, a: int) -> tuple[int, int]:
+    """Return the first value that each program computes from the array that both read."""
+    first_part, second_part = divergence.parts
     steps = [step for step, _ in divergence.operands]
-    read = other.tape.steps[steps[0]].results[0]
-    following = consumers(other.tape, read)
-    if other.tape.steps[steps[0]].name in ROWS and following:
-        read = other.tape.steps[following[0]].results[0]
-    mine = consumers(one.tape, a)
-    first = one.tape.steps[mine[0]].results[0] if mine else a
-    if mine and one.tape.steps[mine[0]].name in ROWS:
-        following = consumers(one.tape, first)
-        first = one.tape.steps[following[0]].results[0] if following else first
-    return first, read
+    second_result = second_part.tape.steps[steps[0]].results[0]
+    next_readers = consumers(second_part.tape, second_result)
+    if second_part.tape.steps[steps[0]].name in ROWS and next_readers:
+        second_result = second_part.tape.steps[next_readers[0]].results[0]
+    first_readers = consumers(first_part.tape, a)
+    first_result = first_part.tape.steps[first_readers[0]].results[0] if first_readers else a
+    if first_readers and first_part.tape.steps[first_readers[0]].name in ROWS:
+        next_readers = consumers(first_part.tape, first_result)
+        first_result = (
+            first_part.tape.steps[next_readers[0]].results[0] if next_readers else first_result
+        )
+    return first_result, second_result
 
 
 def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a mean in place of a sum, a mean over other axes, or one that divides by weights."""
-    if (weighted := _weighted(divergence, labels)) is not None:
+    if (weighted := _weighted_mean(divergence, labels)) is not None:
         return weighted
     number = features.ratio(divergence)
     if number is None or number <= 0:
@@ -567,13 +603,13 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     counts = [1 if each is None else each[0] for each in divisors]
     if counts[0] == counts[1] or not math.isclose(number, counts[1] / counts[0], rel_tol=NEAR):
         return None
-    shown = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
-    where = next(each[1] for each in divisors if each is not None)
+    descriptions = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
+    shape_text = next(each[1] for each in divisors if each is not None)
     evidence = (
-        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}, of values {where}: a mean over "
-        f"{counts[0]} against {counts[1]}"
+        f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}, of values "
+        f"{shape_text}: a mean over {counts[0]} against {counts[1]}"
         if all(count > 1 for count in counts)
-        else f"{labels[0]} {shown[0]}, {labels[1]} {shown[1]}, of values {where}"
+        else f"{labels[0]} {descriptions[0]}, {labels[1]} {descriptions[1]}, of values {shape_text}"
     )
     return Finding("loss_reduction", evidence, divergence, at=_ends(divergence))
 
@@ -583,11 +619,11 @@ def _divisor(part: RegionPart) -> tuple[int, str] | None:
     tape, count, shape = part.tape, 1.0, ""
     for index in part.steps[:MAX_STEPS]:
         step = tape.steps[index]
-        known = number_of(tape, step)
-        if known is None or step.name != "div" or known[0] <= 0:
+        factor = number_of(tape, step)
+        if factor is None or step.name != "div" or factor[0] <= 0:
             continue
-        divisor = 1 / known[0]
-        summed = features.comes_from(tape, step.operands[known[1]], ("reduce_sum",), 4)
+        divisor = 1 / factor[0]
+        summed = features.comes_from(tape, step.operands[factor[1]], ("reduce_sum",), 4)
         if divisor < 1.5 or abs(divisor - round(divisor)) > 1e-4 or summed is None:
             continue
         sizes = np.shape(tape.arrays[tape.steps[summed].operands[0]])
@@ -598,17 +634,17 @@ def _divisor(part: RegionPart) -> tuple[int, str] | None:
 
 def _is_product(count: int, sizes: tuple[int, ...]) -> bool:
     return any(
-        math.prod(some) == count
+        math.prod(chosen_sizes) == count
         for length in range(1, len(sizes) + 1)
-        for some in itertools.combinations(sizes, length)
+        for chosen_sizes in itertools.combinations(sizes, length)
     )
 
 
-def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _weighted_mean(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum that is divided by the sum of weights in one program, by a number in the other."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        steps = one.tape.steps[first], other.tape.steps[second]
+        steps = first_part.tape.steps[first], second_part.tape.steps[second]
         if steps[0].name != "div":
             continue
         divisors = [step.operands[1] for step in steps]
@@ -622,21 +658,22 @@ def _weighted(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
             continue
         array = (
             np.broadcast_to(
-                np.asarray(one.view.arrays[divisors[0]]),
-                np.shape(other.view.arrays[divisors[1]]) or np.shape(one.view.arrays[divisors[0]]),
+                np.asarray(first_part.view.arrays[divisors[0]]),
+                np.shape(second_part.view.arrays[divisors[1]])
+                or np.shape(first_part.view.arrays[divisors[0]]),
             )
             if side == 1
-            else np.asarray(one.view.arrays[divisors[0]])
+            else np.asarray(first_part.view.arrays[divisors[0]])
         )
         if not divergence.agrees({}, {(second, 1): array}):
             continue
-        shown = [
-            f"{number:g}" if number is not None else described(p.tape, value)
+        descriptions = [
+            f"{number:g}" if number is not None else describe_value(p.tape, value)
             for number, p, value in zip(numbers, divergence.parts, divisors, strict=True)
         ]
         evidence = (
-            f"the sum is divided by {shown[0]} in {labels[0]}, by {shown[1]} in {labels[1]}; "
-            f"{CONFIRMED}"
+            f"the sum is divided by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
+            f"{labels[1]}; {CONFIRMED}"
         )
         return Finding("loss_reduction", evidence, divergence)
     return None
@@ -650,32 +687,33 @@ def term_factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
 
 def _term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
     for slot in search.slots:
-        pair = sums.differing_term(search.one, search.other, slot)
+        pair = sums.differing_term(search.first, search.second, slot)
         if pair is None:
             continue
-        (a, mine), (b, theirs) = pair
+        (a, first_number), (b, second_number) = pair
         arrays = (
-            mine * np.asarray(search.one.view.arrays[a]),
-            theirs * np.asarray(search.other.view.arrays[b]),
+            first_number * np.asarray(search.first.view.arrays[a]),
+            second_number * np.asarray(search.second.view.arrays[b]),
         )
         if np.unique(arrays[0]).size < 2 or not _is_multiple(*arrays):
             continue
         number = float(np.ravel(arrays[0])[0] / np.ravel(arrays[1])[0])
         evidence = f"a term of {labels[0]} is {number:.6g} times that of {labels[1]}"
-        tape, output = search.other.tape, search.other.tape.outputs[slot]
+        tape, output = search.second.tape, search.second.tape.outputs[slot]
         operands = {
-            (step, position): np.asarray(search.one.view.arrays[a]) * np.float32(mine / theirs)
+            (step, position): np.asarray(search.first.view.arrays[a])
+            * np.float32(first_number / second_number)
             for step in consumers(tape, b)
             for position, value in enumerate(tape.steps[step].operands)
             if tape.roots[value] == b and tape.steps[step].name in SUMS
         }
-        now = tape.replay({}, operands, arrays=search.other.view.arrays)
-        wanted = np.asarray(search.one.view.arrays[search.one.tape.outputs[slot]])
-        if not close(wanted, np.asarray(now[output]), search.tolerance):
+        arrays_after = tape.replay({}, operands, arrays=search.second.view.arrays)
+        expected = np.asarray(search.first.view.arrays[search.first.tape.outputs[slot]])
+        if not close(expected, np.asarray(arrays_after[output]), search.tolerance):
             continue
-        parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
-        whole = Divergence(search, parts, {}, operands)
-        return Finding("constant", f"{evidence}; {CONFIRMED}", whole, at=(a, b))
+        parts = RegionPart.ending_at(search.first, a), RegionPart.ending_at(search.second, b)
+        divergence = Divergence(search, parts, {}, operands)
+        return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=(a, b))
     return None
 
 
@@ -687,7 +725,7 @@ def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
     for side in (0, 1):
-        plain, bent = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        plain, bent = (search.first, search.second)[side], (search.first, search.second)[1 - side]
         numbers = {
             abs(number)
             for value in bent.values[:MAX_ERRORS]
@@ -711,13 +749,16 @@ def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
                 )
                 # The first one's loss of the second one's error, which may have another factor.
                 loss, form = (huber, error**2)[side == 0], (error**2, huber)[side == 0]
-                there = np.asarray(search.other.view.arrays[b])
+                second_array = np.asarray(search.second.view.arrays[b])
                 largest = int(np.argmax(form))
-                scale = np.ravel(there)[largest] / np.ravel(form)[largest]
-                array = (loss * scale).reshape(there.shape).astype(there.dtype)
-                parts = RegionPart.ending_at(search.one, a), RegionPart.ending_at(search.other, b)
-                whole = Divergence(search, parts, {b: array}, substitute=array)
-                return Finding("error_loss", evidence, whole, at=(a, b))
+                scale = np.ravel(second_array)[largest] / np.ravel(form)[largest]
+                array = (loss * scale).reshape(second_array.shape).astype(second_array.dtype)
+                parts = (
+                    RegionPart.ending_at(search.first, a),
+                    RegionPart.ending_at(search.second, b),
+                )
+                divergence = Divergence(search, parts, {b: array}, substitute=array)
+                return Finding("error_loss", evidence, divergence, at=(a, b))
     return None
 
 
@@ -729,7 +770,7 @@ def _squares(region: Region) -> list[int]:
 
 def _errors(tape: Tape) -> list[np.ndarray]:
     """List the sizes of values of which a program computes the absolute value or the square."""
-    steps = [tape.steps[index] for index in tape.needed(tape.outputs)]
+    steps = [tape.steps[index] for index in tape.steps_for(tape.outputs)]
     errors = [
         np.abs(np.asarray(tape.arrays[step.operands[0]]))
         for step in steps
@@ -738,13 +779,13 @@ def _errors(tape: Tape) -> list[np.ndarray]:
     return [each for each in errors if each.size >= MIN_SHIFTED and each.dtype.kind == "f"]
 
 
-def _is_multiple(array: np.ndarray, wanted: np.ndarray) -> bool:
+def _is_multiple(array: Array, reference: np.ndarray) -> bool:
     """Return whether an array is another one times a number."""
-    array, wanted = np.ravel(np.asarray(array)), np.ravel(wanted)
-    if array.size != wanted.size or array.dtype.kind != "f":
+    array, reference = np.ravel(np.asarray(array)), np.ravel(reference)
+    if array.size != reference.size or array.dtype.kind != "f":
         return False
-    largest = int(np.argmax(np.abs(wanted)))
-    return bool(array[largest]) and close(array, wanted * (array[largest] / wanted[largest]))
+    largest = int(np.argmax(np.abs(reference)))
+    return bool(array[largest]) and close(array, reference * (array[largest] / reference[largest]))
 
 
 def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -758,42 +799,40 @@ def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
 
 
 def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.one, search.other
+    regions = search.first, search.second
     for side in (0, 1):
         greedy, chosen = regions[side], regions[1 - side]
         choices = [step for step in chosen.tape.steps if step.name == "argmax"]
-        for value in (v for v in greedy.values if _name(greedy.tape, v) == "reduce_max"):
-            step = greedy.tape.steps[greedy.tape.producers[value]]
+        for value in greedy.values:
+            step = greedy.tape.step_of(value)
+            if step is None or step.name != "reduce_max":
+                continue
             values = np.asarray(greedy.view.arrays[step.operands[0]])
             for choice in choices:
-                others = np.asarray(chosen.view.arrays[choice.operands[0]])
-                if others.shape != values.shape or close(others, values):
+                choice_values = np.asarray(chosen.view.arrays[choice.operands[0]])
+                if choice_values.shape != values.shape or close(choice_values, values):
                     continue
                 (axis,) = choice.equation.params["axes"]
-                picked = np.expand_dims(np.argmax(others, axis), axis)
-                wanted = np.take_along_axis(values, picked, axis).squeeze(axis)
-                for other in chosen.view.find_all(Core.of(wanted)):
-                    a, b = (value, other) if side == 0 else (other, value)
-                    whole = search.next_agree(a, b) or search.later_agree(a, b)
-                    if whole is None:
+                picked = np.expand_dims(np.argmax(choice_values, axis), axis)
+                expected = np.take_along_axis(values, picked, axis).squeeze(axis)
+                for counterpart in chosen.view.find_all(Core.of(expected)):
+                    a, b = (value, counterpart) if side == 0 else (counterpart, value)
+                    confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                    if confirmed is None:
                         continue
-                    shown = (described(chosen.tape, choice.operands[0]),
-                             described(greedy.tape, step.operands[0]))  # fmt: skip
+                    descriptions = (describe_value(chosen.tape, choice.operands[0]),
+                             describe_value(greedy.tape, step.operands[0]))  # fmt: skip
                     evidence = (
-                        f"{labels[side]} takes the maximum of {shown[1]}, {labels[1 - side]} the "
-                        f"value at the maximum of {shown[0]}"
+                        f"{labels[side]} takes the maximum of {descriptions[1]}, "
+                        f"{labels[1 - side]} the value at the maximum of {descriptions[0]}"
                     )
-                    return Finding("greedy_action", evidence, whole, at=(a, b))
+                    return Finding("greedy_action", evidence, confirmed, at=(a, b))
     return None
-
-
-def _name(tape: Tape, value: int) -> str:
-    return tape.steps[tape.producers[value]].name if value in tape.producers else ""
 
 
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find standard deviations whose variances divide by n and by n - 1."""
-    other = divergence.parts[1]
+    second_part = divergence.parts[1]
     for first, second in features.pairs(divergence):
         numbers = [
             number_of(part.tape, part.tape.steps[step])
@@ -818,7 +857,7 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
         )
         if abs(counts[0] - counts[1]) != 1 or not (squared and leads):
             continue
-        tape, step = other.tape, other.tape.steps[second]
+        tape, step = second_part.tape, second_part.tape.steps[second]
         if numbers[1] is None:
             continue
         position = 1 - numbers[1][1]
@@ -870,39 +909,39 @@ def standardization(divergence: Divergence, labels: tuple[str, str]) -> Finding 
 
 
 def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.one, search.other
+    regions = search.first, search.second
     for side in (0, 1):
         region, bare = regions[side], regions[1 - side]
         for value in region.values[:MAX_STANDARDIZED]:
-            source = _standardized(region, value)
+            source = _standardized_source(region, value)
             if source is None:
                 continue
             for raw in bare.view.find_all(region.view.core(source)):
                 a, b = (value, raw) if side == 0 else (raw, value)
                 if raw not in {*bare.boundary, *bare.leaves} or not search.fits(a, b):
                     continue
-                whole = search.next_agree(a, b)
-                if whole is None:
+                confirmed = search.next_agree(a, b)
+                if confirmed is None:
                     continue
                 evidence = (
-                    f"{labels[side]} standardizes {described(region.tape, source)}, to mean 0 and "
-                    f"deviation 1; {labels[1 - side]} does not"
+                    f"{labels[side]} standardizes {describe_value(region.tape, source)}, to mean "
+                    f"0 and deviation 1; {labels[1 - side]} does not"
                 )
-                return Finding("standardization", evidence, whole)
+                return Finding("standardization", evidence, confirmed)
     return None
 
 
-def _standardized(region: Region, value: int) -> int | None:
+def _standardized_source(region: Region, value: int) -> int | None:
     """Return the value of which another is the standardized one."""
     tape = region.tape
-    step = step_of(tape, value)
+    step = tape.step_of(value)
     if step is None or step.name not in PRODUCTS:
         return None
     for position, operand in enumerate(step.operands):
         root = features.comes_from(tape, step.operands[1 - position], ROOTS, 3)
         if root is None:
             continue
-        centred = step_of(tape, operand)
+        centred = tape.step_of(operand)
         source = operand
         if centred is not None and centred.name == "sub":
             source = centred.operands[0]
@@ -915,30 +954,36 @@ def _standardized(region: Region, value: int) -> int | None:
 
 def clip_range(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find clips of equal values within other numbers, confirmed by all of the first one's."""
-    one, other = divergence.parts
-    for first in one.steps[:MAX_STEPS]:
-        chain = _clip(one.tape, first)
-        for second in other.steps[:MAX_STEPS]:
-            again = _clip(other.tape, second)
-            names = [[name for name, _, _, _ in each] for each in (chain, again)]
-            if not chain or names[0] != names[1]:
+    first_part, second_part = divergence.parts
+    for first in first_part.steps[:MAX_STEPS]:
+        first_chain = _clip(first_part.tape, first)
+        for second in second_part.steps[:MAX_STEPS]:
+            second_chain = _clip(second_part.tape, second)
+            names = [[name for name, _, _, _ in each] for each in (first_chain, second_chain)]
+            if not first_chain or names[0] != names[1]:
                 continue
-            numbers = [[number for *_, number in each] for each in (chain, again)]
+            numbers = [[number for *_, number in each] for each in (first_chain, second_chain)]
             if numbers[0] == numbers[1]:
                 continue
             changed = {
                 (step, position): np.full(
-                    np.shape(other.tape.arrays[other.tape.steps[step].operands[position]]), number
+                    np.shape(
+                        second_part.tape.arrays[second_part.tape.steps[step].operands[position]]
+                    ),
+                    number,
                 )
-                for (_, step, position, _), number in zip(again, numbers[0], strict=True)
+                for (_, step, position, _), number in zip(second_chain, numbers[0], strict=True)
             }
             if divergence.agrees({}, changed):
-                shown = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
+                descriptions = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
                 evidence = (
-                    f"bounded by {shown[0]} in {labels[0]}, by {shown[1]} in {labels[1]}; "
-                    f"{CONFIRMED}"
+                    f"bounded by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
+                    f"{labels[1]}; {CONFIRMED}"
                 )
-                at = one.tape.steps[first].results[0], other.tape.steps[second].results[0]
+                at = (
+                    first_part.tape.steps[first].results[0],
+                    second_part.tape.steps[second].results[0],
+                )
                 return Finding("clip_range", evidence, divergence, at=at)
     return None
 
@@ -950,11 +995,11 @@ def _clip(tape: Tape, index: int) -> list[tuple[str, int, int, float]]:
         step = tape.steps[index]
         for constant in features.constants(tape, index):
             bounds.append((step.name, index, constant.position, constant.value))
-        following = [i for i in consumers(tape, step.results[0]) if tape.steps[i].name in BOUNDS
+        next_bounds = [i for i in consumers(tape, step.results[0]) if tape.steps[i].name in BOUNDS
                      and features.constants(tape, i)]  # fmt: skip
-        if len(following) != 1 or not features.constants(tape, index):
+        if len(next_bounds) != 1 or not features.constants(tape, index):
             break
-        (index,) = following
+        (index,) = next_bounds
     return bounds
 
 
@@ -962,48 +1007,60 @@ def bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a minimum, a maximum or a clip that only one program takes, or takes otherwise."""
     for side, part, bare in sides(divergence):
         value, names = _without_ones(part.tape, part.end or 0), list[str]()
-        others: list[int] = []
+        bounding_values: list[int] = []
         for _ in range(MAX_CHAIN):
-            step = step_of(part.tape, value)
+            step = part.tape.step_of(value)
             if step is None or step.name not in BOUNDS:
                 break
             names.append(step.name)
-            kept = [v for v in step.operands if not part.tape.is_constant(v)]
-            bare_ones = [v for v in kept if is_bare(part, v, bare)]
-            if bare_ones:
-                others = [v for v in kept if v not in bare_ones]
-                evidence = _bounds(part, names, others, side, labels)
-                are_flags = others and all(_is_flag(part, v) for v in (*others, *bare_ones))
+            data = [v for v in step.operands if not part.tape.is_constant(v)]
+            bare_values = [v for v in data if is_bare(part, v, bare)]
+            if bare_values:
+                bounding_values = [v for v in data if v not in bare_values]
+                evidence = _bounds(part, names, bounding_values, side, labels)
+                are_flags = bounding_values and all(
+                    _is_flag(part, v) for v in (*bounding_values, *bare_values)
+                )
                 name = "bootstrap_flag" if are_flags else "clipping"
                 return Finding(name, evidence, divergence, at=_ends(divergence))
-            if len(kept) != 1:
+            if len(data) != 1:
                 break
-            value = kept[0]
+            value = data[0]
     return _other_bound(divergence, labels)
 
 
 def _bounds(
-    part: RegionPart, names: list[str], others: list[int], side: int, labels: tuple[str, str]
+    part: RegionPart,
+    names: list[str],
+    bounding_values: list[int],
+    side: int,
+    labels: tuple[str, str],
 ) -> str:
     words = {"max": "the maximum", "min": "the minimum", "clamp": "a clip"}
-    if others:
-        shown = f"takes {words[names[-1]]} with {described(part.tape, others[0])}"
+    if bounding_values:
+        description = (
+            f"takes {words[names[-1]]} with {describe_value(part.tape, bounding_values[0])}"
+        )
     else:
-        shown = "clips" if len(names) > 1 or "clamp" in names else f"takes {words[names[0]]}"
-        shown += " with a number" if shown.startswith("takes") else " within numbers"
-    return f"{labels[side]} {shown}; {labels[1 - side]} does not"
+        description = "clips" if len(names) > 1 or "clamp" in names else f"takes {words[names[0]]}"
+        description += " with a number" if description.startswith("takes") else " within numbers"
+    return f"{labels[side]} {description}; {labels[1 - side]} does not"
 
 
 def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a minimum of equal values in place of a maximum."""
-    one, other = divergence.parts
-    for first, second in itertools.product(one.steps[:MAX_STEPS], other.steps[:MAX_STEPS]):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+    first_part, second_part = divergence.parts
+    for first, second in itertools.product(
+        first_part.steps[:MAX_STEPS], second_part.steps[:MAX_STEPS]
+    ):
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if {left.name, right.name} != {"max", "min"} or divergence.substitute is None:
             continue
-        ours = [one.view.core(value) for value in left.operands]
-        theirs = [other.view.core(value) for value in right.operands]
-        if all(any(a.same(b, one.view.tolerance) for b in theirs) for a in ours):
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
+        if all(
+            any(a.same(b, first_part.view.tolerance) for b in second_cores) for a in first_cores
+        ):
             evidence = f"{left.name} in {labels[0]}, {right.name} in {labels[1]}, of equal values"
             return Finding("clipping", evidence, divergence)
     return None
@@ -1017,8 +1074,8 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     numbers = [_factor_of(part) for part in divergence.parts]
     if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR):
-        shown = [f"{each:.6g}" for each in numbers]
-        evidence = f"a factor is {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+        descriptions = [f"{each:.6g}" for each in numbers]
+        evidence = f"a factor is {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}"
     else:
         evidence = f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}"
     return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=_ends(divergence))
@@ -1029,30 +1086,32 @@ def _factor_of(part: RegionPart) -> float:
     number, value = 1.0, part.end or 0
     inside = {result for index in part.steps for result in part.tape.steps[index].results}
     while part.tape.roots[value] in inside:
-        step = step_of(part.tape, value)
-        known = None if step is None else number_of(part.tape, step)
-        if step is None or known is None:
+        step = part.tape.step_of(value)
+        scaling = None if step is None else number_of(part.tape, step)
+        if step is None or scaling is None:
             break
-        number, value = number * known[0], step.operands[known[1]]
+        number, value = number * scaling[0], step.operands[scaling[1]]
     return number
 
 
 def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads other parameters: those of the target or the online network."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if len(left.operands) != len(right.operands):
             continue
-        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=True)):
+        for position, (first_value, second_value) in enumerate(
+            zip(left.operands, right.operands, strict=True)
+        ):
             names = [
                 sorted(n for n in leaves_of(part.tape, value) if n in _parameters(part.tape))
-                for part, value in ((one, mine), (other, theirs))
+                for part, value in ((first_part, first_value), (second_part, second_value))
             ]
             if not all(names) or len(names[0]) != len(names[1]):
                 continue
-            words = _differing(names[0], names[1])
-            array = _fitting(divergence, mine, theirs)
+            words = _differing_word(names[0], names[1])
+            array = _in_shape_of_second(divergence, first_value, second_value)
             if words is None or array is None:
                 continue
             if divergence.agrees({}, {(second, position): array}):
@@ -1068,15 +1127,12 @@ def _parameters(tape: Tape) -> set[str]:
     return {name for value, name in tape.leaves.items() if tape.depends[value] == PARAMS}
 
 
-def _differing(ours: list[str], theirs: list[str]) -> tuple[str, str] | None:
+def _differing_word(first_names: list[str], second_names: list[str]) -> tuple[str, str] | None:
     """Return the one word by which all names of two lists differ."""
     words = set[tuple[str, str]]()
-    for one, other in zip(ours, theirs, strict=True):
-        sides = one.split("/"), other.split("/")
+    for first_name, second_name in zip(first_names, second_names, strict=True):
+        sides = first_name.split("/"), second_name.split("/")
         if len(sides[0]) != len(sides[1]):
             return None
         words |= {(a, b) for a, b in zip(*sides, strict=True) if a != b}
     return words.pop() if len(words) == 1 else None
-
-
-Entry = Callable[[Divergence, tuple[str, str]], Finding | None]

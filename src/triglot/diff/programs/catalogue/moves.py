@@ -9,7 +9,7 @@ from ..tape import LAYOUT, Tape
 from . import features
 from .features import ARITHMETIC, SUBSTITUTED, Finding
 
-MAX_OTHERS = 5  # operations of a part that has another operation
+MAX_DIFFERING = 5  # operations of a part that has another operation
 
 
 def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -25,21 +25,21 @@ def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
             end = bare.tape.steps[step].results[0]
             if bare.tape.steps[step].name != "add" or _is_averaged(bare.tape, end):
                 continue  # no sum, or one that is normalized too
-            for (kept, moved), added in itertools.product(
+            for (kept_operand, normalized_operand), added in itertools.product(
                 (operands, operands[::-1]), (cores, cores[::-1])
             ):
-                if not bare.view.core(kept).same(added[0], part.view.tolerance):
+                if not bare.view.core(kept_operand).same(added[0], part.view.tolerance):
                     continue
                 branch = next(bare.view.find_all(added[1]), None)
-                if branch is None or not features.is_norm_of(bare.tape, moved, branch):
+                if branch is None or not features.is_norm_of(bare.tape, normalized_operand, branch):
                     continue
-                whole = _normalized(divergence, early, total, end)
-                if whole is not None:
+                confirmed = _normalized_sum(divergence, early, total, end)
+                if confirmed is not None:
                     evidence = (
                         f"the sum is normalized in {labels[early]}, one of its operands before the "
                         f"sum in {labels[late]}"
                     )
-                    return Finding("operation_order", evidence, whole)
+                    return Finding("operation_order", evidence, confirmed)
     return None
 
 
@@ -49,15 +49,15 @@ def _is_averaged(tape: Tape, value: int) -> bool:
     return any(tape.steps[index].name == "reduce_sum" for index in near)
 
 
-def _normalized(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
+def _normalized_sum(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
     """End a divergence at a sum that is normalized, and at what the other program has for that."""
     search = divergence.search
-    region = (search.one, search.other)[side]
+    region = (search.first, search.second)[side]
     for value in region.values[::-1]:
         if total in region.ancestors[value] and features.is_norm_of(region.tape, value, total):
             a, b = (value, end) if side == 0 else (end, value)
-            if search.fits(a, b) and (whole := search.next_agree(a, b)):
-                return whole
+            if search.fits(a, b) and (confirmed := search.next_agree(a, b)):
+                return confirmed
     return None
 
 
@@ -75,26 +75,26 @@ def moved_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
                 behind = features.leads_to(bare.tape, result, names[-1:], 2)
                 if behind is None:
                     continue
-                moved = bare.tape.steps[behind].results[0]
+                moved_result = bare.tape.steps[behind].results[0]
                 for value in regions[0].values:
                     if part.end not in regions[0].ancestors[value] or value == part.end:
                         continue
-                    a, b = (value, moved) if early == 0 else (moved, value)
+                    a, b = (value, moved_result) if early == 0 else (moved_result, value)
                     if not divergence.search.fits(a, b):
                         continue
-                    whole = divergence.search.next_agree(a, b) or divergence.search.later_agree(
+                    confirmed = divergence.search.next_agree(a, b) or divergence.search.later_agree(
                         a, b
                     )
-                    if whole is None:
+                    if confirmed is None:
                         continue
-                    counts = [_sequence(each).count(names[-1]) for each in whole.parts]
-                    if counts[0] == counts[1]:
+                    occurrences = [_sequence(each).count(names[-1]) for each in confirmed.parts]
+                    if occurrences[0] == occurrences[1]:
                         name = bare.tape.steps[step].name
                         evidence = (
                             f"{names[-1]} comes before {name} in {labels[early]}, after it in "
                             f"{labels[late]}; {SUBSTITUTED}"
                         )
-                        return Finding("operation_order", evidence, whole)
+                        return Finding("operation_order", evidence, confirmed)
     return None
 
 
@@ -105,28 +105,28 @@ def operation_order(divergence: Divergence, labels: tuple[str, str]) -> Finding 
         return None
     if len(set(sequences[0])) < 2 or divergence.substitute is None:
         return None
-    shown = [" ".join(sequence[:12]) for sequence in sequences]
+    descriptions = [" ".join(sequence[:12]) for sequence in sequences]
     evidence = (
-        f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in "
-        f"{labels[1]}"
+        f"the same operations in another order: {descriptions[0]} in {labels[0]}, "
+        f"{descriptions[1]} in {labels[1]}"
     )
     return Finding("operation_order", evidence, divergence)
 
 
 def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say which operation one part has in place of the other's."""
-    only = _only(divergence)
+    only = _extra_operations(divergence)
     longest = max(len(_sequence(part)) for part in divergence.parts)
-    if not all(only) or divergence.substitute is None or longest > MAX_OTHERS:
+    if not all(only) or divergence.substitute is None or longest > MAX_DIFFERING:
         return None
-    shown = [" ".join(names.elements()) for names in only]
-    evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; {SUBSTITUTED}"
+    descriptions = [" ".join(names.elements()) for names in only]
+    evidence = f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {SUBSTITUTED}"
     return Finding("operation_differs", evidence, divergence)
 
 
 def missing_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say what only one of two parts computes."""
-    only = _only(divergence)
+    only = _extra_operations(divergence)
     for index, more in enumerate(only):
         if more and not only[1 - index] and divergence.substitute is not None:
             names = " ".join(more.elements())
@@ -137,10 +137,10 @@ def missing_operation(divergence: Divergence, labels: tuple[str, str]) -> Findin
     return None
 
 
-def _only(divergence: Divergence) -> list[Counter[str]]:
+def _extra_operations(divergence: Divergence) -> list[Counter[str]]:
     """Count the operations that each part has in addition to those of the other."""
-    one, other = (Counter(_sequence(part)) for part in divergence.parts)
-    return [one - other, other - one]
+    first_counts, second_counts = (Counter(_sequence(part)) for part in divergence.parts)
+    return [first_counts - second_counts, second_counts - first_counts]
 
 
 def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[str, ...]] | None:

@@ -27,10 +27,10 @@ class Root:
 
     Attributes:
       value: the root.
-      epsilon: what is added to it or to what it is taken of.
+      epsilon: the number that is added to the root or to its argument.
       outside: whether it is added to the root.
-      divisor: what the program divides by, as far as it is computed from the root.
-      distinct: how many numbers that has.
+      divisor: the core of the divisor, as far as it is computed from the root.
+      distinct: the number of different values in the divisor.
     """
 
     value: int
@@ -65,8 +65,8 @@ class Norm:
       centred: whether the mean is subtracted first.
       summed: whether squares are summed (an L2 norm), not averaged.
       shape: the shape in which the array is averaged; one axis may be split in groups.
-      axes: over which it is averaged.
-      groups: into which an axis is split; 1 if none is.
+      axes: the axes over which it is averaged.
+      groups: the number of groups into which an axis is split; 1 if none is.
       root: the root, which has the epsilon.
     """
 
@@ -108,7 +108,7 @@ class Norm:
         reshaped = x.reshape(self.shape)
         return reshaped - np.mean(reshaped, self.axes, keepdims=True) if self.centred else reshaped
 
-    def normalized(self, x: np.ndarray) -> np.ndarray:
+    def normalize(self, x: np.ndarray) -> np.ndarray:
         """Normalize an array."""
         return (self.numerator(x) / self.divisor(self.average(x))).reshape(x.shape)
 
@@ -123,24 +123,24 @@ class Sums:
     def over(self, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Sum the array and its squares over some of its axes, which are kept."""
         if axes not in self._over:
-            one, square = (np.sum(a, axes[-1], keepdims=True) for a in self.over(axes[:-1]))
-            self._over[axes] = one, square
+            total, square = (np.sum(a, axes[-1], keepdims=True) for a in self.over(axes[:-1]))
+            self._over[axes] = total, square
         return self._over[axes]
 
     def average(self, norm: Norm) -> np.ndarray:
         """Return what `Norm.average` does for the array, up to rounding."""
         split = next((i for i, s in enumerate(self.shape) if s != norm.shape[i]), None)
         if split is None:
-            one, square = self.over(norm.axes)
+            total, square = self.over(norm.axes)
         else:  # the axes but that of the groups, in the array's shape, and then within the groups
             axes = [axis - (axis > split) for axis in norm.axes if axis != split + 1]
-            kept = tuple(1 if i in norm.axes and i != split + 1 else s
+            kept_shape = tuple(1 if i in norm.axes and i != split + 1 else s
                          for i, s in enumerate(norm.shape))  # fmt: skip
-            one, square = (
-                np.sum(array.reshape(kept), split + 1, keepdims=True)
+            total, square = (
+                np.sum(array.reshape(kept_shape), split + 1, keepdims=True)
                 for array in self.over(tuple(axes))
             )
-        squares = square - np.square(one) / norm.count if norm.centred else square
+        squares = square - np.square(total) / norm.count if norm.centred else square
         return np.maximum(squares if norm.summed else squares / norm.count, 0.0)
 
 
@@ -155,27 +155,35 @@ def norm_form(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
 
 
 def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.one, search.other
+    regions = search.first, search.second
     roots = [_roots(region) for region in regions]
-    other = search.other
+    second_region = search.second
     firsts, seconds = (
-        {value for root in side for value in _normalized(region, root.value)}
+        {value for root in side for value in _values_from_root(region, root.value)}
         for region, side in zip(regions, roots, strict=True)
     )
     # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
     # but after what has the axes of the array: groups split one.
-    arrays = other.view.arrays
+    arrays = second_region.view.arrays
     ends = {*seconds, *(root.value for root in roots[1])}
-    near = {source for end in ends for source in _sources(other, end)}
-    known = [v for v, root in enumerate(other.tape.roots) if root in near]
-    read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
-    split = {v for v in known if np.ndim(arrays[v]) != np.ndim(arrays[other.tape.roots[v]])}
-    for source in sorted(known, key=lambda v: (v in split, v not in read)) if all(roots) else ():
+    source_roots = {source for end in ends for source in _sources(second_region, end)}
+    candidates = [v for v, root in enumerate(second_region.tape.roots) if root in source_roots]
+    operands_read = {
+        v
+        for index in second_region.steps(second_region.values)
+        for v in second_region.tape.steps[index].operands
+    }
+    split = {
+        v for v in candidates if np.ndim(arrays[v]) != np.ndim(arrays[second_region.tape.roots[v]])
+    }
+    for source in (
+        sorted(candidates, key=lambda v: (v in split, v not in operands_read)) if all(roots) else ()
+    ):
         x = np.asarray(arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
         x = np.ascontiguousarray(x)  # reshaped for each grouping, without a copy
-        norms = [_norms(side, x, other.view.tolerance) for side in roots]
+        norms = [_norms(side, x, second_region.view.tolerance) for side in roots]
         # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
         if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
             continue
@@ -190,8 +198,8 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
                 outcomes = np.asarray(array), result
                 for pair in pairs:
                     if _are_results(outcomes, x, pair, search.tolerance):
-                        whole = search.divergence_at(a, b, array, [], arrays)
-                        return _finding(whole, pair, labels)
+                        confirmed = search.divergence_at(a, b, array, [], arrays)
+                        return _norm_finding(confirmed, pair, labels)
     return None
 
 
@@ -199,20 +207,24 @@ def _are_results(
     arrays: tuple[np.ndarray, np.ndarray], x: np.ndarray, norms: tuple[Norm, Norm], tolerance: float
 ) -> bool:
     """Return whether two arrays are the results of two norms of `x`, up to a common factor."""
-    one, other = (norm.normalized(x).reshape(arrays[1].shape) for norm in norms)
-    return close(arrays[0] * other, arrays[1] * one, tolerance)
+    first_normalized, second_normalized = (
+        norm.normalize(x).reshape(arrays[1].shape) for norm in norms
+    )
+    return close(arrays[0] * second_normalized, arrays[1] * first_normalized, tolerance)
 
 
-def _differences(one: Norm, other: Norm) -> list[str]:
+def _differences(first_norm: Norm, second_norm: Norm) -> list[str]:
     """Name the causes for which two norms have different forms."""
     causes = ("norm_kind", "norm_kind", "norm_axis", "norm_epsilon")
-    parts = zip(causes, one.form, other.form, strict=True)
+    parts = zip(causes, first_norm.form, second_norm.form, strict=True)
     return [cause for cause, first, second in parts if first != second]
 
 
-def _finding(divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
-    one, other = norms
-    name = _differences(one, other)[0]
+def _norm_finding(
+    divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]
+) -> Finding:
+    first_norm, second_norm = norms
+    name = _differences(first_norm, second_norm)[0]
     confirmed = "with the first formula in both, the results are equal"
     epsilons = "; ".join(
         f"epsilon {norm.root.epsilon:g} {'added to' if norm.root.outside else 'under'} the root in "
@@ -221,22 +233,28 @@ def _finding(divergence: Divergence, norms: tuple[Norm, Norm], labels: tuple[str
     )
     if name == "norm_epsilon":
         return Finding(name, f"{epsilons}; {confirmed}", divergence)
-    evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
+    evidence = f"{first_norm} in {labels[0]}, {second_norm} in {labels[1]}; {confirmed}"
     if name == "norm_axis":
         axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
-        reduced = "sums" if one.summed else "averages"
+        reduced = "sums" if first_norm.summed else "averages"
         evidence = (
-            f"{reduced} over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
+            f"{reduced} over {first_norm.count} values in {labels[0]}, over {second_norm.count} "
+            f"in {labels[1]}; "
             f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
         )
-    same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
-    return Finding(name, evidence, divergence, () if same else (("norm_epsilon", epsilons),))
+    same_epsilon = (first_norm.root.epsilon, first_norm.root.outside) == (
+        second_norm.root.epsilon,
+        second_norm.root.outside,
+    )
+    return Finding(
+        name, evidence, divergence, () if same_epsilon else (("norm_epsilon", epsilons),)
+    )
 
 
 def _sources(region: Region, value: int) -> set[int]:
     """Return the values with a counterpart from which a value of a region is computed."""
-    read = {source for each in region.ancestors[value] for source in region.sources(each)}
-    return read & region.boundary
+    sources = {source for each in region.ancestors[value] for source in region.sources(each)}
+    return sources & region.boundary
 
 
 def _roots(region: Region) -> list[Root]:
@@ -263,7 +281,7 @@ def _roots(region: Region) -> list[Root]:
     return roots
 
 
-def _normalized(region: Region, root: int) -> list[int]:
+def _values_from_root(region: Region, root: int) -> list[int]:
     """List the values that are computed from a root in a few products and quotients."""
     steps = features.onward(region.tape, [root], DEPTH, ("mul", "div", "add"))
     results = (result for index in steps for result in region.tape.steps[index].results)
@@ -282,20 +300,23 @@ def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
             average = sums.average(norms[0])  # the same for all roots
             for norm in norms:
                 divisor = Core.of(norm.divisor(average))
-                if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
+                if _agree_repeated(divisor, norm.root.divisor, x.size, tolerance):
                     by_root[norm.root].append(norm)
     return [norm for root in roots for norm in by_root[root]]
 
 
-def _are_repeated(one: Core, other: Core, size: int, tolerance: float) -> bool:
+def _agree_repeated(first_core: Core, second_core: Core, size: int, tolerance: float) -> bool:
     """Return whether two arrays have the same numbers, each as often as in `size` elements."""
-    allowed = tolerance * max(one.scale, other.scale)
-    if abs(one.low - other.low) > allowed or abs(one.high - other.high) > allowed:
+    allowed = tolerance * max(first_core.scale, second_core.scale)
+    if (
+        abs(first_core.low - second_core.low) > allowed
+        or abs(first_core.high - second_core.high) > allowed
+    ):
         return False
-    return close(_repeated(one, size), _repeated(other, size), tolerance)
+    return close(_repeat_sorted(first_core, size), _repeat_sorted(second_core, size), tolerance)
 
 
-def _repeated(core: Core, size: int) -> np.ndarray:
+def _repeat_sorted(core: Core, size: int) -> np.ndarray:
     """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
     return np.repeat(core.numbers, size // core.numbers.size)
 
@@ -310,46 +331,53 @@ def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tu
             if shape[split] % groups:
                 continue
             grouped = (*shape[:split], groups, shape[split] // groups, *shape[split + 1 :])
-            rest = [axis for axis in range(1, len(grouped)) if axis not in (split, split + 1)]
-            for size in range(len(rest) + 1):
-                for axes in itertools.combinations(rest, size):
+            other_axes = [axis for axis in range(1, len(grouped)) if axis not in (split, split + 1)]
+            for size in range(len(other_axes) + 1):
+                for axes in itertools.combinations(other_axes, size):
                     yield grouped, groups, tuple(sorted((*axes, split + 1)))
 
 
 def norm_epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two epsilons, confirmed by the first one's in both programs."""
-    one, other = map(_epsilon, divergence.parts)
-    if divergence.substitute is None or not (one or other):
+    first_epsilon, second_epsilon = map(_epsilon, divergence.parts)
+    if divergence.substitute is None or not (first_epsilon or second_epsilon):
         return None
-    numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
-    shown = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
-    if other is None:
+    numbers = [
+        0.0 if epsilon is None else epsilon.value for epsilon in (first_epsilon, second_epsilon)
+    ]
+    description = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
+    if second_epsilon is None:
         offset = features.offset(divergence)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
     else:
         tape = divergence.parts[1].tape
-        operand = tape.steps[other.step].operands[other.position]
+        operand = tape.steps[second_epsilon.step].operands[second_epsilon.position]
         changed = np.full(np.shape(tape.arrays[operand]), numbers[0])
-        confirmed = divergence.agrees({}, {(other.step, other.position): changed})
+        confirmed = divergence.agrees({}, {(second_epsilon.step, second_epsilon.position): changed})
     if confirmed:
-        evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
-        return Finding("norm_epsilon", evidence, _at(divergence, one, other))
-    places = [_place(part, each) for part, each in zip(divergence.parts, (one, other), strict=True)]
-    if one and other and places[0] != places[1]:
-        evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
+        evidence = f"{description}; with {numbers[0]:g} in both, the results are equal"
+        return Finding("norm_epsilon", evidence, _at(divergence, first_epsilon, second_epsilon))
+    places = [
+        _place(part, each)
+        for part, each in zip(divergence.parts, (first_epsilon, second_epsilon), strict=True)
+    ]
+    if first_epsilon and second_epsilon and places[0] != places[1]:
+        evidence = (
+            f"{description}; added {places[0]} the root in the first, {places[1]} it in the second"
+        )
         return Finding("norm_epsilon", evidence, divergence)
     return None
 
 
 def _at(divergence: Divergence, *epsilons: Constant | None) -> Divergence:
     """Let the parts begin with the epsilons."""
-    one, other = (
+    first_part, second_part = (
         part
         if part.values or epsilon is None
         else replace(part, values=[part.tape.steps[epsilon.step].results[0]])
         for part, epsilon in zip(divergence.parts, epsilons, strict=True)
     )
-    return replace(divergence, parts=(one, other))
+    return replace(divergence, parts=(first_part, second_part))
 
 
 def _epsilon(part: RegionPart) -> Constant | None:

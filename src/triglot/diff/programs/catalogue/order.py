@@ -16,28 +16,26 @@ MAX_JOINS = 8  # of each program that are looked at
 
 def concatenation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find arrays that are joined in another order, confirmed by joining them as the first does."""
-    one, other = (part.view for part in divergence.parts)
+    first_view, second_view = (part.view for part in divergence.parts)
     ends = [part.tape.producers.get(part.end or 0, 0) for part in divergence.parts]
-    for first in _joins(one.tape, ends[0]):
-        for second in _joins(other.tape, ends[1]):
-            joined, order = (
-                other.tape.steps[second].results[0],
-                _other_order(one, first, other, second),
-            )
+    for first in _joins(first_view.tape, ends[0]):
+        for second in _joins(second_view.tape, ends[1]):
+            joined_value = second_view.tape.steps[second].results[0]
+            order = _other_order(first_view, first, second_view, second)
             if not order:
                 continue
-            array = _rejoined(other, second, order)
-            if close(array, np.asarray(other.arrays[joined])) or not divergence.agrees(
-                {joined: array}
+            array = _join_in_order(second_view, second, order)
+            if close(array, np.asarray(second_view.arrays[joined_value])) or not divergence.agrees(
+                {joined_value: array}
             ):
                 continue
             evidence = (
                 f"{labels[1]} joins at positions {tuple(order)} what {labels[0]} joins at "
                 f"{tuple(sorted(order))}; in one order, the results are equal"
             )
-            whole = replace(divergence, values={joined: array}, operands={})
-            at = one.tape.steps[first].results[0], joined
-            return Finding("concatenation", evidence, whole, at=at)
+            corrected = replace(divergence, values={joined_value: array}, operands={})
+            at = first_view.tape.steps[first].results[0], joined_value
+            return Finding("concatenation", evidence, corrected, at=at)
     return None
 
 
@@ -47,22 +45,25 @@ def _joins(tape: Tape, end: int) -> list[int]:
     return joins[::-1][:MAX_JOINS]
 
 
-def _other_order(one: View, first: int, other: View, second: int) -> list[int]:
+def _other_order(first_view: View, first: int, second_view: View, second: int) -> list[int]:
     """Return the places, in the second join, of the arrays of the first.
 
     Empty if they are not the same arrays, or in the same order.
     """
-    ours = [one.core(value) for value in one.tape.steps[first].operands]
-    theirs = [other.core(value) for value in other.tape.steps[second].operands]
-    if len(ours) != len(theirs):
+    first_cores = first_view.cores(first_view.tape.steps[first].operands)
+    second_cores = second_view.cores(second_view.tape.steps[second].operands)
+    if len(first_cores) != len(second_cores):
         return []
     places = [
-        index for our in ours for index, core in enumerate(theirs) if core.same(our, one.tolerance)
+        index
+        for first_core in first_cores
+        for index, second_core in enumerate(second_cores)
+        if second_core.same(first_core, first_view.tolerance)
     ]
-    return places if len(places) == len(ours) and places != sorted(places) else []
+    return places if len(places) == len(first_cores) and places != sorted(places) else []
 
 
-def _rejoined(view: View, index: int, places: list[int]) -> np.ndarray:
+def _join_in_order(view: View, index: int, places: list[int]) -> np.ndarray:
     """Join the arrays that a program joins in another order."""
     step = view.tape.steps[index]
     arrays = [np.asarray(view.arrays[step.operands[place]]) for place in places]
@@ -71,24 +72,35 @@ def _rejoined(view: View, index: int, places: list[int]) -> np.ndarray:
 
 def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand that holds the same numbers in another order, confirmed by exchanging it."""
-    one, other = (part.view for part in divergence.parts)
+    first_view, second_view = (part.view for part in divergence.parts)
     for first, second in itertools.product(*(part.steps for part in divergence.parts)):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_view.tape.steps[first], second_view.tape.steps[second]
         if left.name != right.name:
             continue
         for a, (position, b) in itertools.product(left.operands, enumerate(right.operands)):
-            mine, theirs = np.asarray(one.arrays[a]), np.asarray(other.arrays[b])
-            cores = one.core(a), other.core(b)
+            first_array = np.asarray(first_view.arrays[a])
+            second_array = np.asarray(second_view.arrays[b])
+            cores = first_view.core(a), second_view.core(b)
             if (
-                mine.size != theirs.size
+                first_array.size != second_array.size
                 or cores[0].array.size < 2
-                or not (cores[0].same(cores[1], one.tolerance) or _same_repeated(one, a, other, b))
-                or any(close(array, theirs, one.tolerance) for array in layouts(mine, theirs.shape))
+                or not (
+                    cores[0].same(cores[1], first_view.tolerance)
+                    or _same_repeated(first_view, a, second_view, b)
+                )
+                or any(
+                    close(array, second_array, first_view.tolerance)
+                    for array in layouts(first_array, second_array.shape)
+                )
             ):
                 continue
-            for array in layouts(mine, theirs.shape):
+            for array in layouts(first_array, second_array.shape):
                 if divergence.agrees({}, {(second, position): array}):
-                    orders = _orders(np.asarray(one.arrays[one.tape.roots[a]]), mine, theirs)
+                    orders = _orders(
+                        np.asarray(first_view.arrays[first_view.tape.roots[a]]),
+                        first_array,
+                        second_array,
+                    )
                     evidence = (
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
                         f"{orders[1]} in {labels[1]}; in one order, the results are equal"
@@ -104,43 +116,52 @@ def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
     return None
 
 
-def _same_repeated(one: View, a: int, other: View, b: int) -> bool:
+def _same_repeated(first_view: View, a: int, second_view: View, b: int) -> bool:
     """Return whether two values hold the same numbers, repeated, of which one has fewer."""
-    if one.core(a).array.size == other.core(b).array.size:
+    if first_view.core(a).array.size == second_view.core(b).array.size:
         return False
-    first, second = (np.ravel(view.arrays[value]) for view, value in ((one, a), (other, b)))
+    first, second = (
+        np.ravel(view.arrays[value]) for view, value in ((first_view, a), (second_view, b))
+    )
     if "c" in (first.dtype.kind, second.dtype.kind):
         return False
     first, second = (np.sort(side.astype(np.float64)) for side in (first, second))
-    return close(first, second, one.tolerance)
+    return close(first, second, first_view.tolerance)
 
 
-def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:
+def _orders(source: np.ndarray, *flat: np.ndarray) -> list[str]:
     """Write the orders in which the axes of an array are read to give each flat one."""
-    shown = []
+    descriptions = []
     for array in flat:
-        for axes in itertools.permutations(range(whole.ndim)):
-            if any(close(each, array) for each in _reshaped(whole.transpose(axes), array.shape)):
-                shown.append(f"axes {axes} of {whole.shape}".replace("'", ""))
+        for axes in itertools.permutations(range(source.ndim)):
+            if any(
+                close(each, array)
+                for each in _reshape_if_possible(source.transpose(axes), array.shape)
+            ):
+                descriptions.append(f"axes {axes} of {source.shape}".replace("'", ""))
                 break
         else:
-            shown.append("another order")
-    return shown
+            descriptions.append("another order")
+    return descriptions
 
 
-def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
+def _reshape_if_possible(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [array.reshape(shape)] if array.size == int(np.prod(shape)) else []
 
 
 def output_layout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find outputs that are those of the other program with their axes permuted."""
     pair, search = divergence.results(), divergence.search
-    if pair is None or any(region.values or region.leaves for region in (search.one, search.other)):
+    if pair is None or any(
+        region.values or region.leaves for region in (search.first, search.second)
+    ):
         return None
-    one, other = pair
-    for axes in itertools.permutations(range(1, one.ndim)):
-        moved = one.transpose(0, *axes) if one.ndim else one
-        if moved.shape == other.shape and close(moved, other, search.tolerance):
+    first_result, second_result = pair
+    for axes in itertools.permutations(range(1, first_result.ndim)):
+        transposed = first_result.transpose(0, *axes) if first_result.ndim else first_result
+        if transposed.shape == second_result.shape and close(
+            transposed, second_result, search.tolerance
+        ):
             evidence = f"{layout_hint(axes, labels)}; with that, the outputs are equal"
             return Finding("output_layout", evidence, divergence)
     return None

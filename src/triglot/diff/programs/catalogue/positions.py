@@ -16,13 +16,13 @@ def padding_positions(divergence: Divergence, labels: tuple[str, str]) -> Findin
     paddings = [_padding(part) for part in divergence.parts]
     if paddings[0] == paddings[1] or divergence.substitute is None:
         return None
-    shown = [
+    descriptions = [
         f"all tokens in {label}" if padding is None else f"tokens other than {padding:g} in {label}"
         for padding, label in zip(paddings, labels, strict=True)
     ]
     evidence = (
-        f"positions count {shown[0]}, {shown[1]}; with the first value in both, what follows is "
-        "equal"
+        f"positions count {descriptions[0]}, {descriptions[1]}; with the first value in both, "
+        "what follows is equal"
     )
     return Finding("padding_positions", evidence, divergence)
 
@@ -37,8 +37,8 @@ def _padding(part: RegionPart) -> float | None:
         compared = features.comes_from(tape, step.operands[0], ("ne", "eq"), DEPTH)
         if compared is None:
             continue
-        read = tape.steps[compared].operands
-        tokens = [v for v in read if tape.depends[v] & INPUTS]
+        operands = tape.steps[compared].operands
+        tokens = [v for v in operands if tape.depends[v] & INPUTS]
         if len(tokens) == 1 and np.asarray(part.view.arrays[tokens[0]]).dtype.kind in "iu":
             return next((each.value for each in features.constants(tape, compared)), None)
     return None

@@ -29,7 +29,7 @@ class Form:
 
     Attributes:
       kind: `nearest`, `linear`, `cubic`, or the windows of a pooling.
-      coefficient: that of a cubic kernel; 0 for others.
+      coefficient: the coefficient of a cubic kernel; 0 for other kernels.
       antialias: whether the kernel is as wide as the pixels of a smaller image.
       corners: whether the first and last pixels keep their places.
       clamps: whether pixels beyond an edge repeat it; otherwise they are left out.
@@ -64,49 +64,58 @@ def resampling(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 
 def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
-    one, other = search.one, search.other
-    for source in sorted(one.boundary | one.leaves):
-        x = np.asarray(one.view.arrays[source])
+    first_region, second_region = search.first, search.second
+    for source in sorted(first_region.boundary | first_region.leaves):
+        x = np.asarray(first_region.view.arrays[source])
         if x.dtype.kind != "f" or not 2 <= x.ndim <= MAX_AXES or x.size > MAX_SIZE:
             continue
-        core = one.view.core(source)
-        if not any(core.same(other.view.core(v)) for v in other.boundary | other.leaves):
+        core = first_region.view.core(source)
+        if not any(
+            core.same(second_region.view.core(v))
+            for v in second_region.boundary | second_region.leaves
+        ):
             continue
-        firsts, seconds = (_resampled(region, x, core) for region in (one, other))
-        for (a, ours), (b, theirs) in itertools.product(firsts.items(), seconds.items()):
-            if {*ours} & {*theirs} or not search.fits(a, b):
+        firsts, seconds = (
+            _resampled_values(region, x, core) for region in (first_region, second_region)
+        )
+        for (a, first_forms), (b, second_forms) in itertools.product(
+            firsts.items(), seconds.items()
+        ):
+            if {*first_forms} & {*second_forms} or not search.fits(a, b):
                 continue
-            result = np.asarray(other.view.arrays[b])
+            result = np.asarray(second_region.view.arrays[b])
             arrays = list(search.substitutes(a, b))
             if not arrays:
                 continue
             # The axes are those in which the results are most alike.
             array = min(arrays, key=lambda each: float(np.sum(np.abs(each - result))))
-            form, second = min(itertools.product(ours, theirs), key=_distance)
-            whole = search.divergence_at(a, b, array, [], other.view.arrays)
-            evidence = f"{form} in {labels[0]}, {second} in {labels[1]}, of equal values"
-            return Finding(_name(form, second), evidence, whole)
+            first_form, second_form = min(
+                itertools.product(first_forms, second_forms), key=_distance
+            )
+            confirmed = search.divergence_at(a, b, array, [], second_region.view.arrays)
+            evidence = f"{first_form} in {labels[0]}, {second_form} in {labels[1]}, of equal values"
+            return Finding(_name(first_form, second_form), evidence, confirmed)
     return None
 
 
 def _distance(pair: tuple[Form, Form]) -> int:
     """Count in what two forms differ."""
-    one, other = (astuple(form) for form in pair)
-    return sum(first != second for first, second in zip(one, other, strict=True))
+    first_fields, second_fields = (astuple(form) for form in pair)
+    return sum(first != second for first, second in zip(first_fields, second_fields, strict=True))
 
 
-def _name(one: Form, other: Form) -> str:
-    if one.pools or other.pools:
-        is_adaptive = {one.kind, other.kind} & {*ADAPTIVE}
+def _name(first_form: Form, second_form: Form) -> str:
+    if first_form.pools or second_form.pools:
+        is_adaptive = {first_form.kind, second_form.kind} & {*ADAPTIVE}
         return "adaptive_pooling" if is_adaptive else "pooling"
-    if one.kind != other.kind:
+    if first_form.kind != second_form.kind:
         return "upsampling"
-    if one.coefficient != other.coefficient:
+    if first_form.coefficient != second_form.coefficient:
         return "cubic_coefficient"
-    return "antialiasing" if one.antialias != other.antialias else "bilinear_resize"
+    return "antialiasing" if first_form.antialias != second_form.antialias else "bilinear_resize"
 
 
-def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
+def _resampled_values(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form]]:
     """Return the values that are computed from an array alone, each with the forms that give it."""
     by_value: dict[int, list[Form]] = {}
     sources = {region.tape.roots[value] for value in region.view.find_all(core)}
@@ -123,36 +132,36 @@ def _resampled(region: Region, x: np.ndarray, core: Core) -> dict[int, list[Form
 
 def _comes_from(region: Region, value: int, sources: Set[int]) -> bool:
     """Return whether a value is computed from some values and from constants alone."""
-    left, known = [value], {value}
-    while left:
-        current = left.pop()
+    pending, visited = [value], {value}
+    while pending:
+        current = pending.pop()
         if current not in region.tape.producers:  # another parameter or input
             return False
-        new = {*region.sources(current)} - sources - known
-        known |= new
-        left.extend(new)
+        unvisited = {*region.sources(current)} - sources - visited
+        visited |= unvisited
+        pending.extend(unvisited)
     return True
 
 
 def _forms_between(x: np.ndarray, result: np.ndarray, tolerance: float) -> Iterator[Form]:
     """Yield the forms in which an array gives another one, in any order of its axes."""
-    wanted = np.squeeze(result)
+    target = np.squeeze(result)
     x = np.squeeze(x)
-    if wanted.ndim != x.ndim or not x.ndim:
+    if target.ndim != x.ndim or not x.ndim:
         return
     for axes in itertools.permutations(range(x.ndim)):
-        moved = x.transpose(axes)
-        changed = [i for i in range(x.ndim) if moved.shape[i] != wanted.shape[i]]
+        transposed = x.transpose(axes)
+        changed = [i for i in range(x.ndim) if transposed.shape[i] != target.shape[i]]
         if not changed or len(changed) > 3:
             continue
         first = tuple(slice(None) if axis in changed else 0 for axis in range(x.ndim))
-        sizes = [(moved.shape[axis], wanted.shape[axis]) for axis in changed]
+        sizes = [(transposed.shape[axis], target.shape[axis]) for axis in changed]
         for form, functions in _common_forms(sizes):
             # One slice of the axes that stay rules most forms out.
-            part = _along(moved[first], range(len(changed)), functions)
-            if not close(part, wanted[first], tolerance):
+            part = _along(transposed[first], range(len(changed)), functions)
+            if not close(part, target[first], tolerance):
                 continue
-            if close(_along(moved, changed, functions), wanted, tolerance):
+            if close(_along(transposed, changed, functions), target, tolerance):
                 yield form
 
 
@@ -168,10 +177,10 @@ Resample = Callable[[np.ndarray], np.ndarray]
 
 def _common_forms(sizes: list[tuple[int, int]]) -> Iterator[tuple[Form, list[Resample]]]:
     """Yield the forms that all changed axes have, and a function of each along its first axis."""
-    known = [_forms(*size) for size in sizes]
-    for form in known[0]:
-        if all(form in each for each in known):
-            yield form, [each[form] for each in known]
+    forms_by_axis = [_forms(*size) for size in sizes]
+    for form in forms_by_axis[0]:
+        if all(form in each for each in forms_by_axis):
+            yield form, [each[form] for each in forms_by_axis]
 
 
 @functools.lru_cache(maxsize=256)  # a search asks for the same sizes thousands of times
@@ -200,22 +209,22 @@ def _forms(length: int, size: int) -> Mapping[Form, Resample]:
                     break
         for kind, bounds in windows.items():
             for pools, reduce in (("mean", np.mean), ("max", np.max)):
-                forms[Form(kind, pools=pools)] = _pooled(bounds, reduce)
+                forms[Form(kind, pools=pools)] = _pool(bounds, reduce)
     for kind, coefficient in (("nearest", 0.0), ("linear", 0.0), *(("cubic", a) for a in CUBIC)):
         for antialias, corners in ((False, False), (True, False), (False, True)):
             if (antialias and size >= length) or (kind == "nearest" and (antialias or corners)):
                 continue
             for clamps in (True, False):  # PyTorch repeats the edges, JAX leaves them out
                 form = Form(kind, coefficient, antialias, corners, clamps)
-                forms[form] = _weighted(length, size, form)
+                forms[form] = _apply_kernel(length, size, form)
     return forms
 
 
-def _pooled(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
+def _pool(bounds: list[tuple[int, int]], reduce: Callable[..., np.ndarray]) -> Resample:
     return lambda x: np.stack([reduce(x[start:end], axis=0) for start, end in bounds])
 
 
-def _weighted(length: int, size: int, form: Form) -> Resample:
+def _apply_kernel(length: int, size: int, form: Form) -> Resample:
     return lambda x: np.tensordot(_matrix(length, size, form), x, 1)
 
 

@@ -20,17 +20,20 @@ def rotary_convention(divergence: Divergence, labels: tuple[str, str]) -> Findin
     """
     if divergence.substitute is None or not all(map(_rotates, divergence.parts)):
         return None
-    kept = [_conventions(part) for part in divergence.parts]
-    if len(kept[0]) != 1 or len(kept[1]) != 1:
+    conventions = [_conventions(part) for part in divergence.parts]
+    if len(conventions[0]) != 1 or len(conventions[1]) != 1:
         return None
-    (one,), (other,) = kept
-    follows = f"; {SUBSTITUTED}"
-    if one != other:
-        evidence = f"rotates {one} together in {labels[0]}, {other} in {labels[1]}{follows}"
+    (first_convention,), (second_convention,) = conventions
+    confirmation = f"; {SUBSTITUTED}"
+    if first_convention != second_convention:
+        evidence = (
+            f"rotates {first_convention} together in {labels[0]}, {second_convention} in "
+            f"{labels[1]}{confirmation}"
+        )
         return Finding("rotary_convention", evidence, divergence)
     first, second = (_frequencies(part.tape, part.end or 0) for part in divergence.parts)
     at = None if first is None or second is None else (first, second)
-    evidence = f"rotates {one} together in both, by different angles{follows}"
+    evidence = f"rotates {first_convention} together in both, by different angles{confirmation}"
     return Finding("rotary_convention", evidence, divergence, at=at)
 
 
@@ -79,8 +82,8 @@ def _conventions(part: RegionPart) -> set[str]:
                 if array.shape[-1] == 2:  # neighbours, stacked
                     array = array.reshape(*array.shape[:-2], -1)
                 for arranged in layouts(source, array.shape):
-                    kept = _kept(array, arranged)
-                    conventions |= set(kept) if len(kept) == 1 else set()
+                    preserving = _preserved_pairs(array, arranged)
+                    conventions |= set(preserving) if len(preserving) == 1 else set()
     return conventions
 
 
@@ -94,13 +97,13 @@ def _real(array: np.ndarray) -> list[np.ndarray]:
     return [np.concatenate(parts, -1), np.stack(parts, -1).reshape(*array.shape[:-1], -1)]
 
 
-def _kept(array: np.ndarray, source: np.ndarray) -> list[str]:
+def _preserved_pairs(array: np.ndarray, source: np.ndarray) -> list[str]:
     halves, neighbours = [], []
     if array.shape[-1] % 2 or np.allclose(array, source):
         return []
     for each in (array, source):
-        one, other = np.split(each, 2, -1)
-        halves.append(one**2 + other**2)
+        first_half, second_half = np.split(each, 2, -1)
+        halves.append(first_half**2 + second_half**2)
         neighbours.append(each[..., ::2] ** 2 + each[..., 1::2] ** 2)
     return [
         name

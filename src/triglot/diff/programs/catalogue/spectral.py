@@ -36,72 +36,73 @@ def spectral_norm(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
 
 
 def _spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
-    sides = search.one, search.other
-    first, second = (_normalized(side) for side in sides)
+    sides = search.first, search.second
+    first, second = (_normalized_kernels(side) for side in sides)
     cores = [side.view.core for side in sides]
-    for ours in first:
-        for theirs in second:
-            kernels = cores[0](ours.kernel), cores[1](theirs.kernel)
-            if kernels[0].same(kernels[1]) and search.fits(ours.value, theirs.value):
-                return _other_iterations(search, ours, theirs, labels)
-    for side, found in ((0, first), (1, second)):
-        for normalized in found:
-            if (finding := _missing(search, side, normalized, labels)) is not None:
+    for first_norm in first:
+        for second_norm in second:
+            kernels = cores[0](first_norm.kernel), cores[1](second_norm.kernel)
+            if kernels[0].same(kernels[1]) and search.fits(first_norm.value, second_norm.value):
+                return _other_iterations(search, first_norm, second_norm, labels)
+    for side, norms in ((0, first), (1, second)):
+        for normalized in norms:
+            if (finding := _unnormalized_kernel(search, side, normalized, labels)) is not None:
                 return finding
     return None
 
 
 def _other_iterations(
-    search: Search, ours: Normalized, theirs: Normalized, labels: tuple[str, str]
+    search: Search, first_norm: Normalized, second_norm: Normalized, labels: tuple[str, str]
 ) -> Finding | None:
-    """Describe two normalizations of a kernel with other iterations; None if these are alike."""
-    kernel = _name(search.one.tape, ours.kernel)
-    if ours.products != theirs.products:
-        shown = f"{ours.products / 2:g} in {labels[0]}, {theirs.products / 2:g} in {labels[1]}"
-    elif ours.starts.isdisjoint(theirs.starts):
-        shown = (
-            f"{ours.products / 2:g} in both, from a vector of {_start(ours)} numbers in "
-            f"{labels[0]}, of {_start(theirs)} in {labels[1]}"
+    """Describe two normalizations of a kernel with other iterations; None if they are equal."""
+    kernel = _name(search.first.tape, first_norm.kernel)
+    if first_norm.products != second_norm.products:
+        counts = [each.products / 2 for each in (first_norm, second_norm)]
+        description = f"{counts[0]:g} in {labels[0]}, {counts[1]:g} in {labels[1]}"
+    elif first_norm.starts.isdisjoint(second_norm.starts):
+        description = (
+            f"{first_norm.products / 2:g} in both, from a vector of {_start(first_norm)} numbers "
+            f"in {labels[0]}, of {_start(second_norm)} in {labels[1]}"
         )
     else:
         return None
-    array = next(search.substitutes(ours.value, theirs.value), None)
+    array = next(search.substitutes(first_norm.value, second_norm.value), None)
     if array is None:
         return None
-    a, b = ours.value, theirs.value
-    whole = search.divergence_at(a, b, array, [], search.other.view.arrays)
+    a, b = first_norm.value, second_norm.value
+    divergence = search.divergence_at(a, b, array, [], search.second.view.arrays)
     evidence = (
         f"power iterations that estimate the largest singular value of {kernel}, from equal "
-        f"vectors: {shown}"
+        f"vectors: {description}"
     )
-    return Finding("power_iterations", evidence, whole, at=(a, b))
+    return Finding("power_iterations", evidence, divergence, at=(a, b))
 
 
-def _missing(
+def _unnormalized_kernel(
     search: Search, side: int, normalized: Normalized, labels: tuple[str, str]
 ) -> Finding | None:
     """Describe a kernel that only one program normalizes; confirmed by substitution."""
-    sides = search.one, search.other
+    sides = search.first, search.second
     core = sides[side].view.core(normalized.kernel)
-    other = sides[1 - side]
-    for leaf in sorted(other.boundary | other.leaves):
-        if leaf not in other.tape.leaves or other.tape.depends[leaf] != PARAMS:
+    bare_region = sides[1 - side]
+    for leaf in sorted(bare_region.boundary | bare_region.leaves):
+        if leaf not in bare_region.tape.leaves or bare_region.tape.depends[leaf] != PARAMS:
             continue
-        if not other.view.core(leaf).same(core):
+        if not bare_region.view.core(leaf).same(core):
             continue
         pair = (normalized.value, leaf) if side == 0 else (leaf, normalized.value)
-        whole = search.next_agree(*pair) or search.later_agree(*pair)
-        if whole is None:
+        confirmed = search.next_agree(*pair) or search.later_agree(*pair)
+        if confirmed is None:
             continue
         evidence = (
             f"{labels[side]} divides {_name(sides[side].tape, normalized.kernel)} by its largest "
             f"singular value (spectral normalization), {labels[1 - side]} does not; {SUBSTITUTED}"
         )
-        return Finding("spectral_norm", evidence, whole, at=pair)
+        return Finding("spectral_norm", evidence, confirmed, at=pair)
     return None
 
 
-def _normalized(region: Region) -> list[Normalized]:
+def _normalized_kernels(region: Region) -> list[Normalized]:
     """List the kernels of a region that are divided by what vectors of the state give."""
     tape, kernels = region.tape, list[Normalized]()
     for value in region.values:
@@ -113,7 +114,7 @@ def _normalized(region: Region) -> list[Normalized]:
             continue
         if region.view.core(sigma).array.size != 1 or tape.depends[sigma] & INPUTS:
             continue
-        ancestors = _ancestors(tape, sigma)
+        ancestors = tape.ancestors(sigma)
         starts = [v for v in ancestors if v in tape.leaves and tape.depends[v] == STATE]
         sizes = frozenset(np.size(tape.arrays[v]) for v in starts) - {1}
         if sizes and kernel in ancestors:
@@ -121,18 +122,6 @@ def _normalized(region: Region) -> list[Normalized]:
             products = sum(tape.steps[index].name in ROOTS for index in steps)
             kernels.append(Normalized(value, kernel, products, sizes))
     return kernels
-
-
-def _ancestors(tape: Tape, value: int) -> set[int]:
-    """Return the values from which a value is computed, itself included."""
-    pending, reached = [value], set[int]()
-    while pending:
-        each = pending.pop()
-        if each not in reached:
-            reached.add(each)
-            if each in tape.producers:
-                pending.extend(tape.steps[tape.producers[each]].operands)
-    return reached
 
 
 def _name(tape: Tape, kernel: int) -> str:

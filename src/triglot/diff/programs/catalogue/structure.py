@@ -1,6 +1,6 @@
 """Operations that both programs have, on other operands, axes or numbers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import INPUTS, PARAMS, Step, Tape
-from ..values import layouts
+from ..values import Core, layouts
 from . import features
 from .features import BOUNDS, MAX_STEPS, SUBSTITUTED, Finding
 
@@ -26,22 +26,22 @@ SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "n
 def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two numbers in the same operation, confirmed by the first one's in both."""
     for first, second in features.pairs(divergence):
-        ours, theirs = (
+        first_numbers, second_numbers = (
             {c.position: c.value for c in features.constants(part.tape, step)}
             for part, step in zip(divergence.parts, (first, second), strict=True)
         )
         tape = divergence.parts[1].tape
-        for position in ours.keys() & theirs.keys():
-            if ours[position] == theirs[position]:
+        for position in first_numbers.keys() & second_numbers.keys():
+            if first_numbers[position] == second_numbers[position]:
                 continue
-            operand = tape.steps[second].operands[position]
-            changed = np.full(np.shape(tape.arrays[operand]), ours[position])
+            shape = np.shape(tape.arrays[tape.steps[second].operands[position]])
+            changed = np.full(shape, first_numbers[position])
             if divergence.agrees({}, {(second, position): changed}):
                 name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
                 evidence = (
-                    f"{tape.steps[second].name} with {ours[position]:.6g} in {labels[0]}, with "
-                    f"{theirs[position]:.6g} in {labels[1]}; with the first value in both, the "
-                    "results are equal"
+                    f"{tape.steps[second].name} with {first_numbers[position]:.6g} in {labels[0]}, "
+                    f"with {second_numbers[position]:.6g} in {labels[1]}; with the first value in "
+                    "both, the results are equal"
                 )
                 return Finding(name, evidence, divergence)
     return None
@@ -49,22 +49,25 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def constant_array(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find arrays of constants, such as tables of positions; those of the first confirm it."""
-    ours, theirs = (_constant_arrays(part) for part in divergence.parts)
-    shapes = [[array.shape for array in side.values()] for side in (ours, theirs)]
+    first_arrays, second_arrays = (_constant_arrays(part) for part in divergence.parts)
+    shapes = [[array.shape for array in side.values()] for side in (first_arrays, second_arrays)]
     if shapes[0] != shapes[1]:
         return None
     changed = {
         place: array
-        for array, (place, second) in zip(ours.values(), theirs.items(), strict=True)
-        if not np.array_equal(array, second)
+        for array, (place, second_array) in zip(
+            first_arrays.values(), second_arrays.items(), strict=True
+        )
+        if not np.array_equal(array, second_array)
     }
     if not changed or not divergence.agrees({}, changed):
         return None
-    first = next(iter(changed))
-    differ = int(np.sum(changed[first] != theirs[first]))
+    place = next(iter(changed))
+    differ = int(np.sum(changed[place] != second_arrays[place]))
     evidence = (
-        f"constants of shape {list(theirs[first].shape)} differ in {differ} of "
-        f"{theirs[first].size} numbers; with those of {labels[0]} in both, the results are equal"
+        f"constants of shape {list(second_arrays[place].shape)} differ in {differ} of "
+        f"{second_arrays[place].size} numbers; with those of {labels[0]} in both, the results are "
+        "equal"
     )
     return Finding("constant", evidence, divergence)
 
@@ -98,12 +101,12 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reduction of equal values over other axes, or of another kind."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     if (readout := _readout(divergence, labels)) is not None:
         return readout
-    for first in _named(one, REDUCTIONS):
-        for second in _named(other, REDUCTIONS):
-            left, right = one.tape.steps[first], other.tape.steps[second]
+    for first in _steps_named(first_part, REDUCTIONS):
+        for second in _steps_named(second_part, REDUCTIONS):
+            left, right = first_part.tape.steps[first], second_part.tape.steps[second]
             if not features.read_equal(divergence, first, second):
                 continue
             shapes = [
@@ -115,20 +118,24 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
                 return Finding("pooling", evidence, divergence)
             counts = [
-                _reduced(step, shape) for step, shape in zip((left, right), shapes, strict=True)
+                _count_reduced(step, shape)
+                for step, shape in zip((left, right), shapes, strict=True)
             ]
-            if not _other_axes(one, other, left, right):
+            if not _other_axes(first_part, second_part, left, right):
                 continue
             softmax = all(
                 features.leads_to(part.tape, step.results[0], ("exp",), 3) is not None
                 or features.comes_from(part.tape, step.operands[0], ("exp",), 3) is not None
                 for part, step in zip(divergence.parts, (left, right), strict=True)
             )
-            shown = [
+            descriptions = [
                 f"axes {_axes(step)} of {shape} ({count} values)"
                 for step, shape, count in zip((left, right), shapes, counts, strict=True)
             ]
-            evidence = f"reduces over {shown[0]} in {labels[0]}, over {shown[1]} in {labels[1]}"
+            evidence = (
+                f"reduces over {descriptions[0]} in {labels[0]}, over {descriptions[1]} in "
+                f"{labels[1]}"
+            )
             return Finding("softmax_axis" if softmax else "reduction_axis", evidence, divergence)
     return None
 
@@ -137,8 +144,8 @@ def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an average of equal values in one program, one of them in the other."""
     for side in (0, 1):
         part, bare = divergence.parts[side], divergence.parts[1 - side]
-        for first in _named(part, ("reduce_max", "reduce_sum")):
-            for second in _named(bare, ROWS):
+        for first in _steps_named(part, ("reduce_max", "reduce_sum")):
+            for second in _steps_named(bare, ROWS):
                 steps = (first, second) if side == 0 else (second, first)
                 if not features.read_equal(divergence, *steps):
                     continue
@@ -153,9 +160,9 @@ def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find Fourier transforms of equal values over other axes."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if left.name != "fft":
             continue
         sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
@@ -167,44 +174,52 @@ def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     return None
 
 
-def operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
-        ours = [one.view.core(value) for value in left.operands]
-        theirs = [other.view.core(value) for value in right.operands]
-        tolerance = one.view.tolerance
-        odd = [i for i, core in enumerate(theirs) if not any(core.same(c, tolerance) for c in ours)]
-        missing = [
-            i for i, core in enumerate(ours) if not any(core.same(c, tolerance) for c in theirs)
-        ]
-        if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
+        tolerance = first_part.view.tolerance
+        unmatched = (
+            _unmatched(first_cores, second_cores, tolerance),
+            _unmatched(second_cores, first_cores, tolerance),
+        )
+        if [*map(len, unmatched)] != [1, 1] or len(first_cores) != len(second_cores):
             continue
-        number = _computed(divergence, first, missing[0], second, odd[0], labels)
+        (missing,), (position,) = unmatched
+        number = _constant_operand(divergence, first, missing, second, position, labels)
         if number is not None:
             return number
-        meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
-        if meant is None or not divergence.parts[1].tape.depends[meant]:
+        core = first_cores[missing]
+        expected = next(second_part.view.find_all(core, unused=True), None)
+        if expected is None or not divergence.parts[1].tape.depends[expected]:
             continue
-        if ours[missing[0]].array.size == 1 < np.size(other.view.arrays[meant]):
+        if core.array.size == 1 < np.size(second_part.view.arrays[expected]):
             continue  # such as zeros, which several statistics and biases start with
-        position, read = odd[0], right.operands[odd[0]]
-        whole = np.asarray(other.view.arrays[meant])
-        for array in layouts(whole, np.shape(other.view.arrays[read])):
+        value_read = right.operands[position]
+        expected_array = np.asarray(second_part.view.arrays[expected])
+        for array in layouts(expected_array, np.shape(second_part.view.arrays[value_read])):
             if divergence.agrees({}, {(second, position): array}):
                 verb = {"add": "adds", "mul": "multiplies with", "sub": "subtracts"}
                 evidence = (
                     f"{labels[1]} {verb.get(right.name, f'computes {right.name} of')} "
-                    f"{_produced(other.tape, read)} where {labels[0]} has "
-                    f"{_produced(other.tape, meant)}; with that in both, the results are equal"
+                    f"{_describe_source(second_part.tape, value_read)} where {labels[0]} has "
+                    f"{_describe_source(second_part.tape, expected)}; with that in both, the "
+                    "results are equal"
                 )
-                name = _source_name(other.tape, right, read, meant)
+                name = _source_name(second_part.tape, right, value_read, expected)
                 return Finding(name, evidence, divergence)
     return None
 
 
-def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _unmatched(cores: Sequence[Core], others: Sequence[Core], tolerance: float) -> list[int]:
+    """Return the positions of the cores that equal none of the others."""
+    return [i for i, core in enumerate(cores) if not any(core.same(c, tolerance) for c in others)]
+
+
+def differing_term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum of as many terms, of which one program has others that both compute."""
     terms = [_terms(part) for part in divergence.parts]
     if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2 or divergence.substitute is None:
@@ -214,12 +229,13 @@ def summed(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     ]
     if shared[0] == shared[1]:
         return None
-    shown = [
-        _produced(part.tape, side[0]) for side, part in zip(terms, divergence.parts, strict=True)
+    descriptions = [
+        _describe_source(part.tape, side[0])
+        for side, part in zip(terms, divergence.parts, strict=True)
     ]
     evidence = (
-        f"{labels[1]} sums {len(terms[1])} values such as {shown[1]} where {labels[0]} has "
-        f"{shown[0]}; {SUBSTITUTED}"
+        f"{labels[1]} sums {len(terms[1])} values such as {descriptions[1]} where {labels[0]} has "
+        f"{descriptions[0]}; {SUBSTITUTED}"
     )
     return Finding("residual_source", evidence, divergence)
 
@@ -242,77 +258,90 @@ def _terms(part: RegionPart) -> list[int]:
     return terms
 
 
-def _computed(
+def _constant_operand(
     divergence: Divergence,
     first: int,
-    ours: int,
+    first_position: int,
     second: int,
-    theirs: int,
+    second_position: int,
     labels: tuple[str, str],
 ) -> Finding | None:
     """Find a number in one program in place of what the other computes."""
     tapes = [part.tape for part in divergence.parts]
-    values = tapes[0].steps[first].operands[ours], tapes[1].steps[second].operands[theirs]
+    values = (
+        tapes[0].steps[first].operands[first_position],
+        tapes[1].steps[second].operands[second_position],
+    )
     numbers = [features.scalar(tape, value) for tape, value in zip(tapes, values, strict=True)]
     if (numbers[0] is None) == (numbers[1] is None):
         return None
     arrays = [
         np.asarray(part.view.arrays[v]) for part, v in zip(divergence.parts, values, strict=True)
     ]
-    whole = arrays[1].shape or np.shape(tapes[1].arrays[tapes[1].steps[second].results[0]])
+    shape = arrays[1].shape or np.shape(tapes[1].arrays[tapes[1].steps[second].results[0]])
     try:
-        array = np.broadcast_to(arrays[0], whole)
+        array = np.broadcast_to(arrays[0], shape)
     except ValueError:  # another layout
         return None
-    if not divergence.agrees({}, {(second, theirs): array}):
+    if not divergence.agrees({}, {(second, second_position): array}):
         return None
-    shown = [f"{number:.6g}" if number is not None else _produced(tape, value)
+    descriptions = [f"{number:.6g}" if number is not None else _describe_source(tape, value)
              for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
     name = tapes[0].steps[first].name
-    evidence = f"{name} with {shown[0]} in {labels[0]}, with {shown[1]} in {labels[1]}"
+    evidence = (
+        f"{name} with {descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}"
+    )
     return Finding(
         "operand_source", f"{evidence}; with that in both, the results are equal", divergence
     )
 
 
-def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
+def _source_name(tape: Tape, step: Step, value_read: int, expected: int) -> str:
     """Name the cause for which a step reads one value, and not another."""
-    whole = [features.whole_of(tape, value) for value in (read, meant)]
-    if whole[0] is not None and whole[0] == whole[1]:
-        return features.gate_order(tape, read) or "operand_order"
+    wholes = [features.whole_of(tape, value) for value in (value_read, expected)]
+    if wholes[0] is not None and wholes[0] == wholes[1]:
+        return features.gate_order(tape, value_read) or "operand_order"
     if step.name == "add":
         return "residual_source"
-    is_norm = features.is_norm_of(tape, read, meant) or features.is_norm_of(tape, meant, read)
+    is_norm = features.is_norm_of(tape, value_read, expected) or features.is_norm_of(
+        tape, expected, value_read
+    )
     return "operation_order" if is_norm else "operand_source"
 
 
 def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum with equal values of arrays that do not depend on the inputs, and differ."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if left.name in ROWS and (rows := _other_rows(divergence, left, right, labels)):
             return rows
         if left.name == "mul" and (mask := _other_mask(divergence, left, right, labels)):
             return mask
         if left.name != "add":
             continue
-        ours, theirs = (
+        first_values, second_values = (
             [value for value in step.operands if not part.tape.depends[value] & INPUTS]
             for part, step in zip(divergence.parts, (left, right), strict=True)
         )
-        if len(ours) != 1 or len(theirs) != 1 or np.size(one.view.arrays[ours[0]]) == 1:
+        if (
+            len(first_values) != 1
+            or len(second_values) != 1
+            or np.size(first_part.view.arrays[first_values[0]]) == 1
+        ):
             continue
-        cores = one.view.core(ours[0]), other.view.core(theirs[0])
-        if cores[0].array.ndim < 2 or cores[0].same(cores[1], one.view.tolerance):
+        cores = first_part.view.core(first_values[0]), second_part.view.core(second_values[0])
+        if cores[0].array.ndim < 2 or cores[0].same(cores[1], first_part.view.tolerance):
             continue
-        read = [
-            _produced(part.tape, value)
-            for part, value in zip(divergence.parts, (ours[0], theirs[0]), strict=True)
+        descriptions = [
+            _describe_source(part.tape, value)
+            for part, value in zip(
+                divergence.parts, (first_values[0], second_values[0]), strict=True
+            )
         ]
         evidence = (
-            f"adds different values that do not depend on the inputs: {read[0]} in {labels[0]}, "
-            f"{read[1]} in {labels[1]}"
+            f"adds different values that do not depend on the inputs: {descriptions[0]} in "
+            f"{labels[0]}, {descriptions[1]} in {labels[1]}"
         )
         return Finding("position_embedding", evidence, divergence)
     return None
@@ -327,11 +356,16 @@ def _other_rows(
     if any(tape.depends[step.results[0]] != PARAMS
            for tape, step in zip(tapes, (left, right), strict=True)):  # fmt: skip
         return None
-    one, other = (part.view for part in divergence.parts)
-    if not one.core(values[0]).same(other.core(values[1]), one.tolerance):
+    first_view, second_view = (part.view for part in divergence.parts)
+    if not first_view.core(values[0]).same(second_view.core(values[1]), first_view.tolerance):
         return None
-    read = [_produced(tape, value) for tape, value in zip(tapes, values, strict=True)]
-    evidence = f"reads other rows of {read[0]} in {labels[0]} than of {read[1]} in {labels[1]}"
+    descriptions = [
+        _describe_source(tape, value) for tape, value in zip(tapes, values, strict=True)
+    ]
+    evidence = (
+        f"reads other rows of {descriptions[0]} in {labels[0]} than of {descriptions[1]} in "
+        f"{labels[1]}"
+    )
     return Finding("position_embedding", evidence, divergence)
 
 
@@ -339,34 +373,40 @@ def _other_mask(
     divergence: Divergence, left: Step, right: Step, labels: tuple[str, str]
 ) -> Finding | None:
     """Find a parameter that is multiplied with another constant array, such as a causal mask."""
-    shown = []
+    descriptions = []
     for part, step in zip(divergence.parts, (left, right), strict=True):
         masks = [v for v in step.operands if part.tape.is_constant(v)]
-        rest = [v for v in step.operands if part.tape.depends[v] == PARAMS]
-        if len(masks) != 1 or len(rest) != 1 or np.size(part.view.arrays[masks[0]]) == 1:
+        parameters = [v for v in step.operands if part.tape.depends[v] == PARAMS]
+        if len(masks) != 1 or len(parameters) != 1 or np.size(part.view.arrays[masks[0]]) == 1:
             return None
         array = np.asarray(part.view.arrays[masks[0]])
         if not np.all((array == 0) | (array == 1)):
             return None
-        shown.append(f"{np.sum(array == 0)} of {array.size}")
-    evidence = f"the mask of the kernel hides {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+        descriptions.append(f"{np.sum(array == 0)} of {array.size}")
+    evidence = (
+        f"the mask of the kernel hides {descriptions[0]} in {labels[0]}, {descriptions[1]} in "
+        f"{labels[1]}"
+    )
     return Finding("causal_mask_offset", evidence, divergence)
 
 
 def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find an operation of the same values that stand in each other's place."""
-    one, other = divergence.parts
+    """Find an operation that reads the same two values in the other order."""
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
         if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
             continue
-        ours = [one.view.core(value) for value in left.operands]
-        theirs = [other.view.core(value) for value in right.operands]
-        tolerance = one.view.tolerance
-        if not all(core.same(our, tolerance) for core, our in zip(ours, theirs[::-1], strict=True)):
+        first_cores = first_part.view.cores(left.operands)
+        second_cores = second_part.view.cores(right.operands)
+        tolerance = first_part.view.tolerance
+        if not all(
+            first_core.same(second_core, tolerance)
+            for first_core, second_core in zip(first_cores, second_cores[::-1], strict=True)
+        ):
             continue
-        arrays = [np.asarray(other.view.arrays[value]) for value in right.operands]
-        if arrays[0].shape != arrays[1].shape or ours[0].same(ours[1], tolerance):
+        arrays = [np.asarray(second_part.view.arrays[value]) for value in right.operands]
+        if arrays[0].shape != arrays[1].shape or first_cores[0].same(first_cores[1], tolerance):
             continue
         if divergence.agrees({}, {(second, 0): arrays[1], (second, 1): arrays[0]}):
             evidence = (
@@ -377,7 +417,7 @@ def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
     return None
 
 
-def _named(part: RegionPart, names: Collection[str]) -> list[int]:
+def _steps_named(part: RegionPart, names: Collection[str]) -> list[int]:
     return [index for index in part.steps[:MAX_STEPS] if part.tape.steps[index].name in names]
 
 
@@ -394,19 +434,19 @@ def _axes(step: Step) -> tuple[int, ...]:
     return tuple(map(int, axes))
 
 
-def _reduced(step: Step, shape: tuple[int, ...]) -> int:
+def _count_reduced(step: Step, shape: tuple[int, ...]) -> int:
     return int(np.prod([shape[axis] for axis in _axes(step)]))
 
 
-def _other_axes(one: RegionPart, other: RegionPart, left: Step, right: Step) -> bool:
+def _other_axes(first_part: RegionPart, second_part: RegionPart, left: Step, right: Step) -> bool:
     """Return whether two reductions of equal values give other values."""
-    results = one.view.core(left.results[0]), other.view.core(right.results[0])
-    return not results[0].same(results[1], one.view.tolerance)
+    results = first_part.view.core(left.results[0]), second_part.view.core(right.results[0])
+    return not results[0].same(results[1], first_part.view.tolerance)
 
 
-def _produced(tape: Tape, value: int) -> str:
+def _describe_source(tape: Tape, value: int) -> str:
     """Write what computes a value."""
     root = tape.roots[value]
     if root not in tape.producers:
         return f"the {tape.display_name(tape.leaves.get(root, 'constant'))}"
-    return f"the result of {places.shown(places.operation(tape, root))}"
+    return f"the result of {places.describe(places.operation(tape, root))}"

@@ -2,11 +2,10 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ...types import Cause
+from ...types import Array, Cause
 from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart, consumers
@@ -19,8 +18,8 @@ from .features import SUBSTITUTED, Finding
 
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that are stored or corrected in another way."""
-    read = [part.tape.depends[value] for part in divergence.parts for value in part.values]
-    if not read or any(mask & ~STATE for mask in read):
+    dependencies = [part.tape.depends[value] for part in divergence.parts for value in part.values]
+    if not dependencies or any(mask & ~STATE for mask in dependencies):
         return None
     largest, relative = divergence.size()
     evidence = (
@@ -32,25 +31,25 @@ def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Fin
 
 def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that start with other numbers, confirmed by the first one's."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        ours = _read_statistics(one.tape, one.tape.steps[first])
-        theirs = _read_statistics(other.tape, other.tape.steps[second])
-        if len(ours) != 1 or len(theirs) != 1:
+        first_reads = _read_statistics(first_part.tape, first_part.tape.steps[first])
+        second_reads = _read_statistics(second_part.tape, second_part.tape.steps[second])
+        if len(first_reads) != 1 or len(second_reads) != 1:
             continue
-        (_, start), (position, read) = *ours, *theirs
-        cores = one.view.core(start), other.view.core(read)
-        if cores[0].same(cores[1], one.view.tolerance):
+        (_, first_start), (position, second_start) = *first_reads, *second_reads
+        cores = first_part.view.core(first_start), second_part.view.core(second_start)
+        if cores[0].same(cores[1], first_part.view.tolerance):
             continue
-        array = np.asarray(one.view.arrays[start])
-        for arranged in layouts(array, np.shape(other.view.arrays[read])):
+        array = np.asarray(first_part.view.arrays[first_start])
+        for arranged in layouts(array, np.shape(second_part.view.arrays[second_start])):
             if divergence.agrees({}, {(second, position): arranged}):
-                shown = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
+                descriptions = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
                          for core in cores]  # fmt: skip
                 evidence = (
-                    f"{other.tape.leaves[other.tape.roots[read]]} starts with {shown[0]} in "
-                    f"{labels[0]}, with {shown[1]} in {labels[1]}; with the first value in both, "
-                    "the results are equal"
+                    f"{second_part.tape.leaves[second_part.tape.roots[second_start]]} starts with "
+                    f"{descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}; "
+                    "with the first value in both, the results are equal"
                 )
                 return Finding("norm_statistics", evidence, divergence)
     return None
@@ -76,16 +75,16 @@ def mixed_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding
         # The other program may have the running average too, and not normalize by it.
         near = [*part.values[::-1], *part.inputs]
         mixed = [v for v in near if depends[v] & STATE and depends[v] & INPUTS]
-        known = (_share(part.view, value) for value in mixed)
-        shares.append(next((share for share in known if share and share[0]), None))
+        fits = (_share(part.view, value) for value in mixed)
+        shares.append(next((share for share in fits if share and share[0]), None))
     if not any(uses) or uses != [share is not None for share in shares]:
         return None
-    shown = [
+    descriptions = [
         f"the batch's statistics in {label}" if share is None else f"{_formula(*share)} in {label}"
         for share, label in zip(shares, labels, strict=True)
     ]
     name = "norm_momentum" if all(uses) else "norm_statistics"
-    evidence = f"in training, normalizes by {shown[0]}, by {shown[1]}; {SUBSTITUTED}"
+    evidence = f"in training, normalizes by {descriptions[0]}, by {descriptions[1]}; {SUBSTITUTED}"
     return Finding(name, evidence, divergence)
 
 
@@ -101,24 +100,28 @@ def norm_momentum(
       originals: both programs as they are.
       labels: the labels of both networks.
     """
-    one, other = views
-    ours, theirs = _unmatched(one, other), _unmatched(other, one)
-    if not ours or not theirs:
+    first_view, second_view = views
+    first_statistics = _unmatched_state(first_view, second_view)
+    second_statistics = _unmatched_state(second_view, first_view)
+    if not first_statistics or not second_statistics:
         return None
     formulas = [
         sorted({_formula(*share) for value in values if (share := _share(view, value))})
-        for view, values in zip(originals, (ours, theirs), strict=True)
+        for view, values in zip(originals, (first_statistics, second_statistics), strict=True)
     ]
     if all(formulas) and formulas[0] == formulas[1]:
-        return _unbiased_variance(originals, (ours, theirs), labels)
+        return _unbiased_variance(originals, (first_statistics, second_statistics), labels)
     if not all(formulas):
         return None
-    shown = [
+    descriptions = [
         f"{label}: new = {', new = '.join(side)}"
         for side, label in zip(formulas, labels, strict=True)
     ]
-    firsts = places.operation(one.tape, ours[0]), places.operation(other.tape, theirs[0])
-    return Cause("norm_momentum", places.of_both(firsts, labels), "; ".join(shown))
+    operations = (
+        places.operation(first_view.tape, first_statistics[0]),
+        places.operation(second_view.tape, second_statistics[0]),
+    )
+    return Cause("norm_momentum", places.describe_both(operations, labels), "; ".join(descriptions))
 
 
 def _unbiased_variance(
@@ -130,10 +133,10 @@ def _unbiased_variance(
         sorted_parts = [np.sort(np.ravel(each)) for each in added if each is not None]
         if len(sorted_parts) != 2 or sorted_parts[0].size != sorted_parts[1].size:
             continue
-        one, other = sorted_parts
-        if not np.all(one * other > 0):
+        first_variance, second_variance = sorted_parts
+        if not np.all(first_variance * second_variance > 0):
             continue
-        ratios = one / other
+        ratios = first_variance / second_variance
         ratio = float(ratios[0])
         if ratio == 1 or not np.allclose(ratios, ratio, rtol=1e-6):
             continue
@@ -141,22 +144,22 @@ def _unbiased_variance(
         if count < 1.5 or abs(count - round(count)) > 1e-4 * count:
             continue
         unbiased = int(ratio < 1)
-        at = [places.operation(view.tape, v) for view, v in zip(views, pair, strict=True)]
+        operations = [places.operation(view.tape, v) for view, v in zip(views, pair, strict=True)]
         evidence = (
             f"the running variance is a sum of {round(count)} squares over {round(count) - 1} "
             f"(unbiased) in {labels[unbiased]}, over {round(count)} in {labels[1 - unbiased]}"
         )
-        return Cause("unbiased_variance", places.of_both(at, labels), evidence)
+        return Cause("unbiased_variance", places.describe_both(operations, labels), evidence)
     return None
 
 
 def _of_batch(view: View, value: int) -> np.ndarray | None:
-    """Return what a batch adds to a running average; None if it is none."""
+    """Return the term that a batch adds to a running average; None for another value."""
     share = _share(view, value)
-    return None if share is None else _moved(view, value)[1]
+    return None if share is None else _split_average(view, value)[1]
 
 
-def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], list[Any]]:
+def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array], list[Array]]:
     """Return both programs' new state, with equal statistics wherever they are updated alike.
 
     Statistics whose inputs differ are no difference of their own: the second program gets the first
@@ -168,31 +171,36 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], 
       explained: whether a cause was found; without one, the inputs are equal, and statistics that
         differ are a difference of their own.
     """
-    one, other = views
-    states: list[list[Any]] = [
+    first_view, second_view = views
+    states: list[list[Array]] = [
         [view.arrays[value] for value in view.tape.new_state] for view in views
     ]
-    slots = {value: slot for slot, value in enumerate(other.tape.new_state)}
-    theirs = sorted(_unmatched(other, one))
-    for value in sorted(_unmatched(one, other)):  # in the order in which they are computed
-        array, formula = one.arrays[value], _share(View(one.tape, one.tape.arrays), value)
-        for their in theirs if explained else ():
-            shape = np.shape(other.arrays[their])
-            same = _share(View(other.tape, other.tape.arrays), their) == formula
-            if same and np.size(array) == np.prod(shape):
-                states[1][slots[their]] = np.reshape(array, shape)
-                theirs.remove(their)
+    slots = {value: slot for slot, value in enumerate(second_view.tape.new_state)}
+    unmatched = sorted(_unmatched_state(second_view, first_view))
+    for value in sorted(
+        _unmatched_state(first_view, second_view)
+    ):  # in the order in which they are computed
+        array = first_view.arrays[value]
+        formula = _share(View(first_view.tape, first_view.tape.arrays), value)
+        for second_value in unmatched if explained else ():
+            shape = np.shape(second_view.arrays[second_value])
+            same_formula = (
+                _share(View(second_view.tape, second_view.tape.arrays), second_value) == formula
+            )
+            if same_formula and np.size(array) == np.prod(shape):
+                states[1][slots[second_value]] = np.reshape(array, shape)
+                unmatched.remove(second_value)
                 break
     return states[0], states[1]
 
 
-def _unmatched(view: View, other: View) -> list[int]:
+def _unmatched_state(view: View, other_view: View) -> list[int]:
     """Return the new state that is computed from the batch and that the other program lacks."""
-    theirs = [other.core(value) for value in _batch_state(other)]
+    other_cores = other_view.cores(_batch_state(other_view))
     return [
         value
         for value in _batch_state(view)
-        if not any(view.core(value).same(core, view.tolerance) for core in theirs)
+        if not any(view.core(value).same(core, view.tolerance) for core in other_cores)
     ]
 
 
@@ -213,34 +221,35 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
     Several statistics may fit, such as a sum and a mean: an average is one whose shares sum to 1.
     """
     tape = view.tape
-    share, rest, past = _moved(view, value)
-    rest, fitting = np.ravel(rest), []
-    for statistic in view.compared():
+    share, batch_term, old = _split_average(view, value)
+    batch_term, fitting = np.ravel(batch_term), []
+    for statistic in view.data_values():
         batch = np.ravel(view.arrays[statistic])
         if tape.depends[statistic] & STATE or not tape.depends[statistic] & INPUTS:
             continue
-        if batch.size == rest.size and np.any(batch):
-            part = float(np.sum(batch * rest) / np.sum(batch * batch))
-            if 0 < part <= 1 + 1e-9 and close(part * batch, rest):
+        if batch.size == batch_term.size and np.any(batch):
+            part = float(np.sum(batch * batch_term) / np.sum(batch * batch))
+            if 0 < part <= 1 + 1e-9 and close(part * batch, batch_term):
                 fitting.append((abs(share + part - 1) > 1e-6, -round(part, 6)))
     if not fitting:
         return None
     is_other, part = min(fitting)
-    if is_other and not np.any(past):  # then its share is whatever completes the average
+    if is_other and not np.any(old):  # then its share is whatever completes the average
         return round(1 + part, 6), -part
     return round(share, 6), -part
 
 
-def _moved(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
+def _split_average(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the share of the old average in a new one, the rest, and the old average."""
     tape = view.tape
-    new, steps = np.asarray(view.arrays[value], np.float64), tape.needed([value])
+    new, steps = np.asarray(view.arrays[value], np.float64), tape.steps_for([value])
     share, past = 0.0, np.zeros_like(new)
     for leaf in tape.leaves:
         old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
         if old.size != new.size or not is_floating(old.dtype):
             continue
-        change = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)[value] - new
+        arrays = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)
+        change = np.asarray(arrays[value]) - new
         if np.any(change) and close(change, np.full_like(change, change.flat[0])):
             share, past = float(change.flat[0]), np.reshape(old, new.shape)
     return share, new - share * past, past
@@ -253,33 +262,33 @@ def _formula(old: float, batch: float) -> str:
 def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a factor between results that is the rate of a random mask nearby."""
     factor = features.ratio(divergence)
-    kept = [_kept(part) for part in divergence.parts]
-    if kept == [None, None] or factor is None:
+    keep_rates = [_keep_rate(part) for part in divergence.parts]
+    if keep_rates == [None, None] or factor is None:
         return None
-    for shares in _interpretations(kept):
+    for shares in _interpretations(keep_rates):
         if np.isclose(factor, shares[1] / shares[0], rtol=1e-4):
             tapes = [part.tape for part in divergence.parts]
-            without = ["not scaled" if tape.draw_sizes else "not active" for tape in tapes]
-            shown = [
+            inactive = ["not scaled" if tape.draw_sizes else "not active" for tape in tapes]
+            descriptions = [
                 f"rate {1 - share:.4g} in {label}" if share < 1 else f"{word} in {label}"
-                for share, word, label in zip(shares, without, labels, strict=True)
+                for share, word, label in zip(shares, inactive, labels, strict=True)
             ]
             evidence = (
-                f"{shown[0]}, {shown[1]}: kept elements differ by {factor:.4g}; with the "
-                "first value in both, the results are equal"
+                f"{descriptions[0]}, {descriptions[1]}: kept elements differ by {factor:.4g}; "
+                "with the first value in both, the results are equal"
             )
             is_depth = all(tape.drops_paths for tape in tapes)
             return Finding("stochastic_depth" if is_depth else "dropout", evidence, divergence)
     return None
 
 
-def _interpretations(kept: list[float | None]) -> list[tuple[float, float]]:
+def _interpretations(keep_rates: list[float | None]) -> list[tuple[float, float]]:
     """Return the shares of kept elements; a program may compare with it, or with the rate."""
-    options = [(1.0,) if share is None else (share, 1 - share, 1.0) for share in kept]
+    options = [(1.0,) if share is None else (share, 1 - share, 1.0) for share in keep_rates]
     return [(a, b) for a in options[0] for b in options[1] if a > 0 and b > 0 and a != b]
 
 
-def _kept(part: RegionPart) -> float | None:
+def _keep_rate(part: RegionPart) -> float | None:
     """Return the number with which uniform draws are compared for a mask near a part."""
     tape, near = part.tape, part.steps
     for value in [*part.values, *(() if part.end is None else (part.end,))]:

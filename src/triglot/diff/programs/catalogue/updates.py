@@ -40,7 +40,7 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
     Those of an optimizer are named by what they are: the decay of a running average.
     """
-    other = divergence.parts[1]
+    second_part = divergence.parts[1]
     sides = [
         [
             (part.tape.steps[index].name, constant)
@@ -53,17 +53,17 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if not sides[0] or forms[0] != forms[1]:
         return None
     pairs = [
-        (mine, theirs)
-        for (_, mine), (_, theirs) in zip(*sides, strict=True)
-        if mine.value != theirs.value
+        (first_constant, second_constant)
+        for (_, first_constant), (_, second_constant) in zip(*sides, strict=True)
+        if first_constant.value != second_constant.value
     ]
     if not pairs:
         return None
     changed = {}
-    for mine, theirs in pairs:
-        operand = other.tape.steps[theirs.step].operands[theirs.position]
-        array = np.full(np.shape(other.tape.arrays[operand]), mine.value)
-        changed[theirs.step, theirs.position] = array
+    for first_constant, second_constant in pairs:
+        operand = second_part.tape.steps[second_constant.step].operands[second_constant.position]
+        array = np.full(np.shape(second_part.tape.arrays[operand]), first_constant.value)
+        changed[second_constant.step, second_constant.position] = array
     if not divergence.agrees({}, changed):
         return None
     decays = [
@@ -72,24 +72,26 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     ]
     confirmed = "with the first value in both, the results are equal"
     if all(len(each) == 1 and None not in each for each in decays):
-        shown = [f"{each.pop():.6g}" for each in decays]
+        descriptions = [f"{each.pop():.6g}" for each in decays]
         step = divergence.parts[0].tape.steps[pairs[0][0].step]
         if any(caller.primitive.name == "scan" for caller in step.callers):
             # Such as lambda-returns, which mix each step's value with the returns that follow.
             evidence = (
-                f"a loop mixes what it carries with a weight of {shown[0]} in {labels[0]}, of "
-                f"{shown[1]} in {labels[1]}; {confirmed}"
+                f"a loop mixes what it carries with a weight of {descriptions[0]} in {labels[0]}, "
+                f"of {descriptions[1]} in {labels[1]}; {confirmed}"
             )
             return Finding("constant", evidence, divergence)
         evidence = (
-            f"a running average decays by {shown[0]} in {labels[0]}, by {shown[1]} in "
-            f"{labels[1]}; {confirmed}"
+            f"a running average decays by {descriptions[0]} in {labels[0]}, by {descriptions[1]} "
+            f"in {labels[1]}; {confirmed}"
         )
         return Finding("optimizer_decay", evidence, divergence)
     if len(pairs) == 1:
         return None
-    shown = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
-    evidence = f"numbers {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; {confirmed}"
+    descriptions = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
+    evidence = (
+        f"numbers {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {confirmed}"
+    )
     return Finding("constant", evidence, divergence)
 
 
@@ -108,7 +110,7 @@ def _decay(tape: Tape, constant: features.Constant) -> float | None:
         return round(constant.value, 12)
     if step.name in ("mul", "div") and constant.value > 0:
         correction = constant.value if step.name == "div" else 1 / constant.value
-        return _corrected(tape, correction)
+        return _decay_of_correction(tape, correction)
     return None
 
 
@@ -119,7 +121,7 @@ def _constants_in(tape: Tape, value: int) -> list[float]:
     return [each.value for each in features.constants(tape, index)]
 
 
-def _corrected(tape: Tape, correction: float) -> float | None:
+def _decay_of_correction(tape: Tape, correction: float) -> float | None:
     """Return the decay `b` of a bias correction `1 - b^t`, if a program has such a decay."""
     decays = {
         each.value
@@ -138,7 +140,7 @@ def _corrected(tape: Tape, correction: float) -> float | None:
 def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages that only one program divides by `1 - decay^t`."""
     for side, part, bare in losses.sides(divergence):
-        step = losses.step_of(part.tape, part.end or 0)
+        step = part.tape.step_of(part.end or 0)
         if step is None or step.name not in ("div", "mul"):
             continue
         for position, value in enumerate(step.operands):
@@ -148,12 +150,12 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             constant = features.scalar(part.tape, number)
             if constant is not None and constant > 0:
                 correction = constant if step.name == "div" else 1 / constant
-                known = _corrected(part.tape, correction) is not None
+                is_correction = _decay_of_correction(part.tape, correction) is not None
             else:
-                known = (
+                is_correction = (
                     features.comes_from(part.tape, number, ("pow", "integer_pow"), 4) is not None
                 )
-            if known:
+            if is_correction:
                 evidence = (
                     f"{labels[side]} divides a running average by 1 - decay^t; "
                     f"{labels[1 - side]} does not"
@@ -171,64 +173,64 @@ def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Findin
 def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
     if (scaled := _moved_scale(search, labels)) is not None:
         return scaled
-    sides = [_clipped(region) for region in (search.one, search.other)]
+    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
     for side in (0, 1):
-        bare = (search.one, search.other)[1 - side]
+        bare = (search.first, search.second)[1 - side]
         for value, (source, kind) in sides[side].items():
             if "norm" not in kind:
                 continue
-            region = (search.one, search.other)[side]
+            region = (search.first, search.second)[side]
             core, tolerance = region.view.core(source), region.view.tolerance
-            others = [
+            candidates = [
                 (each, other_kind)
                 for each, (gradient, other_kind) in sides[1 - side].items()
                 if bare.view.core(gradient).same(core, tolerance) and other_kind != kind
             ]
             raw = [each for each in bare.view.find_all(core)
                    if each in {*bare.boundary, *bare.leaves}]  # fmt: skip
-            others += [(each, "") for each in raw]
-            for each, other_kind in others:
+            candidates += [(each, "") for each in raw]
+            for each, other_kind in candidates:
                 a, b = (value, each) if side == 0 else (each, value)
                 if not search.fits(a, b):
                     continue
-                whole = search.next_agree(a, b) or search.later_agree(a, b)
-                if whole is None:
+                confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                if confirmed is None:
                     continue
-                shown = [kind, other_kind] if side == 0 else [other_kind, kind]
-                words = [f"clipped {each}" if each else "not clipped" for each in shown]
+                kinds = [kind, other_kind] if side == 0 else [other_kind, kind]
+                words = [f"clipped {each}" if each else "not clipped" for each in kinds]
                 evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
-                return Finding("gradient_clipping", evidence, whole, at=(a, b))
+                return Finding("gradient_clipping", evidence, confirmed, at=(a, b))
     return None
 
 
 def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find gradients that are scaled before they are clipped in one program, after in the other."""
-    sides = [_clipped(region) for region in (search.one, search.other)]
+    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
     for side in (0, 1):
-        late, early = (search.one, search.other)[side], (search.one, search.other)[1 - side]
+        late, early = (search.first, search.second)[side], (search.first, search.second)[1 - side]
         for value, (source, kind) in sides[side].items():
             for step in consumers(late.tape, value):
-                known = losses.number_of(late.tape, late.tape.steps[step])
-                if known is None:
+                factor = losses.number_of(late.tape, late.tape.steps[step])
+                if factor is None:
                     continue
                 scaled = late.tape.steps[step].results[0]
                 gradient = np.asarray(late.view.arrays[source], np.float64)
-                for other, (again, other_kind) in sides[1 - side].items():
-                    wanted = Core.of(known[0] * gradient)
-                    if other_kind != kind or not early.view.core(again).same(wanted):
+                for counterpart, (other_source, other_kind) in sides[1 - side].items():
+                    expected = Core.of(factor[0] * gradient)
+                    if other_kind != kind or not early.view.core(other_source).same(expected):
                         continue
-                    a, b = (scaled, other) if side == 0 else (other, scaled)
-                    whole = search.next_agree(a, b) or search.later_agree(a, b)
-                    if whole is not None:
+                    a, b = (scaled, counterpart) if side == 0 else (counterpart, scaled)
+                    confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                    if confirmed is not None:
                         evidence = (
-                            f"multiplied by {known[0]:.6g} after it is clipped {kind} in "
+                            f"multiplied by {factor[0]:.6g} after it is clipped {kind} in "
                             f"{labels[side]}, before in {labels[1 - side]}"
                         )
-                        return Finding("operation_order", evidence, whole, at=(a, b))
+                        return Finding("operation_order", evidence, confirmed, at=(a, b))
     return None
 
 
-def _clipped(region: Region) -> dict[int, tuple[int, str]]:
+def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
     """Return the clipped gradients of a region, with the gradient and how it is clipped."""
     clipped: dict[int, tuple[int, str]] = {}
     tape = region.tape
@@ -246,24 +248,24 @@ def _clipped(region: Region) -> dict[int, tuple[int, str]]:
         if step.name not in ("mul", "div", "select_n"):
             continue
         for position, operand in enumerate(step.operands):
-            rest = [v for i, v in enumerate(step.operands) if i != position]
-            count = max(_norm(tape, each) for each in rest)
-            if count and not _norm(tape, operand):
+            factors = [v for i, v in enumerate(step.operands) if i != position]
+            count = max(_num_normed(tape, each) for each in factors)
+            if count and not _num_normed(tape, operand):
                 arrays = "one array" if count == 1 else f"{count} arrays together"
                 clipped[value] = tape.roots[operand], f"by the norm of {arrays}"
     return clipped
 
 
-def _norm(tape: Tape, value: int) -> int:
-    """Return of how many arrays a factor that is bounded is the norm; 0 if it is none."""
+def _num_normed(tape: Tape, value: int) -> int:
+    """Count the arrays whose norm a bounded factor is computed from; 0 if it is no norm."""
     root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
     if root is None:
         return 0
     bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
-    return _summed(tape, tape.steps[root].operands[0]) if bounded is not None else 0
+    return _count_summed_squares(tape, tape.steps[root].operands[0]) if bounded is not None else 0
 
 
-def _summed(tape: Tape, value: int) -> int:
+def _count_summed_squares(tape: Tape, value: int) -> int:
     """Count the arrays whose squares are summed in a value."""
     index = tape.producers.get(tape.roots[value])
     if index is None:
@@ -272,50 +274,52 @@ def _summed(tape: Tape, value: int) -> int:
     if step.name == "reduce_sum":
         return 1
     if step.name in ("add", "add_any"):
-        return sum(_summed(tape, operand) for operand in step.operands)
+        return sum(_count_summed_squares(tape, operand) for operand in step.operands)
     return 0
 
 
 def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find numbers that depend on a count only, such as a learning rate's schedule."""
-    if (constant := _unscheduled(divergence, labels)) is not None:
+    if (constant := _constant_for_schedule(divergence, labels)) is not None:
         return constant
-    shown = []
+    descriptions = []
     for part in divergence.parts:
         if part.end is None or not part.tape.depends[part.end] & INPUTS:
             return None
-        counts = _counts(part.tape, part.end)
+        counts = _counters(part.tape, part.end)
         if not counts:
             return None
-        shown.append(" and ".join(f"`{each}`" for each in sorted(counts)))
+        descriptions.append(" and ".join(f"`{each}`" for each in sorted(counts)))
     pair = divergence.results()
     if pair is None:
         return None
     numbers = [", ".join(f"{n:.4g}" for n in np.ravel(array)[:3]) for array in pair]
     evidence = (
-        f"a schedule reads {shown[0]} in {labels[0]} and is {numbers[0]}; in {labels[1]} it reads "
-        f"{shown[1]} and is {numbers[1]}: another unit or length"
+        f"a schedule reads {descriptions[0]} in {labels[0]} and is {numbers[0]}; in {labels[1]} "
+        f"it reads {descriptions[1]} and is {numbers[1]}: another unit or length"
     )
     return Finding("schedule_unit", evidence, divergence)
 
 
-def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _constant_for_schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a number in one program where the other has a schedule, confirmed by the first's."""
-    one, other = divergence.parts
+    first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        left, right = one.tape.steps[first], other.tape.steps[second]
-        for position, (mine, theirs) in enumerate(zip(left.operands, right.operands, strict=False)):
-            sides = ((one, mine), (other, theirs))
+        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+        for position, (first_value, second_value) in enumerate(
+            zip(left.operands, right.operands, strict=False)
+        ):
+            sides = ((first_part, first_value), (second_part, second_value))
             fixed = [features.scalar(part.tape, value) for part, value in sides]
-            counts = [_counts(part.tape, value) for part, value in sides]
+            counts = [_counters(part.tape, value) for part, value in sides]
             side = 0 if counts[0] else 1
             if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
                 continue
-            array = np.asarray(one.view.arrays[mine])
-            whole = np.shape(other.view.arrays[right.results[0]])
-            if array.ndim not in (0, len(whole)):
+            array = np.asarray(first_part.view.arrays[first_value])
+            result_shape = np.shape(second_part.view.arrays[right.results[0]])
+            if array.ndim not in (0, len(result_shape)):
                 continue
-            if divergence.agrees({}, {(second, position): np.broadcast_to(array, whole)}):
+            if divergence.agrees({}, {(second, position): np.broadcast_to(array, result_shape)}):
                 names = " and ".join(f"`{each}`" for each in sorted(counts[side]))
                 evidence = (
                     f"a schedule of {names} in {labels[side]}, the number {fixed[1 - side]:.6g} in "
@@ -325,7 +329,7 @@ def _unscheduled(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
     return None
 
 
-def _counts(tape: Tape, value: int) -> frozenset[str]:
+def _counters(tape: Tape, value: int) -> frozenset[str]:
     """Name the counts, one integer each, on which alone a value depends."""
     names = losses.leaves_of(tape, value)
     leaves = {

@@ -1,7 +1,7 @@
 """Convolutions and pooling: padding, strides and dilation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -59,33 +59,36 @@ class Window(NamedTuple):
 
 def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows that differ, confirmed by the first one's in the second program."""
-    one, other = map(_window, divergence.parts)
-    if one is None or other is None or one.size != other.size:
+    first_window, second_window = map(_window, divergence.parts)
+    if first_window is None or second_window is None or first_window.size != second_window.size:
         return None
-    if (values := _padded_values(divergence, one, other)) is not None:
+    if (values := _padded_values(divergence, first_window, second_window)) is not None:
         evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
         return Finding("padding", evidence, divergence)
-    differing = _differing(one, other)
-    result = _with_first(divergence, one, other) if differing else None
+    differing = _differing_fields(first_window, second_window)
+    result = _evaluate_with_first(divergence, first_window, second_window) if differing else None
     if result is None:
         return None
     (name, evidence), *more = (
         (
             NAMES[key],
-            f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
+            f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
+            f"{_format_numbers(getattr(second_window, key))} in "
             f"{labels[1]}; with the first value in both, the results are equal",
         )
         for key in differing
     )
-    return Finding(name, evidence, _ending_there(divergence, one, other, result), tuple(more))
+    return Finding(
+        name, evidence, _ending_there(divergence, first_window, second_window, result), tuple(more)
+    )
 
 
 def _ending_there(
-    divergence: Divergence, one: Window, other: Window, result: np.ndarray
+    divergence: Divergence, first_window: Window, second_window: Window, result: np.ndarray
 ) -> Divergence:
     """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
     ends = []
-    for part, window in zip(divergence.parts, (one, other), strict=True):
+    for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
         step = part.tape.steps[window.step]
         if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
             return divergence
@@ -95,7 +98,7 @@ def _ending_there(
     array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
     if array is None:
         return divergence
-    return search.divergence_at(a, b, array, [], search.other.view.arrays)
+    return search.divergence_at(a, b, array, [], search.second.view.arrays)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
@@ -109,11 +112,19 @@ POOLED = {
 
 def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows of one size of which another number is taken, or an average of fewer values."""
-    one, other = (_window(part) or _divided(part) for part in divergence.parts)
-    if one is None or other is None or one.size != other.size or divergence.substitute is None:
+    first_window, second_window = (
+        _window(part) or _averaging_window(part) for part in divergence.parts
+    )
+    if (
+        first_window is None
+        or second_window is None
+        or first_window.size != second_window.size
+        or divergence.substitute is None
+    ):
         return None
     names = [
-        part.tape.steps[w.step].name for part, w in zip(divergence.parts, (one, other), strict=True)
+        part.tape.steps[w.step].name
+        for part, w in zip(divergence.parts, (first_window, second_window), strict=True)
     ]
     if not all(name in POOLED for name in names):
         return None
@@ -129,9 +140,11 @@ def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("pooling", evidence, divergence)
 
 
-def _differing(one: Window, other: Window) -> list[str]:
-    differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
-    follows = (one.is_same and other.is_same) or (one.keeps_size and other.keeps_size)
+def _differing_fields(first_window: Window, second_window: Window) -> list[str]:
+    differing = [key for key in NAMES if getattr(first_window, key) != getattr(second_window, key)]
+    follows = (first_window.is_same and second_window.is_same) or (
+        first_window.keeps_size and second_window.keeps_size
+    )
     if differing[1:] and follows:  # the padding follows from the others
         return [key for key in differing if key != "padding"]
     return differing
@@ -149,27 +162,38 @@ def other_sizes(
       names: the names of the second program's parameters, by those of the first.
       labels: the labels of both networks.
     """
-    one, other = views
-    theirs = [window for window in _windows(other.tape, range(len(other.tape.steps)))]
-    for ours in _windows(one.tape, range(len(one.tape.steps))):
-        for window in theirs:
-            steps = one.tape.steps[ours.step], other.tape.steps[window.step]
+    first_view, second_view = views
+    second_windows = [
+        second_window
+        for second_window in _windows(second_view.tape, range(len(second_view.tape.steps)))
+    ]
+    for first_window in _windows(first_view.tape, range(len(first_view.tape.steps))):
+        for second_window in second_windows:
+            steps = (
+                first_view.tape.steps[first_window.step],
+                second_view.tape.steps[second_window.step],
+            )
             kernels = [places.parameter_of(v.tape, s) for v, s in zip(views, steps, strict=True)]
             if steps[0].name != steps[1].name or names.get(kernels[0], "") != kernels[1]:
                 continue
-            if not one.core(ours.operand).same(other.core(window.operand), one.tolerance):
+            if not first_view.core(first_window.operand).same(
+                second_view.core(second_window.operand), first_view.tolerance
+            ):
                 continue
             results = [np.size(v.arrays[s.results[0]]) for v, s in zip(views, steps, strict=True)]
-            differing = _differing(ours, window)
+            differing = _differing_fields(first_window, second_window)
             if results[0] == results[1] or not differing:
                 continue
             key = differing[0]
             evidence = (
-                f"{key} {_listed(getattr(ours, key))} in {labels[0]}, "
-                f"{_listed(getattr(window, key))} in {labels[1]}: all that follows differs in size"
+                f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
+                f"{_format_numbers(getattr(second_window, key))} in {labels[1]}: all that follows "
+                "differs in size"
             )
-            at = [places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)]
-            return Cause(NAMES[key], places.of_both(at, labels), evidence)
+            operations = [
+                places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)
+            ]
+            return Cause(NAMES[key], places.describe_both(operations, labels), evidence)
     return None
 
 
@@ -178,7 +202,7 @@ def _window(part: RegionPart) -> Window | None:
     return next(_windows(part.tape, part.steps), None)
 
 
-def _divided(part: RegionPart) -> Window | None:
+def _averaging_window(part: RegionPart) -> Window | None:
     """Describe the pooling whose sums a part divides."""
     for index in part.steps:
         step = part.tape.steps[index]
@@ -196,15 +220,15 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
             axes = numbers.lhs_spec[2:]
             positions, size = range(len(axes)), tuple(kernel[i] for i in numbers.rhs_spec[2:])
         elif step.name in POOLS:
-            whole = params["window_dimensions"]
-            positions = axes = [axis for axis, number in enumerate(whole) if number > 1]
-            size = tuple(whole[axis] for axis in axes)
+            window_dimensions = params["window_dimensions"]
+            positions = axes = [axis for axis, number in enumerate(window_dimensions) if number > 1]
+            size = tuple(window_dimensions[axis] for axis in axes)
         else:
             continue
         strides, dilation, kernel_dilation = (
             [params[key][i] for i in positions] for key in _keys(step)
         )
-        operand, before = _before_padding(tape, step.operands[0])
+        operand, before = _strip_padding(tape, step.operands[0])
         pads = zip((before[axis] for axis in axes), kernel_dilation, strict=True)
         yield Window(
             step=index,
@@ -214,7 +238,7 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
             size=size,
             strides=tuple(strides),
             dilation=tuple(dilation),
-            padding=tuple((int(one[0] + two[0]), int(one[1] + two[1])) for one, two in pads),
+            padding=tuple((int(outer[0] + own[0]), int(outer[1] + own[1])) for outer, own in pads),
         )
 
 
@@ -224,26 +248,31 @@ def _keys(step: Step) -> tuple[str, str, str]:
     return "window_strides", dilation, "padding"
 
 
-def _padded_values(divergence: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
+def _padded_values(
+    divergence: Divergence, first_window: Window, second_window: Window
+) -> tuple[str, str] | None:
     """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
-    if one.strides != other.strides or one.dilation != other.dilation:
+    if (
+        first_window.strides != second_window.strides
+        or first_window.dilation != second_window.dilation
+    ):
         return None
-    shown = []
-    for part, window in zip(divergence.parts, (one, other), strict=True):
+    descriptions = []
+    for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
         tape, root = part.tape, part.tape.roots[window.operand]
-        step = tape.steps[tape.producers[root]] if root in tape.producers else None
+        step = tape.step_of(root)
         if root not in part.region.ancestors or step is None:
-            shown.append("zeros")
+            descriptions.append("zeros")
         elif step.name == "pad":
-            shown.append("a constant")
+            descriptions.append("a constant")
         elif step.name in ("concatenate", "gather"):
-            shown.append("values from inside")
+            descriptions.append("values from inside")
         else:
             return None
-    return None if shown[0] == shown[1] else (shown[0], shown[1])
+    return None if descriptions[0] == descriptions[1] else (descriptions[0], descriptions[1])
 
 
-def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
+def _strip_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
     none = [(0, 0)] * np.ndim(tape.arrays[value])
     step = tape.steps[tape.producers[value]] if value in tape.producers else None
@@ -254,23 +283,29 @@ def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]
     ]
 
 
-def _with_first(divergence: Divergence, one: Window, other: Window) -> np.ndarray | None:
+def _evaluate_with_first(
+    divergence: Divergence, first_window: Window, second_window: Window
+) -> np.ndarray | None:
     """Evaluate the second window with the first one's numbers; None if the results differ."""
     view, tape = divergence.parts[1].view, divergence.parts[1].tape
-    step = tape.steps[other.step]
+    step = tape.steps[second_window.step]
     params = dict(step.equation.params)
-    for key, numbers in zip(_keys(step), (one.strides, one.dilation, one.padding), strict=True):
-        whole = list(params[key])
-        for position, number in zip(other.positions, numbers, strict=True):
-            whole[position] = number
-        params[key] = tuple(whole)
-    arrays = [view.arrays[value] for value in (other.operand, *step.operands[1:])]
+    for key, numbers in zip(
+        _keys(step),
+        (first_window.strides, first_window.dilation, first_window.padding),
+        strict=True,
+    ):
+        values = list(params[key])
+        for position, number in zip(second_window.positions, numbers, strict=True):
+            values[position] = number
+        params[key] = tuple(values)
+    arrays = [view.arrays[value] for value in (second_window.operand, *step.operands[1:])]
     with jax.enable_x64(True):
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = divergence.parts[0].view
-    wanted = first.core(first.tape.steps[one.step].results[0])
-    return np.asarray(result) if Core.of(result).same(wanted, first.tolerance) else None
+    expected = first.core(first.tape.steps[first_window.step].results[0])
+    return np.asarray(result) if Core.of(result).same(expected, first.tolerance) else None
 
 
-def _listed(numbers: Any) -> str:
+def _format_numbers(numbers: Sequence[int] | Sequence[tuple[int, int]]) -> str:
     return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")
