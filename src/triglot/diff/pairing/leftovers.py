@@ -197,7 +197,13 @@ def leftover_causes(
                 each
                 for each in remaining
                 if _is_vector(each, kind, side, paired)
-                or _is_only_read_by(operation, each, readers[index])
+                or (
+                    _is_only_read_by(operation, each, readers[index])
+                    # In the network's own module, arrays of several layers may stand together.
+                    and not (
+                        _module(each.name) and _stands_beside_unpaired_matrix(each, side, paired)
+                    )
+                )
             ]
             remaining = tuple(each for each in remaining if each not in vectors)
             if vectors:
@@ -360,10 +366,18 @@ def _is_vector(
 ) -> bool:
     """Return whether it is the bias or scale of a layer that has a counterpart."""
     name = parameter.name.rpartition("/")[2]
-    neighbors = [neighbor for neighbor in side if _module(neighbor) == _module(parameter.name)]
-    if any(neighbor not in paired and len(side[neighbor].shape) > 1 for neighbor in neighbors):
+    if _stands_beside_unpaired_matrix(parameter, side, paired):
         return False  # the whole layer has no counterpart
     return name == kind or (kind == "bias" and name in BIASES)
+
+
+def _stands_beside_unpaired_matrix(
+    parameter: Parameter, side: Mapping[str, Parameter], paired: set[str]
+) -> bool:
+    module = _module(parameter.name)
+    return any(
+        name not in paired and len(side[name].shape) > 1 for name in side if _module(name) == module
+    )
 
 
 def _is_only_read_by(name: str, parameter: Parameter, readers: Mapping[str, list[Reader]]) -> bool:

@@ -143,6 +143,10 @@ def _unbiased_variance(
         count = max(ratio, 1 / ratio) / (max(ratio, 1 / ratio) - 1)
         if count < 1.5 or abs(count - round(count)) > 1e-4 * count:
             continue
+        # A correction of the running average has such a ratio too, of any count.
+        size = round(count) * first_variance.size
+        if not any(_reads_array_of(view, v, size) for view, v in zip(views, pair, strict=True)):
+            continue
         unbiased = int(ratio < 1)
         operations = [places.operation(view.tape, v) for view, v in zip(views, pair, strict=True)]
         evidence = (
@@ -151,6 +155,11 @@ def _unbiased_variance(
         )
         return Cause("unbiased_variance", places.describe_both(operations, labels), evidence)
     return None
+
+
+def _reads_array_of(view: View, value: int, size: int) -> bool:
+    """Return whether a value is computed from an array of this size."""
+    return any(np.size(view.arrays[each]) == size for each in view.tape.ancestors(value))
 
 
 def _of_batch(view: View, value: int) -> np.ndarray | None:
