@@ -5,7 +5,7 @@ own, computes the values that follow in the first.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -272,15 +272,17 @@ class Search:
             if not core(value).same(substituted, self.tolerance)
         ]
         reached = list(map(core, results))
-        wanted = [core(value) for value in results if value in self.one.ancestors]
+        compared = self.compared(self.one)
+        wanted = [core(value) for value in results if value in compared]
         ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
         if not wanted and not ends:
             return None
         tape, view = self.other.tape, self.other.view
+        compared = self.compared(self.other)
         reading = [
             step
             for step in _readers(self.other.view, b)
-            if any(value in self.other.ancestors for value in tape.steps[step].results)
+            if not compared.isdisjoint(tape.steps[step].results)
         ]
         spread = [
             index
@@ -288,9 +290,9 @@ class Search:
             if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
         ]
         for array in self.substitutes(a, b):
+            if ends and self.slot_agrees(min(ends), array, b):
+                return self.divergence_at(a, b, array, [], view.arrays)
             if not reading:
-                if ends and self.slot_agrees(a, array, b):
-                    return self.divergence_at(a, b, array, [], view.arrays)
                 continue
             now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
             cores_by_step = {
@@ -371,11 +373,26 @@ class Search:
         return any(core.same(each, self.tolerance) for each in cores)
 
     def slots_of(self, region: Region, value: int) -> list[int]:
-        roots = region.tape.roots
-        return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
+        """Return the outputs that are a value, or have its numbers and are computed from it."""
+        core, tape = region.view.core, region.tape
+        outputs = [(slot, tape.roots[tape.outputs[slot]]) for slot in self.slots]
+        return [
+            slot
+            for slot, output in outputs
+            if output == value
+            or (value in region.ancestors.get(output, ()) and core(output).same(core(value), 0.0))
+        ]
 
-    def slot_agrees(self, a: int, array: np.ndarray, b: int) -> bool:
-        slot = self.slots_of(self.other, b)[0]
+    def compared(self, region: Region) -> Set[int]:
+        """Return the values without a counterpart, and the outputs that differ.
+
+        An output has a counterpart if the other program computes it from it, as `x` where the other
+        one joins a function of one half of `x` with the other half.
+        """
+        outputs = (region.tape.roots[region.tape.outputs[slot]] for slot in self.slots)
+        return self.once(("compared", region), lambda: {*region.ancestors, *outputs})
+
+    def slot_agrees(self, slot: int, array: np.ndarray, b: int) -> bool:
         tape = self.other.tape
         now = tape.replay({b: array}, arrays=self.other.view.arrays)
         wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
