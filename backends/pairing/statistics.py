@@ -13,6 +13,12 @@ from .author_names import Arrays
 from .guessing import guess
 from .mapping import Target
 
+# What layers with spectral normalization keep, and how they read it.
+SINGULAR_VECTORS = {
+    frozenset("uv"): "both singular vectors, from which evaluation computes the divisor",
+    frozenset({"u", "sigma"}): "one singular vector, from which evaluation iterates too",
+    frozenset("u"): "one singular vector for training, and does not divide in evaluation",
+}
 SETTLED = 2**20  # updates, after which an average with a decay of 0.9999 has forgotten its start
 
 
@@ -23,6 +29,7 @@ def check_state(state: PyTree, source: Network, expected: PyTree, target: Networ
       TriglotError: if they do.
     """
     kinds = [_kinds_of(*side) for side in ((state, source), (expected, target))]
+    _check_vectors((source, target), kinds)
     averages = [
         {
             name
@@ -49,6 +56,7 @@ def translate_state(
     """
     arrays, leaves = jax.tree.leaves(state), jax.tree.leaves(expected)
     kinds, wanted = _kinds_of(state, source), _kinds_of(expected, target)
+    _check_vectors((source, target), (kinds, wanted))
     averages = {
         name: part
         for whole, array in _averages(list(zip(kinds, arrays, strict=True))).items()
@@ -76,6 +84,35 @@ def translate_state(
         return jnp.full(leaf.shape, many, leaf.dtype)
 
     return jax.tree.unflatten(jax.tree.structure(expected), list(map(value, wanted, leaves)))
+
+
+def _check_vectors(
+    networks: tuple[Network, Network], kinds: Sequence[Sequence[Statistic | None]]
+) -> None:
+    """Reject networks whose spectral normalizations keep other vectors.
+
+    Raises:
+      TriglotError: if they do; it says how each network reads them.
+    """
+    names = [
+        frozenset(each.name.rpartition("/")[2] for each in side if each is not None)
+        for side in kinds
+    ]
+    vectors = [side & frozenset().union(*SINGULAR_VECTORS) for side in names]
+    if not all(vectors) or vectors[0] == vectors[1]:
+        return
+    keeps = [
+        f"{network.name!r} ({network.backend}) keeps {SINGULAR_VECTORS.get(kept, sorted(kept))}"
+        for network, kept in zip(networks, vectors, strict=True)
+    ]
+    raise TriglotError(
+        f"spectral normalization: {keeps[0]}; {keeps[1]}. They divide a kernel by different "
+        "numbers, so no weights make the functions equal. For evaluation, translate between "
+        "networks without the normalization, and give the first one the kernels that its "
+        "evaluation uses: Keras's as they are, others divided by the largest singular value (in "
+        "PyTorch, `torch.nn.utils.parametrize.remove_parametrizations` writes them in evaluation "
+        "mode). To train on, write the second network's normalization as the first one computes it."
+    )
 
 
 def _other_state(source: Network, target: Network) -> TriglotError:
