@@ -301,5 +301,19 @@ def _torch_base(
     if module is not None:
         names.pop(next(iter(names)))
     sources = _sources(names, arguments, shown)
-
+    if sources == (WHOLE,):
+        bound, sources = _of_arrays(bound, arguments.names), arguments.names
     return lift_function_of_tensors(bound, module, shown), sources
+
+
+def _of_arrays(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """Take a batch's arrays in order, after a module if there is one, instead of the batch.
+
+    PyTorch gets a tensor for each array that it is called with, and none of a record's.
+    """
+
+    def call(*inputs: Any) -> Any:
+        first = len(inputs) - len(names)
+        return function(*inputs[:first], Batch(zip(names, inputs[first:], strict=True)))
+
+    return call

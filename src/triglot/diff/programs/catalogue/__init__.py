@@ -86,6 +86,7 @@ ENTRIES: Sequence[Entry] = (
     structure.operand_order,
     exchanges.exchanged,
     exchanges.other_heads,
+    structure.constant_result,
     structure.constant,
     structure.factor,
     resizing.resizing,

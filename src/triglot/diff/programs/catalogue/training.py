@@ -20,7 +20,7 @@ from .features import SUBSTITUTED, Finding
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that are stored or corrected in another way."""
     read = [part.tape.depends[value] for part in divergence.parts for value in part.values]
-    if not read or any(mask & ~STATE for mask in read):
+    if not any(read) or any(mask & ~STATE for mask in read):
         return None
     largest, relative = divergence.size()
     evidence = (
