@@ -116,11 +116,37 @@ def _check_vectors(
 
 
 def _other_state(source: Network, target: Network) -> TriglotError:
+    for network in (source, target):
+        for statistic in network.statistics:
+            reason = "" if statistic is None else _unknown_layout(network, statistic)
+            if statistic is not None and reason:
+                return TriglotError(
+                    f"{statistic.name!r} of {network.name!r} cannot be translated: its layer has "
+                    f"an array of unknown layout: {reason}. Store it as the library's layer does "
+                    "by default, stacks along the first axis, or copy parameters and statistics "
+                    "by hand."
+                )
     return TriglotError(
         f"{source.name!r} or {target.name!r} has state besides its parameters that the other lacks "
         "or that has no canonical form (statistics of a custom layer, frozen or integer arrays): "
         "freeze after translating, and copy statistics by hand."
     )
+
+
+def _unknown_layout(network: Network, statistic: Statistic) -> str:
+    """Say why an array of a running statistic's layer has no canonical layout; empty if all have.
+
+    The statistic is stored as they are, such as along another axis of a stack.
+    """
+    place = _place(statistic.name)
+    leaves = network.codec.leaves if network.codec is not None else ()
+    return next(
+        (leaf.unknown for leaf in leaves if leaf.unknown and _place(leaf.name) == place), ""
+    )
+
+
+def _place(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _slices(name: str, network: Network) -> list[str]:
