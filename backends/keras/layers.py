@@ -14,7 +14,9 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Normalized,
     Rule,
+    Words,
     compute,
     define,
     gates,
@@ -96,7 +98,7 @@ def _layers() -> dict[str, Layer]:
         **define(cells.RESET_AFTER, "GRUCell", gru),
         **define(cells.SIMPLE_CELL, "SimpleRNNCell", simple),
         **refuse("EinsumDense", kinds.EINSUM),
-        **refuse("SpectralNormalization", kinds.REPARAMETRIZED),
+        "SpectralNormalization": Layer(wraps=spectral_norm),
         **refuse("PReLU", "it has a slope for each of its inputs, elsewhere one number"),
         **refuse("ConvLSTM1D ConvLSTM2D ConvLSTM3D", "its gates are in another order"),
         **refuse(
@@ -109,6 +111,17 @@ def _layers() -> dict[str, Layer]:
             "it wraps what another library made",
         ),
     }
+
+
+def spectral_norm(place: Words, module: Any) -> Normalized:
+    """Describe the layer in `keras.layers.SpectralNormalization`, whose place is the wrapper's.
+
+    It divides the kernel in training only. On other backends than JAX a call in training overwrites
+    the kernel with the result; on JAX, Keras's own training drops what is assigned to a parameter,
+    and so does triglot.
+    """
+    kernel = "kernel" if hasattr(module.layer, "kernel") else "embeddings"
+    return Normalized(module.layer, kernel, None, place, spectral=True)
 
 
 def depthwise_window(layer: Any, shape: tuple[int, ...]) -> Leaf:

@@ -207,10 +207,13 @@ def _check(entries: list[Named], starts: Mapping[str, object], what: str) -> Non
 
 
 def _statistic(named: Named) -> Statistic | None:
-    """Describe a running statistic by its variable and its layer."""
+    """Describe a running statistic or a singular vector by its variable and its layer."""
     *place, last = named.words
+    owner = type(named.owners[-1][1]).__name__
+    if owner == "SpectralNormalization" and last == "vector_u":
+        return Statistic(normalize_separators("/".join((*place, "u"))))
     kind = STORAGE.statistics.get(last)
-    if type(named.owners[-1][1]).__name__ != "BatchNormalization" or kind is None:
+    if owner != "BatchNormalization" or kind is None:
         return None
     return Statistic(normalize_separators("/".join((*place, kind))))
 

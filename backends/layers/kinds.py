@@ -28,4 +28,3 @@ PRELU = "a PReLU"
 
 ONLY_HERE = "no other library has it"
 EINSUM = "its einsum string decides on the order of its axes"
-REPARAMETRIZED = "it replaces the weights of the layer that it wraps, in each library differently"

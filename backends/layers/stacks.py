@@ -91,13 +91,35 @@ def without_moved_axes(codec: Codec, init: Callable[[jax.Array], Variables]) -> 
     if all(leaf.whole is None for leaf in codec.leaves):
         return codec
     jaxpr = jax.make_jaxpr(lambda key: init(key).params)(abstract_key()).jaxpr
+    # An initial bias of zeros has no axis that is moved, but is stored as the kernel beside it.
+    moved = {
+        _stack_place(leaf)
+        for leaf, variable in zip(codec.leaves, jaxpr.outvars, strict=True)
+        if leaf.whole is not None and _moves_first_axis(jaxpr, variable)
+    }
     leaves = tuple(
         replace(leaf.whole, unknown=OTHER_AXIS, layer=OTHER_AXIS)
-        if leaf.whole is not None and _moves_first_axis(jaxpr, variable)
+        if leaf.whole is not None and _stack_place(leaf) in moved
         else leaf
-        for leaf, variable in zip(codec.leaves, jaxpr.outvars, strict=True)
+        for leaf in codec.leaves
     )
     return replace(codec, leaves=leaves)
+
+
+def _stack_place(leaf: Leaf) -> Words:
+    """Return the canonical place of the stack that an array belongs to; empty if it is none."""
+    if leaf.whole is None:
+        return ()
+    whole, last = (tuple(name.split("/")) for name in (leaf.whole.names[-1], leaf.names[-1]))
+    count = len(last) - len(whole)  # of the indices that follow the place
+    return next(
+        (
+            whole[:at]
+            for at in range(len(whole))
+            if last == (*whole[:at], *last[at : at + count], *whole[at:])
+        ),
+        (),
+    )
 
 
 def _moves_first_axis(jaxpr: jex.Jaxpr, variable: jex.Var | jex.Literal) -> bool:

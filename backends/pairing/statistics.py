@@ -13,6 +13,12 @@ from .author_names import Arrays
 from .guessing import guess
 from .mapping import Target
 
+# What layers with spectral normalization keep, and how they read it.
+SINGULAR_VECTORS = {
+    frozenset("uv"): "both singular vectors, from which evaluation computes the divisor",
+    frozenset({"u", "sigma"}): "one singular vector, from which evaluation iterates too",
+    frozenset("u"): "one singular vector for training, and does not divide in evaluation",
+}
 SETTLED = 2**20  # updates, after which an average with a decay of 0.9999 has forgotten its start
 
 
@@ -23,6 +29,7 @@ def check_state(state: PyTree, source: Network, expected: PyTree, target: Networ
       TriglotError: if they do.
     """
     kinds = [_kinds_of(*side) for side in ((state, source), (expected, target))]
+    _check_vectors((source, target), kinds)
     averages = [
         {
             name
@@ -49,6 +56,7 @@ def translate_state(
     """
     arrays, leaves = jax.tree.leaves(state), jax.tree.leaves(expected)
     kinds, wanted = _kinds_of(state, source), _kinds_of(expected, target)
+    _check_vectors((source, target), (kinds, wanted))
     averages = {
         name: part
         for whole, array in _averages(list(zip(kinds, arrays, strict=True))).items()
@@ -78,12 +86,67 @@ def translate_state(
     return jax.tree.unflatten(jax.tree.structure(expected), list(map(value, wanted, leaves)))
 
 
+def _check_vectors(
+    networks: tuple[Network, Network], kinds: Sequence[Sequence[Statistic | None]]
+) -> None:
+    """Reject networks whose spectral normalizations keep other vectors.
+
+    Raises:
+      TriglotError: if they do; it says how each network reads them.
+    """
+    names = [
+        frozenset(each.name.rpartition("/")[2] for each in side if each is not None)
+        for side in kinds
+    ]
+    vectors = [side & frozenset().union(*SINGULAR_VECTORS) for side in names]
+    if not all(vectors) or vectors[0] == vectors[1]:
+        return
+    keeps = [
+        f"{network.name!r} ({network.backend}) keeps {SINGULAR_VECTORS.get(kept, sorted(kept))}"
+        for network, kept in zip(networks, vectors, strict=True)
+    ]
+    raise TriglotError(
+        f"spectral normalization: {keeps[0]}; {keeps[1]}. They divide a kernel by different "
+        "numbers, so no weights make the functions equal. For evaluation, translate between "
+        "networks without the normalization, and give the first one the kernels that its "
+        "evaluation uses: Keras's as they are, others divided by the largest singular value (in "
+        "PyTorch, `torch.nn.utils.parametrize.remove_parametrizations` writes them in evaluation "
+        "mode). To train on, write the second network's normalization as the first one computes it."
+    )
+
+
 def _other_state(source: Network, target: Network) -> TriglotError:
+    for network in (source, target):
+        for statistic in network.statistics:
+            reason = "" if statistic is None else _unknown_layout(network, statistic)
+            if statistic is not None and reason:
+                return TriglotError(
+                    f"{statistic.name!r} of {network.name!r} cannot be translated: its layer has "
+                    f"an array of unknown layout: {reason}. Store it as the library's layer does "
+                    "by default, stacks along the first axis, or copy parameters and statistics "
+                    "by hand."
+                )
     return TriglotError(
         f"{source.name!r} or {target.name!r} has state besides its parameters that the other lacks "
         "or that has no canonical form (statistics of a custom layer, frozen or integer arrays): "
         "freeze after translating, and copy statistics by hand."
     )
+
+
+def _unknown_layout(network: Network, statistic: Statistic) -> str:
+    """Say why an array of a running statistic's layer has no canonical layout; empty if all have.
+
+    The statistic is stored as they are, such as along another axis of a stack.
+    """
+    place = _place(statistic.name)
+    leaves = network.codec.leaves if network.codec is not None else ()
+    return next(
+        (leaf.unknown for leaf in leaves if leaf.unknown and _place(leaf.name) == place), ""
+    )
+
+
+def _place(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _slices(name: str, network: Network) -> list[str]:

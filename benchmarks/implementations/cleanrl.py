@@ -1,14 +1,16 @@
-"""CleanRL's PPO, DQN and SAC: statements of its scripts' main programs, in PyTorch."""
+"""CleanRL's PPO of both kinds of actions, DQN and SAC: statements of its scripts, in PyTorch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from triglot.diff.functions.lifting import Batch
+
 from . import parts, tensors
 from .parts import Project, Theirs
-from .sources import Checkout
+from .sources import Checkout, SourceFile
 
 BATCH = ("b_obs", "b_actions", "b_logprobs", "b_values", "b_advantages", "b_returns")
 ROLLOUT = ("rewards", "values", "dones", "next_done", "next_obs", "agent")
@@ -16,7 +18,9 @@ ROLLOUT = ("rewards", "values", "dones", "next_done", "next_obs", "agent")
 
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build CleanRL's parts."""
-    ppo, dqn = checkout.file("cleanrl/ppo.py"), checkout.file("cleanrl/dqn.py")
+    ppo, continuous, dqn = (
+        checkout.file(f"cleanrl/{name}.py") for name in ("ppo", "ppo_continuous_action", "dqn")
+    )
     sac = checkout.file("cleanrl/sac_continuous_action.py")
 
     def settings(defaults: bool) -> Any:
@@ -35,27 +39,43 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             matched = {name: ppo.default(name, scope="Args") for name in matched}
         return SimpleNamespace(**matched)
 
-    def loss(defaults: bool) -> Any:
-        theirs = ppo.statements(
-            ("loss",), ("agent", *BATCH), mb_inds=slice(None), args=settings(defaults),
-        )  # fmt: skip
+    def loss_in(file: SourceFile, agent_of: Callable[[Batch], Any]) -> Callable[[bool], Any]:
+        def loss(defaults: bool) -> Any:
+            theirs = file.statements(
+                ("loss",), ("agent", *BATCH), mb_inds=slice(None), args=settings(defaults),
+            )  # fmt: skip
 
-        def cleanrl_loss(logits, value, action, old_log_prob, old_value, advantage, target):
-            agent = tensors.Outputs(logits, value)
-            return theirs(agent, logits, action, old_log_prob, old_value, advantage, target)
+            def cleanrl_loss(batch: Batch) -> torch.Tensor:
+                agent, obs = agent_of(batch), batch.value  # the agent reads no observations
+                old = batch.old_log_prob, batch.old_value
+                return theirs(agent, obs, batch.action, *old, batch.advantage, batch.target)
 
-        return cleanrl_loss
+            return cleanrl_loss
+
+        return loss
+
+    outputs_of = continuous.function("Agent.get_action_and_value")
+
+    def gaussian_agent(batch: Batch) -> Any:
+        networks = SimpleNamespace(
+            actor_mean=lambda obs: batch.mean,
+            actor_logstd=batch.log_std,
+            critic=lambda obs: batch.value[:, None],
+        )
+        return SimpleNamespace(
+            get_action_and_value=lambda obs, action: outputs_of(networks, obs, action)
+        )
 
     def gae(defaults: bool) -> Any:
         args = settings(defaults)
         theirs = ppo.statements(("advantages", "returns"), ROLLOUT, args=args, device="cpu")
 
-        def cleanrl_gae(reward, value, last_value, final_value, terminated, truncated):
-            args.num_steps = reward.shape[0]
-            done = torch.maximum(terminated, truncated)
+        def cleanrl_gae(batch: Batch) -> dict[str, torch.Tensor]:
+            args.num_steps = batch.reward.shape[0]
+            done = torch.maximum(batch.terminated, batch.truncated)
             starts = torch.cat([torch.zeros_like(done[:1]), done[:-1]])
-            agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(last_value))
-            advantage, target = theirs(reward, value, starts, done[-1], None, agent)
+            agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(batch.last_value))
+            advantage, target = theirs(batch.reward, batch.value, starts, done[-1], None, agent)
             return {"advantage": advantage, "target": target}
 
         return cleanrl_gae
@@ -83,17 +103,23 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         args = SimpleNamespace(gamma=dqn.default("gamma", scope="Args"))
         theirs = dqn.statements(("loss",), ("data", "q_network", "target_network"), args=args)
 
-        def cleanrl_dqn_loss(q, next_q, next_target_q, action, reward, terminated, truncated):
+        def cleanrl_dqn_loss(batch: Batch) -> torch.Tensor:
             data = SimpleNamespace(
-                observations=q,
-                next_observations=next_target_q,
-                actions=action[:, None].long(),
-                rewards=reward[:, None],
-                dones=terminated[:, None],
+                observations=batch.q,
+                next_observations=batch.next_target_q,
+                actions=batch.action[:, None].long(),
+                rewards=batch.reward[:, None],
+                dones=batch.terminated[:, None],
             )
             return theirs(data, lambda obs: obs, lambda obs: obs)
 
         return cleanrl_dqn_loss
+
+    def critics(values: torch.Tensor) -> list[Any]:
+        return [lambda obs, action, i=i: values[i][:, None] for i in range(2)]
+
+    def drawing(log_prob: torch.Tensor) -> Any:
+        return SimpleNamespace(get_action=lambda obs: (None, log_prob[:, None], None))
 
     def sac_critic(defaults: bool) -> Any:
         args = SimpleNamespace(gamma=parts.GAMMA)
@@ -102,46 +128,42 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             args=args,
         )  # fmt: skip
 
-        def cleanrl_critic_loss(
-            q, next_target_q, next_log_prob, log_temperature, reward, terminated, truncated
-        ):
+        def cleanrl_critic_loss(batch: Batch) -> torch.Tensor:
             data = SimpleNamespace(
                 observations=None,
                 next_observations=None,
                 actions=None,
-                rewards=reward[:, None],
-                dones=terminated[:, None],
+                rewards=batch.reward[:, None],
+                dones=batch.terminated[:, None],
             )
-            critics = [lambda obs, action, i=i: q[i][:, None] for i in range(2)]
-            targets = [lambda obs, action, i=i: next_target_q[i][:, None] for i in range(2)]
-            actor = SimpleNamespace(get_action=lambda obs: (None, next_log_prob[:, None], None))
-            return theirs(data, actor, *critics, *targets, log_temperature.exp())
+            networks = (*critics(batch.q), *critics(batch.next_target_q))
+            actor = drawing(batch.next_log_prob)
+            return theirs(data, actor, *networks, batch.log_temperature.exp())
 
         return cleanrl_critic_loss
 
     def sac_actor(defaults: bool) -> Any:
         theirs = sac.statements(("actor_loss",), ("data", "actor", "qf1", "qf2", "alpha"))
 
-        def cleanrl_actor_loss(log_prob, q, log_temperature):
-            critics = [lambda obs, action, i=i: q[i][:, None] for i in range(2)]
-            actor = SimpleNamespace(get_action=lambda obs: (None, log_prob[:, None], None))
-            data = SimpleNamespace(observations=None)
-            return theirs(data, actor, *critics, log_temperature.exp())
+        def cleanrl_actor_loss(batch: Batch) -> torch.Tensor:
+            data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
+            return theirs(data, actor, *critics(batch.q), batch.log_temperature.exp())
 
         return cleanrl_actor_loss
 
     def sac_temperature(defaults: bool) -> Any:
         theirs = sac.statements(("alpha_loss",), ("data", "actor", "log_alpha", "target_entropy"))
 
-        def cleanrl_temperature_loss(log_temperature, log_prob):
-            actor = SimpleNamespace(get_action=lambda obs: (None, log_prob[:, None], None))
-            data = SimpleNamespace(observations=None)
-            return theirs(data, actor, log_temperature, -1.0)
+        def cleanrl_temperature_loss(batch: Batch) -> torch.Tensor:
+            data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
+            return theirs(data, actor, batch.log_temperature, -1.0)
 
         return cleanrl_temperature_loss
 
     return {
-        "ppo.loss": Theirs(loss, ("unbiased_std",), "ppo.py, `loss`"),
+        "ppo.loss": Theirs(loss_in(ppo, tensors.Outputs.of), ("unbiased_std",), "ppo.py, `loss`"),
+        "ppo.continuous": Theirs(loss_in(continuous, gaussian_agent), ("unbiased_std",),
+                                 "ppo_continuous_action.py, `loss`, `get_action_and_value`"),
         "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `advantages`, `returns`",
             lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")}),
         "ppo.optimizer": Theirs(optimizer, (),
@@ -163,14 +185,16 @@ def torch_step(build: Any, step_of: Any) -> Any:
       step_of: takes both, clips the gradients and takes the step.
     """
 
-    def optimizer_step(
-        actor, critic, grad_actor, grad_critic, mean_actor, mean_critic, square_actor,
-        square_critic, step,
-    ):  # fmt: skip
-        model = tensors.parameters_of(actor, critic, gradients=(grad_actor, grad_critic))
+    def optimizer_step(batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        actor, critic, *of_gradients = (
+            batch[column + name]
+            for column in ("", "grad_", "mean_", "square_")
+            for name in ("actor", "critic")
+        )
+        gradients, moments = of_gradients[:2], [each.clone() for each in of_gradients[2:]]
+        model = tensors.parameters_of(actor, critic, gradients=gradients)
         optimizer = build(model)
-        means, squares = (mean_actor, mean_critic), (square_actor, square_critic)
-        optimizer.begin([m.clone() for m in means], [s.clone() for s in squares], step)
+        optimizer.begin(moments[:2], moments[2:], step)
         with torch.no_grad():
             step_of(model, optimizer)
         first, second = model.parameters()

@@ -13,7 +13,7 @@ class Detail(NamedTuple):
     """A detail that belongs to a loss, advantages or an update.
 
     Attributes:
-      number: in the list of the core details.
+      number: in the list of the core details, or of those of continuous actions.
       text: what it is.
       parts: the parts of `PARTS` that have it.
       switches: the differences that concern it.
@@ -27,7 +27,8 @@ class Detail(NamedTuple):
 
 COMPARED = (
     Detail(3, "Adam's epsilon", ("ppo.optimizer",), ("adam_eps",)),
-    Detail(4, "annealed learning rate", ("ppo.schedule",), ("constant_rate",)),
+    Detail(4, "annealed learning rate", ("ppo.schedule",),
+           ("constant_rate", "rate_after_rollout")),
     Detail(5, "generalized advantages", ("ppo.gae",), ("cut_at_truncation",)),
     Detail(7, "normalized advantages", ("ppo.loss", "ppo.gae"),
            ("unbiased_std", "no_standardization", "rollout_standardization")),
@@ -36,6 +37,8 @@ COMPARED = (
     Detail(10, "overall loss, entropy bonus", ("ppo.loss",), ("no_entropy", "double_value_loss")),
     Detail(11, "gradients clipped by their norm", ("ppo.optimizer",),
            ("clip_by_element", "no_gradient_clip", "clip_each_network")),
+    Detail(1, "normal distributions (continuous actions)", ("ppo.continuous",), ()),
+    Detail(3, "independent components (continuous actions)", ("ppo.continuous",), ()),
 )  # fmt: skip
 OUTSIDE: Mapping[str, str] = {
     "1, 6 (vectorized environments, minibatches)": "the loop around the functions",
@@ -43,8 +46,7 @@ OUTSIDE: Mapping[str, str] = {
     "themselves, with their initializers",
     "12 (debug variables)": "no effect",
     "9 of Atari": "wrappers of the environment, and a network",
-    "9 of continuous actions": "the distribution, the wrappers and the networks of an agent for "
-    "continuous actions; the losses here are those of discrete ones",
+    "2, 4 to 9 of continuous actions": "networks, wrappers of the environment, and the loop",
     "5 of LSTMs": "a recurrent network and its minibatches",
     "1 of MultiDiscrete": "the distribution of several actions",
 }

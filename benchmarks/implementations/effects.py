@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from triglot.diff.functions.arguments import arguments_of
-from triglot.diff.functions.lifting import lift_function
+from triglot.diff.functions.lifting import Batch, lift_function
 
 from .parts import PARTS
 from .recording import read
@@ -40,7 +40,7 @@ def _gradients(part: str, function: Any, arrays: Any, learned: set[str]) -> Any:
     fixed = {n: jax.numpy.asarray(array) for n, array in arrays.items() if n not in learned}
 
     def loss(params: Any) -> Any:
-        return function(**params, **fixed, **_constants(part))
+        return function(Batch(params | fixed), **_constants(part))
 
     return jax.grad(loss)({name: jax.numpy.asarray(arrays[name]) for name in learned})
 
@@ -91,7 +91,7 @@ def _values(
         arrays = {name: torch.tensor(array) for name, array in arrays.items()}
     else:
         arrays = {name: jax.numpy.asarray(array) for name, array in arrays.items()}
-    results = _named(function(**arrays, **_constants(part)))
+    results = _named(function(Batch(arrays), **_constants(part)))
     return {name: np.asarray(each) for name, each in results.items()}
 
 

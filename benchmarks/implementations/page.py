@@ -31,12 +31,14 @@ left in these functions.
 
 *Hyperparameters*: with `equal`, both sides have triglot's; with `defaults`, each side has its own.
 *Effect* is the relative change if only this detail is switched, on a batch that a half-trained
-triglot agent recorded (CartPole; Pendulum for SAC): of the loss, or of the root mean square of
-advantages or of the optimizer's step. *Of gradient* is the relative change of the loss's gradient.
-In PPO's batch the value loss is far larger than the other terms, so their details hardly change
-the sum. DQN's batch has no time limit, and both its networks prefer the same actions in it. A line
-with † was found by its text, since `diff` names a line of the adapter or of a library there, or
-none. A cause in bold type was not named.
+triglot agent recorded (CartPole; Pendulum for SAC and continuous actions): of the loss, or of the
+root mean square of advantages or of the optimizer's step. *Of gradient* is the relative change of
+the loss's gradient. In PPO's batches the value loss is far larger than the other terms, so their
+details hardly change the sum. DQN's batch has no time limit, and both its networks prefer the same
+actions in it. Stable-Baselines3 takes a function of the remaining progress as a learning rate: the
+linear one of its guide is compared, and its default, which is constant. A line with † was found by
+its text, since `diff` names a line of the adapter or of a library there, or none. A cause in bold
+type was not named.
 
 These parts are equal up to rounding, without any switch: {equal}.
 
@@ -51,15 +53,15 @@ These parts are equal up to rounding, without any switch: {equal}.
 ## The 37 details of PPO
 
 [Huang et al. 2022](https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/) list
-37 details that a PPO needs to reproduce OpenAI's. Eight of them belong to a loss, to advantages
+37 details that a PPO needs to reproduce OpenAI's. Ten of them belong to a loss, to advantages
 or to an update. In these, the five implementations differ from triglot in {differing} places, and
 `diff` named the cause of {named}. Its catalogue was extended for some of them, so this is no
 measure of how many new differences it would name.
 
 {yardstick}
 
-Each of the eight is also planted in one of two equal functions in `tests/diff/functions`, and
-found there. The other 29 are outside of these functions:
+Each of the first eight is also planted in one of two equal functions in `tests/diff/functions`,
+and found there. The other 27 are outside of these functions:
 
 {outside}
 

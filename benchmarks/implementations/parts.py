@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import distrax
 import jax
 import jax.numpy as jnp
 import optax
@@ -15,13 +16,14 @@ import optax
 from triglot import rl
 from triglot.algorithms.ppo import PPOHyperparams
 from triglot.core.rl import optimizers
-from triglot.diff.functions.algorithms import load_reference
+from triglot.diff.functions.algorithms import Reference, load_reference
+from triglot.diff.functions.lifting import Batch
 
 from .sources import Checkout
 
 GAMMA, LAMBDA = 0.99, 0.95
 RATE, UPDATES, STEPS_PER_UPDATE = 2.5e-4, 100, 16  # gradient steps in one update
-MAX_NORM = 0.5
+MAX_NORM, ENTROPY_COEF = 0.5, 0.01
 
 
 class Switch(NamedTuple):
@@ -98,6 +100,15 @@ SWITCHES: Mapping[str, Switch] = {
     "constant_rate": Switch(
         "the learning rate is constant", ("schedule_unit",), PPO_FILE, "linear(2.5e-4, 0)"
     ),
+    "rate_after_rollout": Switch(
+        "a learning rate that falls linearly is one update ahead, and 0 in the last",
+        ("schedule_unit",),
+        PPO_FILE,
+        "linear(2.5e-4, 0)",
+    ),
+    "larger_rate": Switch(
+        "the learning rate is 3e-4, not 2.5e-4", ("constant",), PPO_FILE, "linear(2.5e-4, 0)"
+    ),
     "double_loss": Switch("no factor 1/2 in the loss", ("constant",), "algorithms/dqn.py", SQUARED),
     "huber": Switch("Huber's loss of the error", ("error_loss",), "algorithms/dqn.py", SQUARED),
     "double_q": Switch(
@@ -122,8 +133,7 @@ class Part:
     Attributes:
       title: its name on the page.
       inputs: as for `triglot diff --inputs`; Python numbers are constants.
-      ours: builds triglot's function from the names of switches.
-      source: the file that has triglot's code.
+      ours: builds triglot's function of a batch and the constants from the names of switches.
     """
 
     title: str
@@ -136,7 +146,8 @@ class Theirs:
     """A part of another implementation.
 
     Attributes:
-      build: builds the function, at our hyperparameters or at the implementation's defaults.
+      build: builds the function of a batch and the constants, at our hyperparameters or at the
+        implementation's defaults.
       switches: with which triglot's part is the same, at equal hyperparameters.
       code: the file and the function or statements that run.
       of_defaults: the switches at each side's defaults; None if these change no result.
@@ -157,6 +168,32 @@ class Steps(NamedTuple):
     value: jax.Array
     reward: jax.Array
 
+    @classmethod
+    def of(cls, batch: Batch) -> "Steps":
+        """Read them of a batch; a time limit ends an episode there."""
+        return cls(jnp.maximum(batch.terminated, batch.truncated), batch.value, batch.reward)
+
+
+class Samples(NamedTuple):
+    """What the losses of PPO in JAX read of the policy that collected a batch, `[B]` each."""
+
+    obs: None
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Samples":
+        """Read them of a batch."""
+        return cls(None, batch.action, batch.old_log_prob, batch.old_value)
+
+
+def policy_of(outputs: Mapping[str, jax.Array]) -> distrax.Distribution:
+    """Build the policy of a network's outputs, as PureJaxRL and rejax do."""
+    if "logits" in outputs:
+        return distrax.Categorical(logits=outputs["logits"])
+    return distrax.MultivariateNormalDiag(outputs["mean"], jnp.exp(outputs["log_std"]))
+
 
 class Project(NamedTuple):
     """Another implementation.
@@ -176,66 +213,65 @@ class Project(NamedTuple):
     in_torch: bool = False
 
 
-def _ppo_loss(switches: frozenset[str]) -> Callable[..., Any]:
-    options = {
-        "value_coef=1.0": "double_value_loss" in switches,
-        "clip_value=false": {"no_value_clip", "clipped_value_alone"} & switches,
-        "entropy_coef=0.0": "no_entropy" in switches,
-        "normalize_advantage=false": {"no_standardization", "unbiased_std"} & switches,
-    }
-    reference = load_reference(
-        ",".join(["algorithm:ppo", *(text for text, chosen in options.items() if chosen)])
-    )
+def _call(reference: Reference, batch: Batch, **changed: jax.Array) -> jax.Array:
+    """Call a built-in loss with the arrays of a batch, some of which are changed."""
+    given = {**batch, **changed}
+    return reference.function(*(given[name] for name in reference.arguments.names))
 
-    def ppo_loss(
-        logits: jax.Array,
-        value: jax.Array,
-        action: jax.Array,
-        old_log_prob: jax.Array,
-        old_value: jax.Array,
-        advantage: jax.Array,
-        target: jax.Array,
-    ) -> jax.Array:
-        if "unbiased_std" in switches:
-            advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
-        if "clipped_value_alone" in switches:
-            value = old_value + jnp.clip(value - old_value, -0.2, 0.2)
-        given = {
-            "logits": logits,
-            "value": value,
-            "action": action,
-            "old_log_prob": old_log_prob,
-            "old_value": old_value,
-            "advantage": advantage,
-            "target": target,
+
+def _discount(batch: Batch, switches: frozenset[str]) -> jax.Array:
+    """Return the factors `[B]` of what follows a step."""
+    if "cut_at_truncation" in switches:
+        return GAMMA * (1 - jnp.maximum(batch.terminated, batch.truncated))
+    return GAMMA * (1 - batch.terminated)
+
+
+def _ppo_loss(name: str) -> Callable[[frozenset[str]], Callable[..., Any]]:
+    """Return what builds the loss of discrete or of continuous actions.
+
+    Args:
+      name: `algorithm:ppo` or `algorithm:ppo.continuous`.
+    """
+
+    def build(switches: frozenset[str]) -> Callable[..., Any]:
+        entropy_coef = 0.0 if "no_entropy" in switches else ENTROPY_COEF
+        options = {
+            f"entropy_coef={entropy_coef}": True,
+            "value_coef=1.0": "double_value_loss" in switches,
+            "clip_value=false": {"no_value_clip", "clipped_value_alone"} & switches,
+            "normalize_advantage=false": {"no_standardization", "unbiased_std"} & switches,
         }
-        return reference.function(*(given[name] for name in reference.arguments.names))
+        reference = load_reference(
+            ",".join([name, *(text for text, chosen in options.items() if chosen)])
+        )
 
-    return ppo_loss
+        def ppo_loss(batch: Batch) -> jax.Array:
+            advantage, value = batch.advantage, batch.value
+            if "unbiased_std" in switches:
+                advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
+            if "clipped_value_alone" in switches:
+                value = batch.old_value + jnp.clip(value - batch.old_value, -0.2, 0.2)
+            return _call(reference, batch, advantage=advantage, value=value)
+
+        return ppo_loss
+
+    return build
 
 
-def successors(
-    value: jax.Array, last_value: jax.Array, final_value: jax.Array, truncated: jax.Array
-) -> jax.Array:
+def successors(batch: Batch, truncated: jax.Array) -> jax.Array:
     """Return the values of the true successors, `[T, N]`: of the last one at a time limit."""
-    following = jnp.concatenate([value[1:], last_value[None]])
-    return jnp.where(truncated, final_value, following)
+    following = jnp.concatenate([batch.value[1:], batch.last_value[None]])
+    return jnp.where(truncated, batch.final_value, following)
 
 
 def _ppo_gae(switches: frozenset[str]) -> Callable[..., Any]:
-    def ppo_gae(
-        reward: jax.Array,
-        value: jax.Array,
-        last_value: jax.Array,
-        final_value: jax.Array,
-        terminated: jax.Array,
-        truncated: jax.Array,
-    ) -> dict[str, jax.Array]:
-        ended, cut = terminated > 0, (truncated > 0) & (terminated == 0)
+    def ppo_gae(batch: Batch) -> dict[str, jax.Array]:
+        ended = batch.terminated > 0
+        cut = (batch.truncated > 0) & ~ended
         if "cut_at_truncation" in switches:
             ended, cut = ended | cut, jnp.zeros_like(cut)
-        next_value = successors(value, last_value, final_value, cut)
-        advantage, target = rl.gae(reward, ended, cut, value, next_value, GAMMA, LAMBDA)
+        next_value = successors(batch, cut)
+        advantage, target = rl.gae(batch.reward, ended, cut, batch.value, next_value, GAMMA, LAMBDA)
         if "rollout_standardization" in switches:
             variance = jnp.maximum(jnp.mean(advantage**2) - advantage.mean() ** 2, 0)
             advantage = (advantage - advantage.mean()) * jax.lax.rsqrt(variance + 1e-5)
@@ -244,19 +280,18 @@ def _ppo_gae(switches: frozenset[str]) -> Callable[..., Any]:
     return ppo_gae
 
 
-def stepped(
-    transform: Any, params: Any, gradients: Any, means: Any, squares: Any, step: int
-) -> Any:
+def stepped(transform: optax.GradientTransformation, trees: Sequence[Any], step: int) -> Any:
     """Take one step of an optax optimizer that has Adam's averages.
 
     Args:
       transform: the optimizer.
-      params, gradients, means, squares: of one structure.
+      trees: parameters, gradients, and Adam's averages of these and of their squares.
       step: the number of this step, from 1.
 
     Returns:
       The new parameters.
     """
+    params, gradients, means, squares = trees
     with jax.numpy_dtype_promotion("standard"):
         state = optax.tree.set(
             transform.init(params), count=jnp.int32(step - 1), mu=means, nu=squares
@@ -265,7 +300,10 @@ def stepped(
         return optax.apply_updates(params, updates)
 
 
-def optax_step(actor_transform: Any, critic_transform: Any = None) -> Callable[..., Any]:
+def optax_step(
+    actor_transform: optax.GradientTransformation,
+    critic_transform: optax.GradientTransformation | None = None,
+) -> Callable[..., Any]:
     """Build the function of `ppo.optimizer` from optax optimizers.
 
     Args:
@@ -273,29 +311,16 @@ def optax_step(actor_transform: Any, critic_transform: Any = None) -> Callable[.
       critic_transform: the optimizer of the critic's parameters; None for one of all.
     """
 
-    def optimizer_step(
-        actor: jax.Array,
-        critic: jax.Array,
-        grad_actor: jax.Array,
-        grad_critic: jax.Array,
-        mean_actor: jax.Array,
-        mean_critic: jax.Array,
-        square_actor: jax.Array,
-        square_critic: jax.Array,
-        step: int,
-    ) -> Any:
-        names = ("actor", "critic")
-        of_actor = (actor, grad_actor, mean_actor, square_actor)
-        of_critic = (critic, grad_critic, mean_critic, square_critic)
+    def optimizer_step(batch: Batch, step: int) -> Any:
+        names, columns = ("actor", "critic"), ("", "grad_", "mean_", "square_")
         if critic_transform is not None:
+            transforms = dict(zip(names, (actor_transform, critic_transform), strict=True))
             return {
-                "actor": stepped(actor_transform, *of_actor, step),
-                "critic": stepped(critic_transform, *of_critic, step),
+                name: stepped(transform, [batch[column + name] for column in columns], step)
+                for name, transform in transforms.items()
             }
-        first, second, third, fourth = (
-            dict(zip(names, pair, strict=True)) for pair in zip(of_actor, of_critic, strict=True)
-        )
-        return stepped(actor_transform, first, second, third, fourth, step)
+        trees = [{name: batch[column + name] for name in names} for column in columns]
+        return stepped(actor_transform, trees, step)
 
     return optimizer_step
 
@@ -312,12 +337,14 @@ def _ppo_optimizer(switches: frozenset[str]) -> Callable[..., Any]:
 
 
 def _ppo_schedule(switches: frozenset[str]) -> Callable[..., Any]:
-    schedule = rl.schedule(f"linear({RATE}, 0)").over(UPDATES)
+    rate = 3e-4 if "larger_rate" in switches else RATE
+    schedule = rl.schedule(f"linear({rate}, 0)").over(UPDATES)
 
     def ppo_schedule(step: jax.Array) -> jax.Array:
         if "constant_rate" in switches:
-            return jnp.full(step.shape, RATE)
-        return jax.vmap(lambda count: schedule.at(count // STEPS_PER_UPDATE, 0.0))(step)
+            return jnp.asarray(rate)
+        ahead = 1 if "rate_after_rollout" in switches else 0
+        return schedule.at(step // STEPS_PER_UPDATE + ahead, 0.0)
 
     return ppo_schedule
 
@@ -331,28 +358,9 @@ def _dqn_loss(switches: frozenset[str]) -> Callable[..., Any]:
         ",".join(["algorithm:dqn", *(text for text, chosen in options.items() if chosen)])
     )
 
-    def dqn_loss(
-        q: jax.Array,
-        next_q: jax.Array,
-        next_target_q: jax.Array,
-        action: jax.Array,
-        reward: jax.Array,
-        terminated: jax.Array,
-        truncated: jax.Array,
-    ) -> jax.Array:
-        ended = terminated
-        if "cut_at_truncation" in switches:
-            ended = jnp.maximum(terminated, truncated)
-        given = {
-            "q": q,
-            "next_q": next_q,
-            "next_target_q": next_target_q,
-            "action": action,
-            "reward": reward,
-            "discount": GAMMA * (1 - ended),
-            "weight": jnp.ones_like(reward),
-        }
-        loss = reference.function(*(given[name] for name in reference.arguments.names))
+    def dqn_loss(batch: Batch) -> jax.Array:
+        weight = jnp.ones_like(batch.reward)
+        loss = _call(reference, batch, discount=_discount(batch, switches), weight=weight)
         return 2 * loss if "double_loss" in switches else loss
 
     return dqn_loss
@@ -361,49 +369,26 @@ def _dqn_loss(switches: frozenset[str]) -> Callable[..., Any]:
 def _sac(part: str) -> Callable[[frozenset[str]], Callable[..., Any]]:
     reference = load_reference(f"algorithm:sac.{part}")
 
-    def call(given: Mapping[str, Any]) -> Any:
-        return reference.function(*(given[name] for name in reference.arguments.names))
-
     def critic(switches: frozenset[str]) -> Callable[..., Any]:
-        def sac_critic_loss(
-            q: jax.Array,
-            next_target_q: jax.Array,
-            next_log_prob: jax.Array,
-            log_temperature: jax.Array,
-            reward: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> jax.Array:
-            ended = terminated
-            if "cut_at_truncation" in switches:
-                ended = jnp.maximum(terminated, truncated)
-            loss = call(
-                {
-                    "q": q,
-                    "next_target_q": next_target_q,
-                    "next_log_prob": next_log_prob,
-                    "log_temperature": log_temperature,
-                    "reward": reward,
-                    "discount": GAMMA * (1 - ended),
-                }
-            )
+        def sac_critic_loss(batch: Batch) -> jax.Array:
+            loss = _call(reference, batch, discount=_discount(batch, switches))
             return 2 * loss if "double_loss" in switches else loss
 
         return sac_critic_loss
 
     def actor(switches: frozenset[str]) -> Callable[..., Any]:
-        def sac_actor_loss(
-            log_prob: jax.Array, q: jax.Array, log_temperature: jax.Array
-        ) -> jax.Array:
-            return call({"log_prob": log_prob, "q": q, "log_temperature": log_temperature})
+        del switches
+
+        def sac_actor_loss(batch: Batch) -> jax.Array:
+            return _call(reference, batch)
 
         return sac_actor_loss
 
     def temperature(switches: frozenset[str]) -> Callable[..., Any]:
-        def sac_temperature_loss(log_temperature: jax.Array, log_prob: jax.Array) -> jax.Array:
-            loss = call({"log_temperature": log_temperature, "log_prob": log_prob})
+        def sac_temperature_loss(batch: Batch) -> jax.Array:
+            loss = _call(reference, batch)
             if "log_temperature_loss" in switches:
-                return loss * jnp.exp(-log_temperature) * log_temperature
+                return loss * jnp.exp(-batch.log_temperature) * batch.log_temperature
             return loss
 
         return sac_temperature_loss
@@ -422,19 +407,28 @@ OPTIMIZER_INPUTS: Mapping[str, str | float] = {
     "square_critic": "square:5",
     "step": 7,
 }
+OF_SAMPLES: Mapping[str, str | float] = {
+    "value": "param:32",
+    "old_log_prob": "log_prob:32",
+    "old_value": "value:32",
+    "advantage": "advantage:32",
+    "target": "return:32",
+}
 PARTS: Mapping[str, Part] = {
     "ppo.loss": Part(
         "PPO: loss",
+        {"logits": "param:32,3", "action": "action:32:0..2", **OF_SAMPLES},
+        _ppo_loss("algorithm:ppo"),
+    ),
+    "ppo.continuous": Part(
+        "PPO: loss of continuous actions",
         {
-            "logits": "param:32,3",
-            "value": "param:32",
-            "action": "action:32:0..2",
-            "old_log_prob": "log_prob:32",
-            "old_value": "value:32",
-            "advantage": "advantage:32",
-            "target": "return:32",
+            "mean": "param:32,2",
+            "log_std": "param:32,2",
+            "action": "value:32,2",
+            **OF_SAMPLES,
         },
-        _ppo_loss,
+        _ppo_loss("algorithm:ppo.continuous"),
     ),
     "ppo.gae": Part(
         "PPO: advantages",
@@ -449,7 +443,7 @@ PARTS: Mapping[str, Part] = {
         _ppo_gae,
     ),
     "ppo.optimizer": Part("PPO: optimizer step", OPTIMIZER_INPUTS, _ppo_optimizer),
-    "ppo.schedule": Part("PPO: learning rate", {"step": "step:32"}, _ppo_schedule),
+    "ppo.schedule": Part("PPO: learning rate", {"step": "step:"}, _ppo_schedule),
     "dqn.loss": Part(
         "DQN: loss",
         {

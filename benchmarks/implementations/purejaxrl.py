@@ -1,16 +1,17 @@
-"""PureJaxRL's PPO and DQN: functions inside `make_train`, in JAX."""
+"""PureJaxRL's PPO of both kinds of actions, and DQN: functions in `make_train`, in JAX."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import distrax
 import jax
 import jax.numpy as jnp
 
+from triglot.diff.functions.lifting import Batch
+
 from . import parts
 from .parts import Project, Theirs
-from .sources import Checkout
+from .sources import Checkout, SourceFile
 
 CONFIG = {
     "CLIP_EPS": 0.2,
@@ -34,7 +35,7 @@ class Outputs:
     def apply(params: Any, obs: Any) -> Any:
         """Return the policy and the values."""
         del obs
-        return distrax.Categorical(logits=params["logits"]), params["value"]
+        return parts.policy_of(params), params["value"]
 
 
 class Values:
@@ -48,43 +49,31 @@ class Values:
 
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build PureJaxRL's parts."""
-    ppo, dqn = checkout.file("purejaxrl/ppo.py"), checkout.file("purejaxrl/dqn.py")
+    ppo, continuous, dqn = (
+        checkout.file(f"purejaxrl/{name}.py") for name in ("ppo", "ppo_continuous_action", "dqn")
+    )
 
     def config(defaults: bool) -> dict[str, Any]:
         names = ("CLIP_EPS", "VF_COEF", "ENT_COEF", "GAMMA", "GAE_LAMBDA", "LR", "MAX_GRAD_NORM")
         return CONFIG | {n: ppo.default(n, scope="") for n in names if defaults}
 
-    def loss(defaults: bool) -> Any:
-        theirs = ppo.function("make_train._loss_fn", network=Outputs, config=config(defaults))
+    def loss_in(file: SourceFile) -> Callable[[bool], Any]:
+        def loss(defaults: bool) -> Any:
+            theirs = file.function("make_train._loss_fn", network=Outputs, config=config(defaults))
 
-        def purejaxrl_loss(
-            logits: jax.Array,
-            value: jax.Array,
-            action: jax.Array,
-            old_log_prob: jax.Array,
-            old_value: jax.Array,
-            advantage: jax.Array,
-            target: jax.Array,
-        ) -> jax.Array:
-            batch = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
-            return theirs({"logits": logits, "value": value}, batch, advantage, target)[0]
+            def purejaxrl_loss(batch: Batch) -> jax.Array:
+                samples = parts.Samples.of(batch)
+                return theirs(batch, samples, batch.advantage, batch.target)[0]
 
-        return purejaxrl_loss
+            return purejaxrl_loss
+
+        return loss
 
     def gae(defaults: bool) -> Any:
         theirs = ppo.function("make_train._calculate_gae", config=config(defaults))
 
-        def purejaxrl_gae(
-            reward: jax.Array,
-            value: jax.Array,
-            last_value: jax.Array,
-            final_value: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> dict[str, jax.Array]:
-            del final_value
-            steps = parts.Steps(jnp.maximum(terminated, truncated), value, reward)
-            advantage, target = theirs(steps, last_value)
+        def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
+            advantage, target = theirs(parts.Steps.of(batch), batch.last_value)
             return {"advantage": advantage, "target": target}
 
         return purejaxrl_gae
@@ -112,31 +101,23 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             config={"GAMMA": gamma},
         )
 
-        def purejaxrl_dqn_loss(
-            q: jax.Array,
-            next_q: jax.Array,
-            next_target_q: jax.Array,
-            action: jax.Array,
-            reward: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> jax.Array:
-            del next_q
-            first = SimpleNamespace(
-                obs=None, action=action, reward=reward, done=jnp.maximum(terminated, truncated)
-            )
-            batch = SimpleNamespace(first=first, second=SimpleNamespace(obs=next_target_q))
-            target = target_of(batch, SimpleNamespace(target_network_params=None))
+        def purejaxrl_dqn_loss(batch: Batch) -> jax.Array:
+            done = jnp.maximum(batch.terminated, batch.truncated)
+            first = SimpleNamespace(obs=None, action=batch.action, reward=batch.reward, done=done)
+            second = SimpleNamespace(obs=batch.next_target_q)
+            steps = SimpleNamespace(first=first, second=second)
+            target = target_of(steps, SimpleNamespace(target_network_params=None))
             theirs = dqn.function(
                 "make_train._learn_phase._loss_fn",
-                network=Values, learn_batch=batch, target=target,
+                network=Values, learn_batch=steps, target=target,
             )  # fmt: skip
-            return theirs(q)
+            return theirs(batch.q)
 
         return purejaxrl_dqn_loss
 
     return {
-        "ppo.loss": Theirs(loss, (), "ppo.py, `_loss_fn`"),
+        "ppo.loss": Theirs(loss_in(ppo), (), "ppo.py, `_loss_fn`"),
+        "ppo.continuous": Theirs(loss_in(continuous), (), "ppo_continuous_action.py, `_loss_fn`"),
         "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `_calculate_gae`",
             lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")}),
         "ppo.optimizer": Theirs(optimizer, (), "ppo.py, `tx`"),

@@ -79,6 +79,28 @@ def record_ppo() -> dict[str, Any]:
     )
 
 
+def record_continuous_ppo() -> dict[str, Any]:
+    """Record samples of continuous actions, and what the networks return one update later."""
+    env = triglot.make_env(PENDULUM)
+    agent, state = half_trained("ppo", env, 40_960)
+    _, trajectory, _ = rollout(agent, VectorEnvironment(env, agent.num_envs), state,
+                               jax.random.key(1))  # fmt: skip
+    before = state.agent
+    after, _ = agent.update(before, trajectory, jax.random.key(2))
+    trajectory, _ = before.normalizer.trajectory(trajectory, before.hyper.discount)
+    samples = agent._prepare(before, trajectory)
+    outputs, _ = agent.network.apply(after.learner.variables, samples.obs)
+    heads = merge_heads(outputs)
+    batch = {name: heads[name] for name in ("mean", "log_std", "value")} | {
+        "action": samples.action,
+        "old_log_prob": samples.log_prob,
+        "old_value": samples.value,
+        "advantage": samples.advantage,
+        "target": samples.target,
+    }
+    return named("ppo.continuous", {name: array[:ROWS] for name, array in batch.items()})
+
+
 def optimizer_arrays(agent: Any, state: Any, trajectory: Any) -> dict[str, Any]:
     """Return parameters, gradients of the loss and Adam's averages, of actor and critic."""
     batch, learner = agent._prepare(state, trajectory), state.learner
@@ -196,7 +218,7 @@ def read() -> dict[str, dict[str, np.ndarray]]:
 def main() -> None:
     """Record all batches."""
     arrays: dict[str, np.ndarray] = {}
-    for record in (record_ppo, record_dqn, record_sac):
+    for record in (record_ppo, record_continuous_ppo, record_dqn, record_sac):
         arrays |= record()
         np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
     for part, arrays in read().items():

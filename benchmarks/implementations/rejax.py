@@ -1,12 +1,13 @@
-"""rejax's PPO, DQN and SAC: methods of its classes and the losses within, in JAX."""
+"""rejax's PPO of both kinds of actions, DQN and SAC: methods and the losses within, in JAX."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import distrax
 import jax
 import jax.numpy as jnp
+
+from triglot.diff.functions.lifting import Batch
 
 from . import parts
 from .parts import Project, Theirs
@@ -16,13 +17,13 @@ PPO, DQN, SAC, BASE = (f"src/rejax/algos/{n}.py" for n in ("ppo", "dqn", "sac", 
 
 
 class Policy:
-    """An actor whose parameters are its logits."""
+    """An actor whose parameters are its outputs."""
 
     @staticmethod
-    def apply(logits: jax.Array, obs: Any, action: jax.Array, method: str) -> Any:
+    def apply(params: Batch, obs: Any, action: jax.Array, method: str) -> Any:
         """Return log-probabilities and entropies, `[B]` each."""
         del obs, method
-        policy = distrax.Categorical(logits=logits)
+        policy = parts.policy_of(params)
         return policy.log_prob(action), policy.entropy()
 
 
@@ -74,22 +75,17 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     def loss(defaults: bool) -> Any:
         algorithm = SimpleNamespace(**settings(defaults))
 
-        def rejax_loss(
-            logits: jax.Array,
-            value: jax.Array,
-            action: jax.Array,
-            old_log_prob: jax.Array,
-            old_value: jax.Array,
-            advantage: jax.Array,
-            target: jax.Array,
-        ) -> jax.Array:
-            steps = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
-            batch = SimpleNamespace(trajectories=steps, advantages=advantage, targets=target)
+        def rejax_loss(batch: Batch) -> jax.Array:
+            steps = SimpleNamespace(
+                trajectories=parts.Samples.of(batch),
+                advantages=batch.advantage,
+                targets=batch.target,
+            )
             actor_loss, critic_loss = (
-                ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=batch)
+                ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=steps)
                 for name in ("actor", "critic")
             )
-            return actor_loss(logits) + critic_loss(value)
+            return actor_loss(batch) + critic_loss(batch.value)
 
         return rejax_loss
 
@@ -97,17 +93,8 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         theirs = ppo.function("PPO.calculate_gae")
         algorithm = SimpleNamespace(**settings(defaults))
 
-        def rejax_gae(
-            reward: jax.Array,
-            value: jax.Array,
-            last_value: jax.Array,
-            final_value: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> dict[str, jax.Array]:
-            del final_value
-            steps = parts.Steps(jnp.maximum(terminated, truncated), value, reward)
-            advantage, target = theirs(algorithm, steps, last_value)
+        def rejax_gae(batch: Batch) -> dict[str, jax.Array]:
+            advantage, target = theirs(algorithm, parts.Steps.of(batch), batch.last_value)
             return {"advantage": advantage, "target": target}
 
         return rejax_gae
@@ -118,6 +105,24 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         build = ppo.statements(("tx",), ("self",), scope="PPO.initialize_network_params")
         return parts.optax_step(build(algorithm), build(algorithm))
 
+    def schedule(defaults: bool) -> Any:
+        rate = base.default("learning_rate", scope="Algorithm") if defaults else parts.RATE
+        rates_only = SimpleNamespace(
+            chain=lambda clipping, rate: rate,
+            clip=lambda limit: None,
+            adam=lambda learning_rate: learning_rate,
+        )
+        rate_of = ppo.statements(
+            ("tx",), ("self",), scope="PPO.initialize_network_params", optax=rates_only
+        )
+        constant = rate_of(SimpleNamespace(max_grad_norm=parts.MAX_NORM, learning_rate=rate))
+
+        def rejax_rate(step: jax.Array) -> jax.Array:
+            del step
+            return jnp.asarray(constant)
+
+        return rejax_rate
+
     def dqn_loss(defaults: bool) -> Any:
         double = dqn.default("ddqn", scope="DQN") if defaults else False
         gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
@@ -126,33 +131,25 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         )
         build = dqn.statements(("loss_fn",), ("self", "ts", "mb"), scope="DQN.update")
 
-        def rejax_dqn_loss(
-            q: jax.Array,
-            next_q: jax.Array,
-            next_target_q: jax.Array,
-            action: jax.Array,
-            reward: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> jax.Array:
-            batch = SimpleNamespace(
+        def rejax_dqn_loss(batch: Batch) -> jax.Array:
+            steps = SimpleNamespace(
                 obs=None,
-                action=action,
-                reward=reward,
-                done=jnp.maximum(terminated, truncated),
-                next_obs=ByNetwork(next_q, next_target_q),
+                action=batch.action,
+                reward=batch.reward,
+                done=jnp.maximum(batch.terminated, batch.truncated),
+                next_obs=ByNetwork(batch.next_q, batch.next_target_q),
             )
-            return build(algorithm, SimpleNamespace(q_target_params="target"), batch)(q)
+            return build(algorithm, SimpleNamespace(q_target_params="target"), steps)(batch.q)
 
         return rejax_dqn_loss
 
-    def state(log_temperature: jax.Array, log_prob: Any, q: Any, target_q: Any) -> Any:
+    def state(batch: Batch, log_prob: Any) -> Any:
         return SimpleNamespace(
             rng=jax.random.key(0),
-            alpha_ts=SimpleNamespace(params={"log_alpha": log_temperature}),
+            alpha_ts=SimpleNamespace(params={"log_alpha": batch.log_temperature}),
             actor_ts=SimpleNamespace(params=log_prob),
-            critic_ts=SimpleNamespace(params=q),
-            critic_target_params=target_q,
+            critic_ts=SimpleNamespace(params=batch.q),
+            critic_target_params=batch.get("next_target_q"),
         )
 
     soft = SimpleNamespace(
@@ -167,18 +164,12 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         del defaults
         build = sac.statements(("critic_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_critic")
 
-        def rejax_critic_loss(
-            q: jax.Array,
-            next_target_q: jax.Array,
-            next_log_prob: jax.Array,
-            log_temperature: jax.Array,
-            reward: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> jax.Array:
-            done = jnp.maximum(terminated, truncated)
-            batch = SimpleNamespace(obs=None, next_obs=None, action=None, reward=reward, done=done)
-            return build(soft, state(log_temperature, next_log_prob, None, next_target_q), batch)(q)
+        def rejax_critic_loss(batch: Batch) -> jax.Array:
+            done = jnp.maximum(batch.terminated, batch.truncated)
+            steps = SimpleNamespace(
+                obs=None, next_obs=None, action=None, reward=batch.reward, done=done
+            )
+            return build(soft, state(batch, batch.next_log_prob), steps)(batch.q)
 
         return rejax_critic_loss
 
@@ -186,11 +177,9 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         del defaults
         build = sac.statements(("actor_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_actor")
 
-        def rejax_actor_loss(
-            log_prob: jax.Array, q: jax.Array, log_temperature: jax.Array
-        ) -> jax.Array:
-            batch = SimpleNamespace(obs=None)
-            return build(soft, state(log_temperature, None, q, None), batch)(log_prob)[0]
+        def rejax_actor_loss(batch: Batch) -> jax.Array:
+            steps = SimpleNamespace(obs=None)
+            return build(soft, state(batch, None), steps)(batch.log_prob)[0]
 
         return rejax_actor_loss
 
@@ -198,20 +187,25 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         del defaults
         theirs = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
 
-        def rejax_temperature_loss(log_temperature: jax.Array, log_prob: jax.Array) -> jax.Array:
-            return theirs({"log_alpha": log_temperature}, log_prob)
+        def rejax_temperature_loss(batch: Batch) -> jax.Array:
+            return theirs({"log_alpha": batch.log_temperature}, batch.log_prob)
 
         return rejax_temperature_loss
 
     at_limit = ("cut_at_truncation",)
     return {
         "ppo.loss": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
+        "ppo.continuous": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
         "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`",
             lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")}),
         "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
                                 of_defaults=("no_gradient_clip", "adam_eps"),
             lines={"clip_by_element": (PPO, "optax.clip("), "adam_eps": (PPO, "optax.adam("),
                    "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar")}),
+        "ppo.schedule": Theirs(schedule, ("constant_rate",), "ppo.py, `tx`",
+                               of_defaults=("constant_rate", "larger_rate"),
+            lines={"constant_rate": (PPO, "optax.adam("),
+                   "larger_rate": (BASE, "learning_rate: chex.Scalar")}),
         "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
                            of_defaults=(*at_limit, "double_q"),
             lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}),

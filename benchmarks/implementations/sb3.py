@@ -1,11 +1,16 @@
-"""Stable-Baselines3's PPO, DQN and SAC: statements of `train`, a buffer's method, in PyTorch."""
+"""Stable-Baselines3's PPO of both kinds of actions, DQN and SAC: statements of `train`, in PyTorch.
 
-from collections.abc import Mapping
+And methods of its buffer, its distributions and the base of its algorithms.
+"""
+
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from gymnasium import spaces
+
+from triglot.diff.functions.lifting import Batch
 
 from . import parts, tensors
 from .cleanrl import torch_step
@@ -18,8 +23,10 @@ PACKAGE = "stable_baselines3"
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build Stable-Baselines3's parts."""
     ppo, dqn, sac = (checkout.file(f"{PACKAGE}/{n}/{n}.py") for n in ("ppo", "dqn", "sac"))
-    buffers = checkout.file(f"{PACKAGE}/common/buffers.py")
-    policies = checkout.file(f"{PACKAGE}/common/policies.py")
+    buffers, policies, distributions, utils, base = (
+        checkout.file(f"{PACKAGE}/common/{name}.py")
+        for name in ("buffers", "policies", "distributions", "utils", "base_class")
+    )
 
     def settings(defaults: bool) -> dict[str, Any]:
         matched = {
@@ -34,49 +41,87 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             return {name: ppo.default(name, scope="PPO.__init__") for name in matched}
         return matched
 
-    def loss(defaults: bool) -> Any:
-        values = settings(defaults)
-        theirs = ppo.statements(
-            ("loss",), ("self", "rollout_data"), scope="PPO.train",
-            clip_range=values["clip_range"], clip_range_vf=values["clip_range_vf"],
-        )  # fmt: skip
+    def loss_of(agent_of: Callable[[Batch], Any], actions: spaces.Space) -> Callable[[bool], Any]:
+        def loss(defaults: bool) -> Any:
+            values = settings(defaults)
+            theirs = ppo.statements(
+                ("loss",), ("self", "rollout_data"), scope="PPO.train",
+                clip_range=values["clip_range"], clip_range_vf=values["clip_range_vf"],
+            )  # fmt: skip
 
-        def sb3_loss(logits, value, action, old_log_prob, old_value, advantage, target):
-            algorithm = SimpleNamespace(
-                **values, policy=tensors.Outputs(logits, value), action_space=spaces.Discrete(3)
-            )
-            batch = SimpleNamespace(
-                observations=None,
-                actions=action,
-                old_log_prob=old_log_prob,
-                old_values=old_value,
-                advantages=advantage,
-                returns=target,
-            )
-            return theirs(algorithm, batch)
+            def sb3_loss(batch: Batch) -> torch.Tensor:
+                algorithm = SimpleNamespace(**values, policy=agent_of(batch), action_space=actions)
+                samples = SimpleNamespace(
+                    observations=None,
+                    actions=batch.action,
+                    old_log_prob=batch.old_log_prob,
+                    old_values=batch.old_value,
+                    advantages=batch.advantage,
+                    returns=batch.target,
+                )
+                return theirs(algorithm, samples)
 
-        return sb3_loss
+            return sb3_loss
+
+        return loss
+
+    sums = distributions.function("sum_independent_dims")
+    build, log_prob, entropy = (
+        distributions.function(f"DiagGaussianDistribution.{name}", sum_independent_dims=sums)
+        for name in ("proba_distribution", "log_prob", "entropy")
+    )
+
+    def gaussian_agent(batch: Batch) -> Any:
+        gaussian = build(SimpleNamespace(), batch.mean, batch.log_std)
+        policy = SimpleNamespace(
+            log_prob=lambda action: log_prob(gaussian, action), entropy=lambda: entropy(gaussian)
+        )
+        return tensors.Outputs(policy, batch.value)
 
     def gae(defaults: bool) -> Any:
         theirs = buffers.function("RolloutBuffer.compute_returns_and_advantage")
 
-        def sb3_gae(reward, value, last_value, final_value, terminated, truncated):
-            cut = truncated * (1 - terminated)
-            done = torch.maximum(terminated, truncated)
+        def sb3_gae(batch: Batch) -> dict[str, torch.Tensor]:
+            cut = batch.truncated * (1 - batch.terminated)
+            done = torch.maximum(batch.terminated, batch.truncated)
             buffer = SimpleNamespace(
-                buffer_size=reward.shape[0],
+                buffer_size=batch.reward.shape[0],
                 # As `OnPolicyAlgorithm.collect_rollouts` stores the rewards of time limits.
-                rewards=reward + parts.GAMMA * cut * final_value,
-                values=value,
+                rewards=batch.reward + parts.GAMMA * cut * batch.final_value,
+                values=batch.value,
                 episode_starts=torch.cat([torch.zeros_like(done[:1]), done[:-1]]),
-                advantages=torch.zeros_like(reward),
+                advantages=torch.zeros_like(batch.reward),
                 gamma=parts.GAMMA,
                 gae_lambda=parts.LAMBDA,
             )
-            theirs(buffer, tensors.AsArray(last_value), tensors.AsArray(done[-1]))
+            theirs(buffer, tensors.AsArray(batch.last_value), tensors.AsArray(done[-1]))
             return {"advantage": buffer.advantages, "target": buffer.returns}
 
         return sb3_gae
+
+    def schedule(defaults: bool) -> Any:
+        """Return the rate of a gradient step: linear as in the guide of theirs, or the default."""
+        if defaults:
+            constant = ppo.default("learning_rate", scope="PPO.__init__")
+            rate_of = utils.function("ConstantSchedule.__call__")
+            held = SimpleNamespace(val=constant)
+
+            def sb3_constant_rate(step: torch.Tensor) -> torch.Tensor:
+                return torch.tensor(rate_of(held, 1.0))
+
+            return sb3_constant_rate
+        progress = base.function(
+            "BaseAlgorithm._update_current_progress_remaining", float=lambda number: number
+        )
+
+        def sb3_rate(step: torch.Tensor) -> torch.Tensor:
+            # `OnPolicyAlgorithm.learn` collects a rollout, counts its steps, and then trains.
+            collected = torch.div(step, parts.STEPS_PER_UPDATE, rounding_mode="floor") + 1
+            algorithm = SimpleNamespace()
+            progress(algorithm, collected, parts.UPDATES)
+            return algorithm._current_progress_remaining * parts.RATE
+
+        return sb3_rate
 
     def optimizer(defaults: bool) -> Any:
         options_of = policies.statements(
@@ -102,50 +147,54 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         gamma = dqn.default("gamma", scope="DQN.__init__")
         theirs = dqn.statements(("loss",), ("self", "replay_data", "discounts"), scope="DQN.train")
 
-        def sb3_dqn_loss(q, next_q, next_target_q, action, reward, terminated, truncated):
+        def sb3_dqn_loss(batch: Batch) -> torch.Tensor:
             algorithm = SimpleNamespace(q_net=lambda obs: obs, q_net_target=lambda obs: obs)
-            batch = SimpleNamespace(
-                observations=q,
-                next_observations=next_target_q,
-                actions=action[:, None],
-                rewards=reward[:, None],
-                dones=terminated[:, None],
+            samples = SimpleNamespace(
+                observations=batch.q,
+                next_observations=batch.next_target_q,
+                actions=batch.action[:, None],
+                rewards=batch.reward[:, None],
+                dones=batch.terminated[:, None],
             )
-            return theirs(algorithm, batch, gamma)
+            return theirs(algorithm, samples, gamma)
 
         return sb3_dqn_loss
+
+    def critic_of(values: torch.Tensor) -> Callable[..., tuple[torch.Tensor, ...]]:
+        return lambda obs, action: tuple(each[:, None] for each in values)
+
+    def drawing(log_prob: torch.Tensor) -> Any:
+        return SimpleNamespace(action_log_prob=lambda obs: (None, log_prob))
 
     def sac_critic(defaults: bool) -> Any:
         theirs = sac.statements(
             ("critic_loss",), ("self", "replay_data", "discounts", "ent_coef"), scope="SAC.train"
         )
 
-        def sb3_critic_loss(
-            q, next_target_q, next_log_prob, log_temperature, reward, terminated, truncated
-        ):
+        def sb3_critic_loss(batch: Batch) -> torch.Tensor:
             algorithm = SimpleNamespace(
-                actor=SimpleNamespace(action_log_prob=lambda obs: (None, next_log_prob)),
-                critic=lambda obs, action: tuple(each[:, None] for each in q),
-                critic_target=lambda obs, action: tuple(each[:, None] for each in next_target_q),
+                actor=drawing(batch.next_log_prob),
+                critic=critic_of(batch.q),
+                critic_target=critic_of(batch.next_target_q),
             )
-            batch = SimpleNamespace(
+            samples = SimpleNamespace(
                 observations=None,
                 next_observations=None,
                 actions=None,
-                rewards=reward[:, None],
-                dones=terminated[:, None],
+                rewards=batch.reward[:, None],
+                dones=batch.terminated[:, None],
             )
-            return theirs(algorithm, batch, parts.GAMMA, log_temperature.exp())
+            return theirs(algorithm, samples, parts.GAMMA, batch.log_temperature.exp())
 
         return sb3_critic_loss
 
-    def soft(log_prob, q) -> Any:
+    def soft(batch: Batch, **more: Any) -> Any:
         return SimpleNamespace(
             use_sde=False,
-            actor=SimpleNamespace(action_log_prob=lambda obs: (None, log_prob)),
-            critic=lambda obs, action: tuple(each[:, None] for each in q),
+            actor=drawing(batch.log_prob),
             ent_coef_optimizer=True,
             target_entropy=-1.0,
+            **more,
         )
 
     def sac_actor(defaults: bool) -> Any:
@@ -153,27 +202,41 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             ("actor_loss",), ("self", "replay_data", "ent_coef"), scope="SAC.train"
         )
 
-        def sb3_actor_loss(log_prob, q, log_temperature):
-            batch = SimpleNamespace(observations=None)
-            return theirs(soft(log_prob, q), batch, log_temperature.exp())
+        def sb3_actor_loss(batch: Batch) -> torch.Tensor:
+            samples = SimpleNamespace(observations=None)
+            algorithm = soft(batch, critic=critic_of(batch.q))
+            return theirs(algorithm, samples, batch.log_temperature.exp())
 
         return sb3_actor_loss
 
     def sac_temperature(defaults: bool) -> Any:
         theirs = sac.statements(("ent_coef_loss",), ("self", "replay_data"), scope="SAC.train")
 
-        def sb3_temperature_loss(log_temperature, log_prob):
-            algorithm = soft(log_prob, ())
-            algorithm.log_ent_coef = log_temperature
+        def sb3_temperature_loss(batch: Batch) -> torch.Tensor:
+            algorithm = soft(batch, log_ent_coef=batch.log_temperature)
             return theirs(algorithm, SimpleNamespace(observations=None))
 
         return sb3_temperature_loss
 
+    of_ppo = ("unbiased_std", "double_value_loss", "clipped_value_alone")
     return {
         "ppo.loss": Theirs(
-            loss, ("unbiased_std", "double_value_loss", "clipped_value_alone"), "ppo.py, `loss`",
+            loss_of(tensors.Outputs.of, spaces.Discrete(3)), of_ppo, "ppo.py, `loss`",
             of_defaults=("unbiased_std", "double_value_loss", "no_value_clip", "no_entropy"),
             lines={"no_entropy": (f"{PACKAGE}/ppo/ppo.py", "ent_coef: float = 0.0")},
+        ),
+        "ppo.continuous": Theirs(
+            loss_of(gaussian_agent, spaces.Box(-1, 1, (2,))), of_ppo,
+            "ppo.py, `loss`; distributions.py, `DiagGaussianDistribution`",
+        ),
+        "ppo.schedule": Theirs(
+            schedule, ("rate_after_rollout",),
+            "base_class.py, `_update_current_progress_remaining`",
+            of_defaults=("constant_rate", "larger_rate"),
+            lines={"rate_after_rollout": (f"{PACKAGE}/common/on_policy_algorithm.py",
+                                          "self._update_current_progress_remaining("),
+                   "constant_rate": (f"{PACKAGE}/ppo/ppo.py", "learning_rate: float"),
+                   "larger_rate": (f"{PACKAGE}/ppo/ppo.py", "learning_rate: float")},
         ),
         "ppo.gae": Theirs(gae, (), "buffers.py, `compute_returns_and_advantage`"),
         "ppo.optimizer": Theirs(optimizer, (),

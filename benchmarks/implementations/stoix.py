@@ -8,6 +8,8 @@ import distrax
 import jax
 import jax.numpy as jnp
 
+from triglot.diff.functions.lifting import Batch
+
 from . import parts
 from .parts import Project, Theirs
 from .sources import Checkout
@@ -56,18 +58,10 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             for name in ("actor", "critic")
         )
 
-        def stoix_loss(
-            logits: jax.Array,
-            value: jax.Array,
-            action: jax.Array,
-            old_log_prob: jax.Array,
-            old_value: jax.Array,
-            advantage: jax.Array,
-            target: jax.Array,
-        ) -> jax.Array:
-            batch = SimpleNamespace(obs=None, action=action, log_prob=old_log_prob, value=old_value)
-            policy_loss, _ = actor_loss(logits, batch, advantage)
-            return policy_loss + critic_loss(value, batch, target)[0]
+        def stoix_loss(batch: Batch) -> jax.Array:
+            samples = parts.Samples.of(batch)
+            policy_loss, _ = actor_loss(batch.logits, samples, batch.advantage)
+            return policy_loss + critic_loss(batch.value, samples, batch.target)[0]
 
         return stoix_loss
 
@@ -83,20 +77,13 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             **{name: multistep.function(name)},
         )
 
-        def stoix_gae(
-            reward: jax.Array,
-            value: jax.Array,
-            last_value: jax.Array,
-            final_value: jax.Array,
-            terminated: jax.Array,
-            truncated: jax.Array,
-        ) -> dict[str, jax.Array]:
-            cut = truncated * (1 - terminated)
+        def stoix_gae(batch: Batch) -> dict[str, jax.Array]:
+            cut = batch.truncated * (1 - batch.terminated)
             steps = SimpleNamespace(
-                value=value,
-                reward=reward,
-                bootstrap_value=parts.successors(value, last_value, final_value, cut > 0),
-                done=terminated,
+                value=batch.value,
+                reward=batch.reward,
+                bootstrap_value=parts.successors(batch, cut > 0),
+                done=batch.terminated,
                 truncated=cut,
             )
             advantage, target = theirs(steps)

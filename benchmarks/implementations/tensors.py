@@ -1,18 +1,31 @@
 """PyTorch objects for code that is called without its networks: nothing here is compared."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.optim import adam  # pyright: ignore[reportAttributeAccessIssue]
 
+from triglot.diff.functions.lifting import Batch
+
 
 class Outputs:
-    """An agent whose networks return given outputs, as CleanRL and Stable-Baselines3 call it."""
+    """An agent whose networks return given outputs, as CleanRL and Stable-Baselines3 call it.
 
-    def __init__(self, logits: torch.Tensor, value: torch.Tensor) -> None:
-        self.policy = torch.distributions.Categorical(logits=logits)
+    Attributes:
+      policy: has `log_prob(action)` and `entropy()`, `[B]` each.
+      value: values `[B, 1]`.
+    """
+
+    def __init__(self, policy: Any, value: torch.Tensor) -> None:
+        self.policy = policy
         self.value = value[:, None]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Outputs":
+        """Return the agent of discrete actions."""
+        return cls(torch.distributions.Categorical(logits=batch.logits), batch.value)
 
     def get_action_and_value(self, obs: Any, action: torch.Tensor) -> tuple[Any, ...]:
         """Return actions, log-probabilities and entropies `[B]`, and values `[B, 1]`."""
@@ -89,7 +102,7 @@ class AsArray:
         return self.tensor
 
 
-def parameters_of(*tensors: torch.Tensor, gradients: tuple[torch.Tensor, ...]) -> Any:
+def parameters_of(*tensors: torch.Tensor, gradients: Sequence[torch.Tensor]) -> Any:
     """Return parameters with gradients, as a module that has them."""
     params = [tensor.clone() for tensor in tensors]
     for param, gradient in zip(params, gradients, strict=True):

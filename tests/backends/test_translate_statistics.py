@@ -220,3 +220,36 @@ def test_statistics_that_one_network_lacks_are_refused() -> None:
     one, other = (from_linen(module, Box((3,))) for module in (With(), Without()))
     with pytest.raises(TriglotError, match="has state besides its parameters that the other lacks"):
         translate(one.init(jax.random.key(0)), one, other)
+
+
+class Block(nn.Module):
+    """A dense layer and a batch normalization."""
+
+    @nn.compact
+    def __call__(self, obs: jax.Array, train: bool) -> jax.Array:
+        return nn.BatchNorm(use_running_average=not train)(nn.Dense(4)(obs))
+
+
+class Blocks(nn.Module):
+    """Several blocks beside each other, stacked along an axis."""
+
+    axis: int
+    count: int
+
+    @nn.compact
+    def __call__(self, obs: jax.Array, train: bool) -> jax.Array:
+        how: Any = {"in_axes": (None, None), "out_axes": 0, "axis_size": self.count}
+        axes: Any = {"params": self.axis, "batch_stats": self.axis}
+        keys: Any = {"params": True}
+        blocks = nn.vmap(Block, variable_axes=axes, split_rngs=keys, **how)
+        return blocks(name="blocks")(obs, train).sum(0)
+
+
+@pytest.mark.library_promotion("batch normalization broadcasts")
+@pytest.mark.parametrize("count", [2, 4])
+def test_stacks_along_different_axes_are_refused(count: int) -> None:
+    """With four blocks of four features, no shape tells the axes apart."""
+    first, second = (from_linen(Blocks(axis, count), Box((4,))) for axis in (0, 1))
+    for source, target in ((first, second), (second, first)):
+        with pytest.raises(TriglotError, match="stacked along another axis than the first"):
+            translate(source.init(jax.random.key(0)), source, target)

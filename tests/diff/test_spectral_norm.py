@@ -1,5 +1,6 @@
-"""Spectral normalization of five libraries: equal functions agree, others are named."""
+"""Spectral normalization of all libraries: equal functions agree, others are named."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,11 @@ from flax import nnx
 
 from tests.extras import skip_missing
 from triglot import diff_networks
+from triglot.backends.translate import translate
+from triglot.core.errors import TriglotError
+from triglot.core.network import Variables
 from triglot.core.specs import Box
+from triglot.diff.loading import load_network
 
 pytestmark = [
     pytest.mark.library_promotion("layers of the libraries mix ranks"),
@@ -119,12 +124,30 @@ class InEquinox(eqx.Module):
         return self.last(jnp.tanh(x)), state
 
 
-def in_haiku(eps: float) -> Callable[..., jax.Array]:
+def in_keras(steps: int = 1) -> Any:
+    import keras
+
+    class Normed(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = keras.layers.Dense(SIZE), keras.layers.Dense(2)
+            layer = keras.layers.Dense(WIDTH)
+            self.normed = keras.layers.SpectralNormalization(layer, power_iterations=steps)
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            x = self.normed(keras.ops.tanh(self.first(x)), training=training)
+            return self.last(keras.ops.tanh(x))
+
+    return Normed
+
+
+def in_haiku(eps: float, *, in_evaluation: bool = True) -> Callable[..., jax.Array]:
     def network(x: jax.Array, is_training: bool) -> jax.Array:
         x = jnp.tanh(hk.Linear(SIZE, name="first")(x))
         w = hk.get_parameter("w", (SIZE, WIDTH), init=hk.initializers.RandomNormal())
         b = hk.get_parameter("b", (WIDTH,), init=jnp.zeros)
-        x = x @ hk.SpectralNorm(eps)(w, update_stats=is_training) + b[None]
+        normed = hk.SpectralNorm(eps)(w, update_stats=is_training)
+        x = x @ (normed if in_evaluation or is_training else w) + b[None]
         return hk.Linear(2, name="last")(jnp.tanh(x))
 
     return network
@@ -137,6 +160,10 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], Box, set[str]]] = {
     "linen and nnx": (InLinen, lambda: InNNX, VECTOR, set()),
     "haiku and linen": (lambda: in_haiku(1e-12), InLinen, VECTOR, set()),
     "convolutions": (lambda: of_images("torch"), lambda: of_images("equinox"), IMAGE, set()),
+    "keras and haiku": (in_keras, lambda: in_haiku(1e-12, in_evaluation=False), VECTOR, set()),
+    "more steps in keras": (in_keras, lambda: in_keras(3), VECTOR, ITERATIONS),
+    "keras and linen": (in_keras, InLinen, VECTOR, MISSING),
+    "keras and torch": (in_keras, in_torch, VECTOR, MISSING | ITERATIONS),
     # PyTorch's and Equinox's iterate in training only, Flax's and Haiku's in evaluation too.
     "torch and linen": (in_torch, InLinen, VECTOR, ITERATIONS),
     "equinox and nnx": (lambda: InEquinox, lambda: InNNX, VECTOR, ITERATIONS),
@@ -157,11 +184,48 @@ def test_spectral_norm(case: str) -> None:
     one, other, spec, names = CASES[case]
     if "torch" in case or case in ("convolutions", "without"):
         skip_missing("torch")
+    if "keras" in case:
+        skip_missing("keras")
     report = diff_networks(one(), other(), spec, level="quick")
     assert {cause.name for cause in report.causes} == names, report
     assert (report.verdict == "different") == bool(names), report
     assert report.pairing.is_complete
     assert not any(pair.transposed for pair in report.pairing.pairs)
+
+
+# What the state of each holds: both singular vectors, one and the divisor, or one.
+KEEPING: dict[str, tuple[Callable[[], Any], str]] = {
+    "torch": (in_torch, "both"),
+    "torch hook": (lambda: in_torch(hook=True), "both"),
+    "equinox": (lambda: InEquinox, "both"),
+    "linen": (InLinen, "one"),
+    "nnx": (lambda: InNNX, "one"),
+    "keras": (in_keras, "training"),
+}
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(
+    "case", list(itertools.permutations(KEEPING, 2)), ids=lambda case: " to ".join(case)
+)
+def test_weights_are_translated_where_the_function_stays(case: tuple[str, str]) -> None:
+    networks = []
+    for library in case:
+        if library.split()[0] in ("torch", "keras"):
+            skip_missing(library.split()[0])
+        networks.append(load_network(KEEPING[library][0](), VECTOR))
+    source, target = networks
+    inputs = jax.random.normal(jax.random.key(0), (5, 4))
+    start = source.init(jax.random.key(1))
+    _, state = source.apply(start, inputs, key=jax.random.key(2), train=True)
+    variables = Variables(params=start.params, state=state)
+    if KEEPING[case[0]][1] != KEEPING[case[1]][1]:
+        with pytest.raises(TriglotError, match="spectral normalization"):
+            translate(variables, source, target)
+        return
+    moved = translate(variables, source, target)
+    outputs, _ = target.apply(moved, inputs)
+    assert jnp.allclose(outputs, source.apply(variables, inputs)[0], atol=1e-6)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@
     python -m tests.gallery --resume      # goes on where it was stopped
 
 Each pair is compared clean and with each bug, in a process of its own. `docs/gallery.md` has the
-results.
+results, and `docs/measurements/diff.md` those of published sizes.
 """
 
 import sys
@@ -18,7 +18,7 @@ from benchmarks import harness
 from triglot.core.errors import TriglotError
 from triglot.diff.measures.effort import LEVELS, STANDARD
 
-from .page import page, totals
+from .page import page, sizes, totals
 from .pair import NEAR, choose, find_pairs
 from .run import load, run
 
@@ -29,6 +29,7 @@ def main(
     level: str = STANDARD,
     json: Path = Path("benchmarks/results/gallery.json"),
     page_path: Path = Path("docs/gallery.md"),
+    sizes_path: Path = Path("docs/measurements/diff.md"),
     resume: bool = False,
     bugs: int | None = None,
 ) -> None:
@@ -40,7 +41,8 @@ def main(
       seconds_limit: of one comparison.
       level: quick, standard or thorough, as of `triglot diff`; quick sees no gradients.
       json: the JSON file; written after each comparison.
-      page_path: the page, in Markdown.
+      page_path: the page of small networks, in Markdown.
+      sizes_path: the page of published sizes, which is written if the JSON file has any.
       resume: keep finished comparisons, unless their networks or `diff` have changed since.
       bugs: how many of each pair are planted, one after the other; all by default.
     """
@@ -57,6 +59,8 @@ def main(
     names = [*found, *(name for name in rows if name not in found)]
     ordered = {name: rows[name] for name in names if name in rows}
     page_path.write_text(page(ordered, harness.cpu_model(), NEAR))
+    if text := sizes(ordered):
+        sizes_path.write_text(text)
     for what, number, total in totals(ordered):
         print(f"{what}: {number} of {total}")
     print(page_path)

@@ -38,7 +38,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def main(folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     out, text = folder / "gallery.json", folder / "gallery.md"
-    given = ["--pairs", NAME, "--json", str(out), "--page-path", str(text), *arguments]
+    paths = ["--json", str(out), "--page-path", str(text), "--sizes-path", str(folder / "sizes.md")]
+    given = ["--pairs", NAME, *paths, *arguments]
     command.command(given)
     return json.loads(out.read_text())["pairs"], text.read_text()
 
@@ -184,11 +185,13 @@ def test_the_gallery(name: str) -> None:
     assert not {bug: found for bug, found in rows.items() if not found.get("found")}
 
 
-def test_published_sizes_are_a_table_of_their_own(fake: None, tmp_path: Path) -> None:
+def test_published_sizes_have_a_page_of_their_own(fake: None, tmp_path: Path) -> None:
     main(tmp_path)
+    sizes = tmp_path / "sizes.md"
+    assert not sizes.exists()
     rows, text = main(tmp_path, "--pairs", "resnet@resnet18", "--bugs", "1", "--level", "quick")
     assert len(rows["resnet@resnet18"]["rows"]) == 2
     assert "1 public architectures" in text
-    assert "## Time over size" in text
     cells = (r"`resnet@resnet18`", "Keras and Linen", "3", "quick")
-    assert re.search(r"\| *" + r" *\| *".join(cells), text)
+    assert re.search(r"\| *" + r" *\| *".join(cells), sizes.read_text())
+    assert not re.search(cells[0], text)

@@ -20,6 +20,7 @@ from benchmarks.implementations.recording import read  # noqa: E402
 from benchmarks.implementations.sources import Checkout, SourceError  # noqa: E402
 from tests.extras import TORCH  # noqa: E402
 from triglot.diff.functions.arguments import arguments_of  # noqa: E402
+from triglot.diff.functions.lifting import Batch  # noqa: E402
 
 SCRIPT = """\
 import a_package_that_is_not_installed
@@ -143,6 +144,7 @@ def test_each_switch_changes_its_part() -> None:
     own = {
         "ppo.loss": ("unbiased_std", "double_value_loss", "no_value_clip", "clipped_value_alone",
                      "no_entropy", "no_standardization"),
+        "ppo.continuous": ("unbiased_std", "double_value_loss", "clipped_value_alone"),
         "ppo.gae": ("cut_at_truncation", "rollout_standardization"),
         "ppo.optimizer": ("adam_eps", "clip_by_element", "no_gradient_clip"),
         "dqn.loss": ("double_loss", "huber", "double_q"),
@@ -152,7 +154,7 @@ def test_each_switch_changes_its_part() -> None:
         batch = {n: each[0] for n, each in arguments.draw(1, jax.random.key(0)).items()}
         batch |= {n: each.draw(jax.random.key(1)) for n, each in arguments.learned.items()}
         results = {
-            switch: parts.PARTS[part].ours(frozenset({switch}))(**batch, **arguments.constants)
+            switch: parts.PARTS[part].ours(frozenset({switch}))(Batch(batch), **arguments.constants)
             for switch in ("", *switches)
         }
         arrays = {
@@ -178,10 +180,14 @@ def test_the_details_name_parts_and_switches() -> None:
 
 
 def test_a_step_of_optax_has_the_averages() -> None:
-    zeros, ones = jnp.zeros(3), jnp.ones(3)
+    columns = {"": 1.0, "grad_": 0.0, "mean_": 1.0, "square_": 1.0}
+    batch = Batch(
+        {column + name: jnp.full(3, number)
+         for column, number in columns.items() for name in ("actor", "critic")}
+    )  # fmt: skip
     step = parts.PARTS["ppo.optimizer"].ours(frozenset())
     with jax.numpy_dtype_promotion("strict"):
-        after = step(ones, ones, zeros, zeros, ones, ones, ones, ones, 1000)
+        after = step(batch, 1000)
     moved = 1 - np.asarray(after["actor"])
     correction = (1 - 0.999**1000) ** 0.5 / (1 - 0.9**1000)
     assert np.allclose(moved, parts.RATE * 0.9 / 0.999**0.5 * correction, rtol=1e-4)

@@ -132,7 +132,7 @@ def test_shipped_losses_are_references() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["ppo", "a2c", "reinforce", "c51", "qr_dqn", "rainbow", "dqn,double=true",
-             "sac.actor", "sac.temperature", "redq", "ppo,clip_value=false"],
+             "sac.actor", "sac.temperature", "redq", "ppo,clip_value=false", "a2c.continuous"],
 )  # fmt: skip
 def test_references_can_be_called(name: str) -> None:
     reference = load_reference(f"algorithm:{name}")
@@ -158,6 +158,7 @@ def test_losses_of_pytorch() -> None:
     from tests.diff.functions import in_torch
 
     assert_same_function("algorithm:ppo", in_torch.shipped)
+    assert_same_function("algorithm:ppo.continuous,entropy_coef=0.01", in_torch.continuous)
     report = diff_networks("algorithm:ppo", in_torch.unbiased, level="quick")
     assert [cause.name for cause in report.causes] == ["degrees_of_freedom"]
     assert "algorithms/ppo.py" in report.causes[0].where

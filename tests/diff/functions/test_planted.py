@@ -222,6 +222,32 @@ def test_the_unit_of_a_schedule() -> None:
     check(updates, updates.INPUTS, one, other, "schedule_unit", "count /", "`step`")
 
 
+def falling(rate: float, ahead: int = 0) -> Any:
+    return lambda step: rate * (1 - (step // 16 + ahead) / 100)
+
+
+def constant(rate: float) -> Any:
+    return lambda step: rate
+
+
+RATES = {
+    "a constant": (falling(1e-3), constant(1e-3), "schedule_unit", "0.001"),
+    "a constant first": (constant(1e-3), falling(1e-3), "schedule_unit", "0.001"),
+    "one update ahead": (falling(1e-3), falling(1e-3, 1), "schedule_unit", "`step`"),
+    "another constant": (constant(1e-3), constant(3e-4), "constant", "0.0003"),
+}
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("case", RATES)
+def test_learning_rates_as_functions_of_a_count(case: str) -> None:
+    one, other, name, evidence = RATES[case]
+    report = diff_networks(one, other, {"step": "step:"}, level="quick")
+    assert report.verdict == DIFFERENT
+    assert [cause.name for cause in report.causes] == [name], report
+    assert evidence in report.causes[0].evidence
+
+
 CLEAN = {
     "gae": (targets.gae(), targets.gae_in_a_loop, targets.INPUTS),
     "ppo": (ppo.make(), ppo.reformulated(), ppo.INPUTS),

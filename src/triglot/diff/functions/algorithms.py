@@ -32,6 +32,8 @@ LossAndInputs: TypeAlias = tuple[Loss, list[str]]  # with the descriptions of it
 
 PREFIX = "algorithm:"
 ROWS, ACTIONS = 32, 3  # of a batch
+CONTINUOUS = "continuous"  # the part of a policy gradient's loss of continuous actions
+UNIT_BOX = Box((ACTIONS,), low=-1.0, high=1.0)
 TARGET = "target_"  # before the names of a target network's outputs
 NEXT = "next_"  # before the names of what networks return for the next observation
 SUPPORTED = "policy gradients, replayed action values and SAC"
@@ -74,7 +76,8 @@ def load_reference(text: str) -> Reference:
 
     Args:
       text: `algorithm:NAME`, `algorithm:NAME.PART` where there are several losses, with values of
-        options that differ from their defaults: `algorithm:ppo,clip_epsilon=0.1`.
+        options that differ from their defaults: `algorithm:ppo,clip_epsilon=0.1`. That of a policy
+        gradient is of discrete actions, `algorithm:ppo.continuous` of continuous ones.
 
     Raises:
       TriglotError: if the algorithm or a part of it is unknown, or its loss is no function of the
@@ -88,7 +91,10 @@ def load_reference(text: str) -> Reference:
     config, hyper = _options(algorithm, options)
     builders: Mapping[str, Callable[[], LossAndInputs]]
     if issubclass(algorithm, PolicyGradient) and hasattr(algorithm, "loss"):
-        builders = {"": lambda: _policy_gradient(algorithm, config, hyper)}
+        builders = {
+            "": lambda: _policy_gradient(algorithm, config, hyper, Discrete(ACTIONS)),
+            CONTINUOUS: lambda: _policy_gradient(algorithm, config, hyper, UNIT_BOX),
+        }
     elif issubclass(algorithm, ReplayedQ) and not algorithm.recurrent:
         builders = {"": lambda: _action_values(algorithm, config, hyper)}
     elif hasattr(algorithm, "critic_loss") and hasattr(algorithm, "temperature_loss"):
@@ -161,11 +167,19 @@ def _text(name: str, kind: str, *shape: int) -> str:
     return f"{name}={kind}:{','.join(map(str, shape))}"
 
 
-def _policy_gradient(algorithm: Any, config: AnyConfig, hyper: AnyHyperparams) -> LossAndInputs:
-    shapes = {"logits": (ACTIONS,), "value": ()}
+def _policy_gradient(
+    algorithm: Any, config: AnyConfig, hyper: AnyHyperparams, action_spec: Box | Discrete
+) -> LossAndInputs:
+    shapes: dict[str, tuple[int, ...]]
+    if isinstance(action_spec, Discrete):
+        shapes = {"logits": (ACTIONS,), "value": ()}
+        action = f"action=action:{ROWS}:0..{ACTIONS - 1}"
+    else:  # samples of the Gaussian, before anything bounds them
+        shapes = {"mean": (ACTIONS,), "log_std": (ACTIONS,), "value": ()}
+        action = _text("action", "value", ROWS, ACTIONS)
     network, spec = _outputs_network(shapes)
     agent = algorithm(
-        network=network, obs_spec=spec, action_spec=Discrete(ACTIONS), config=config, hyper=hyper
+        network=network, obs_spec=spec, action_spec=action_spec, config=config, hyper=hyper
     )
     kind = get_type_hints(algorithm.loss).get("batch")
     sample_fields = {each.name for each in fields(PolicySamples)}
@@ -179,7 +193,7 @@ def _policy_gradient(algorithm: Any, config: AnyConfig, hyper: AnyHyperparams) -
         name: f"old_{name}" if name in ("value", "log_prob") else name for name in names
     }
     texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
-    texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}"]
+    texts += [action]
     texts += [_text(argument_names[name], KINDS[name], ROWS) for name in names]
 
     def function(**arrays: jax.Array) -> jax.Array:

@@ -27,10 +27,10 @@ EMPTY = inspect.Parameter.empty
 ROWS = 32  # rows of a batch, where only the spec of one row is known
 
 
-class Batch(dict[str, jax.Array]):
-    """All arguments by name, as items and as attributes."""
+class Batch(dict[str, Any]):
+    """All arguments by name, arrays of JAX or tensors, as items and as attributes."""
 
-    def __getattr__(self, name: str) -> jax.Array:
+    def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
         except KeyError:
@@ -317,5 +317,19 @@ def _torch_base(
     if module is not None:
         names.pop(next(iter(names)))
     sources = _sources(names, arguments, title)
-
+    if sources == (WHOLE,):
+        bound, sources = _of_arrays(bound, arguments.names), arguments.names
     return lift_function_of_tensors(bound, module, title), sources
+
+
+def _of_arrays(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """Take a batch's arrays in order, after a module if there is one, instead of the batch.
+
+    PyTorch gets a tensor for each array that it is called with, and none of a record's.
+    """
+
+    def call(*inputs: Any) -> Any:
+        first = len(inputs) - len(names)
+        return function(*inputs[:first], Batch(zip(names, inputs[first:], strict=True)))
+
+    return call

@@ -5,7 +5,7 @@ own, computes the values that follow in the first.
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -298,15 +298,17 @@ class Search:
             if not core(value).same(substituted, self.tolerance)
         ]
         result_cores = list(map(core, results))
-        expected = [core(value) for value in results if value in self.first.ancestors]
+        compared = self.compared(self.first)
+        expected = [core(value) for value in results if value in compared]
         ends = set(self.slots_of(self.first, a)) & set(self.slots_of(self.second, b))
         if not expected and not ends:
             return None
         tape, view = self.second.tape, self.second.view
+        compared = self.compared(self.second)
         reading = [
             step
             for step in _readers(self.second.view, b)
-            if any(value in self.second.ancestors for value in tape.steps[step].results)
+            if not compared.isdisjoint(tape.steps[step].results)
         ]
         layout_steps = [
             index
@@ -314,9 +316,9 @@ class Search:
             if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
         ]
         for array in self.substitutes(a, b):
+            if ends and self.slot_agrees(min(ends), array, b):
+                return self.divergence_at(a, b, array, [], view.arrays)
             if not reading:
-                if ends and self.slot_agrees(array, b):
-                    return self.divergence_at(a, b, array, [], view.arrays)
                 continue
             arrays = tape.replay(
                 {b: array}, arrays=view.arrays, steps=sorted([*layout_steps, *reading])
@@ -404,11 +406,26 @@ class Search:
         return any(core.same(each, self.tolerance) for each in cores)
 
     def slots_of(self, region: Region, value: int) -> list[int]:
-        roots = region.tape.roots
-        return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
+        """Return the outputs that are a value, or have its numbers and are computed from it."""
+        core, tape = region.view.core, region.tape
+        outputs = [(slot, tape.roots[tape.outputs[slot]]) for slot in self.slots]
+        return [
+            slot
+            for slot, output in outputs
+            if output == value
+            or (value in region.ancestors.get(output, ()) and core(output).same(core(value), 0.0))
+        ]
 
-    def slot_agrees(self, array: np.ndarray, b: int) -> bool:
-        slot = self.slots_of(self.second, b)[0]
+    def compared(self, region: Region) -> Set[int]:
+        """Return the values without a counterpart, and the outputs that differ.
+
+        An output has a counterpart if the other program computes it from it, as `x` where the other
+        one joins a function of one half of `x` with the other half.
+        """
+        outputs = (region.tape.roots[region.tape.outputs[slot]] for slot in self.slots)
+        return self.once(("compared", region), lambda: {*region.ancestors, *outputs})
+
+    def slot_agrees(self, slot: int, array: np.ndarray, b: int) -> bool:
         tape = self.second.tape
         arrays = tape.replay({b: array}, arrays=self.second.view.arrays)
         expected = np.asarray(self.first.view.arrays[self.first.tape.outputs[slot]])

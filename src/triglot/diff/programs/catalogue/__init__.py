@@ -88,6 +88,7 @@ ENTRIES: Sequence[Entry] = (
     structure.operand_order,
     exchanges.exchanged_operands,
     exchanges.head_order,
+    structure.constant_result,
     structure.constant,
     structure.factor,
     resizing.resizing,

@@ -47,6 +47,18 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
+def constant_result(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find results that depend on no data, and are other numbers."""
+    numbers = []
+    for part in divergence.parts:
+        if part.end is None or not part.tape.is_constant(part.end):
+            return None
+        number = features.scalar(part.tape, part.end)
+        numbers.append("several numbers" if number is None else f"{number:.6g}")
+    evidence = f"a result is {numbers[0]} in {labels[0]}, {numbers[1]} in {labels[1]}"
+    return Finding("constant", evidence, divergence)
+
+
 def constant_array(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find arrays of constants, such as tables of positions; those of the first confirm it."""
     first_arrays, second_arrays = (_constant_arrays(part) for part in divergence.parts)

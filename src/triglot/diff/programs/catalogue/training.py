@@ -19,7 +19,7 @@ from .features import SUBSTITUTED, Finding
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that are stored or corrected in another way."""
     dependencies = [part.tape.depends[value] for part in divergence.parts for value in part.values]
-    if not dependencies or any(mask & ~STATE for mask in dependencies):
+    if not any(dependencies) or any(mask & ~STATE for mask in dependencies):
         return None
     largest, relative = divergence.size()
     evidence = (

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, consumers
+from ..regions import Region, RegionPart, consumers
 from ..tape import INPUTS, PARAMS, Tape
 from ..values import Core
 from . import features, losses, norms
@@ -280,8 +280,9 @@ def _count_summed_squares(tape: Tape, value: int) -> int:
 
 def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find numbers that depend on a count only, such as a learning rate's schedule."""
-    if (constant := _constant_for_schedule(divergence, labels)) is not None:
-        return constant
+    for find_constant in (_constant_for_schedule, _constant_result_for_schedule):
+        if (constant := find_constant(divergence, labels)) is not None:
+            return constant
     descriptions = []
     for part in divergence.parts:
         if part.end is None or not part.tape.depends[part.end] & INPUTS:
@@ -326,6 +327,38 @@ def _constant_for_schedule(divergence: Divergence, labels: tuple[str, str]) -> F
                     f"{labels[1 - side]}"
                 )
                 return Finding("schedule_unit", evidence, divergence)
+    return None
+
+
+def _constant_result_for_schedule(
+    divergence: Divergence, labels: tuple[str, str]
+) -> Finding | None:
+    """Find a result that is a schedule in one program, and a constant in the other."""
+    search = divergence.search
+    regions = search.first, search.second
+    for slot in search.slots:
+        ends = [(region.tape, region.tape.outputs[slot]) for region in regions]
+        counters, numbers = (
+            [_counters(*end) for end in ends],
+            [features.scalar(*end) for end in ends],
+        )
+        side = 0 if counters[0] else 1
+        number = numbers[1 - side]
+        arrays = [np.asarray(r.view.arrays[end]) for r, (_, end) in zip(regions, ends, strict=True)]
+        if not counters[side] or number is None or arrays[0].shape != arrays[1].shape:
+            continue
+        names = " and ".join(f"`{each}`" for each in sorted(counters[side]))
+        evidence = (
+            f"a schedule of {names} in {labels[side]}, the number {number:.6g} in "
+            f"{labels[1 - side]}"
+        )
+        first, second = (
+            RegionPart.ending_at(region, tape.roots[end])
+            for region, (tape, end) in zip(regions, ends, strict=True)
+        )
+        values = {ends[1][1]: arrays[0]}
+        whole = Divergence(search, (first, second), values, substitute=arrays[0])
+        return Finding("schedule_unit", evidence, whole)
     return None
 
 
