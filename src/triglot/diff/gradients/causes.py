@@ -14,6 +14,7 @@ from ...core.types import PyTree
 from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
 from ..measures.subject import Arrays, Subject, Subjects, double_precision
 from ..programs import first_large_difference, places, record_both
+from ..programs.tape import Step, Tape
 from ..programs.values import TOLERANCE
 from ..types import Cause, Difference, Operation, codec_of, join_names
 from .rules import CUSTOM, STOP, Program, Rule
@@ -165,16 +166,30 @@ def nan_causes(
     tape = tapes[side]
     label, other_label = subjects[side].label, subjects[1 - side].label
     for step in tape.steps:
-        operand = step.operands[-1 if step.name == "div" else 0] if step.name in SINGULAR else None
-        if operand is None or tape.is_constant(operand) or np.all(np.asarray(tape.arrays[operand])):
+        if (problem := _singularity(tape, step)) is None:
             continue
         place = places.describe(places.operation(tape, step.results[0]))
         evidence = (
-            f"the gradients are not finite in {label}, where {step.name} of 0 has an infinite "
-            f"derivative; they are finite in {other_label}"
+            f"the gradients are not finite in {label}, where {problem}; they are finite in "
+            f"{other_label}"
         )
         return [Cause("nan_gradient", f"{label}: {place}", evidence)]
     return []
+
+
+def _singularity(tape: Tape, step: Step) -> str | None:
+    """Describe where an operation has no finite derivative; None if it has one."""
+    if step.name not in SINGULAR:
+        return None
+    operand = step.operands[-1 if step.name == "div" else 0]
+    array = np.asarray(tape.arrays[operand])
+    if tape.is_constant(operand):
+        return None
+    if not np.all(array):
+        return f"{step.name} of 0 has an infinite derivative"
+    if np.any(array < 0) and np.any(np.isnan(np.asarray(tape.arrays[step.results[0]]))):
+        return f"{step.name} of a negative number is NaN, even where its result is not used"
+    return None
 
 
 def first_backward_difference(
