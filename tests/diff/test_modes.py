@@ -64,7 +64,13 @@ def pairs() -> list[Any]:
     tanh = pytest.mark.xfail(
         reason="gelu computes a tanh, and so does the layer behind the missing bias", strict=True
     )
-    marks = {("activation", "missing_bias"): (pytest.mark.slow, tanh)}
+    negation = pytest.mark.xfail(
+        reason="exact gelu negates its input, and so does the function before it", strict=True
+    )
+    marks = {
+        ("activation", "missing_bias"): (pytest.mark.slow, tanh),
+        ("operation_differs", "activation"): (pytest.mark.slow, negation),
+    }
     return [
         pytest.param(*pair, marks=() if pair in quick else marks.get(pair, pytest.mark.slow))
         for pair in one_in(4, itertools.product(UPSTREAM, behind), {*quick, *marks})

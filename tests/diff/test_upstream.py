@@ -77,14 +77,23 @@ CAUSES: dict[str, Planted] = {
     **{name: UPSTREAM[name] for name in ("missing_bias", "norm_momentum", "padding", "dropout")},
 }
 LAYERS = ("BatchNorm", "LayerNorm", "attention", "recurrent cell", "dropout", "embedding")
-QUICK = {("missing_scale", "BatchNorm")}
+MARKS = {
+    ("missing_scale", "BatchNorm"): (),
+    ("architecture", "attention"): (
+        pytest.mark.slow,
+        pytest.mark.xfail(
+            reason="three branches read the missing layer, and its activation is named in two",
+            strict=True,
+        ),
+    ),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "layer"),
     [
-        pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
+        pytest.param(*pair, marks=MARKS.get(pair, pytest.mark.slow))
         for pair in itertools.product(CAUSES, LAYERS)
     ],
 )
