@@ -321,8 +321,8 @@ def test_it_is_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     ("name", "words"),
     [
         case("navix:Navix-DoorKey-7x7-v0", "did you mean"),
-        case("navix:Navix-Empty-5x5-v0,observation=pixels", "observation of navix:"),
-        case("navix:Navix-Empty-5x5-v0,max_step=3", "'max_step'; did you mean 'max_steps'"),
+        case("navix:Navix-Empty-5x5-v0,observation=pixels", "'pixels'"),
+        case("navix:Navix-Empty-5x5-v0,max_step=3", "did you mean 'max_steps'"),
         case("xminigrid:MiniGrid-Empty-5x5,benchmark=trivial", "benchmark (or no file)"),
         case("xminigrid:MiniGrid-Empty-5x5,view_size=big", "must be a number|integer"),
         case("craftax:Craftax-Classic-Symbolic-v1,max_timestep=3", "did you mean 'max_timesteps'"),
@@ -330,7 +330,7 @@ def test_it_is_drawn(name: str, suffix: str, tmp_path: Path) -> None:
         case("pgx:2048,opponent=random", "opponent"),
         case("pgx:connect_four,opponent=strong", "opponent 'strong' of pgx"),
         case("playground:CheetahRan", "did you mean 'CheetahRun'"),
-        case("playground:CheetahRun,impl=c", "impl of playground:CheetahRun"),
+        case("playground:CheetahRun,impl=c", "'c' of playground:CheetahRun"),
     ],
 )
 def test_a_mistake_is_one_sentence(name: str, words: str) -> None:
