@@ -57,7 +57,7 @@ quick: $(READY_DEV)  ## the tests of one room: make quick ROOM=core/rl
 	        -m "not slow and not optimized and not packaging" $$folders; \
 	fi
 
-test: $(READY_DEV)  ## the tests (9 minutes)
+test: $(READY_DEV)  ## the tests (6 to 9 minutes)
 	@status=0; \
 	$(QUICK) \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
