@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..backends import libraries
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, counted
 from ..core.records import JSON, JSONDict
 from ..shared.statistics import format_return
 from ..shared.statistics.paired import difference_p_value, equivalence, holm
@@ -77,7 +77,7 @@ def changes(path: Path, before: JSON, now: JSON) -> JSONDict:
     sentence = (
         f"Nothing changed since {path.name}."
         if not listed
-        else f"{count} thing{'s' if count > 1 else ''} changed since {path.name}: "
+        else f"{counted(count, 'thing')} changed since {path.name}: "
         + "; ".join(change["sentence"] for change in listed)
         + "."
     )

@@ -122,8 +122,8 @@ def describe_summary(
     if reached := summary[REACHED]:
         lines.append(
             f"stopped early after {counted(summary['num_updates'], 'update')}: the "
-            f"{reached['measure']} "
-            f"{format_return(reached['return'])} reached --stop-at {reached['stop_at']:g}"
+            f"{reached['measure']} {format_return(reached['return'])} "
+            f"reached --stop-at {reached['stop_at']:g}"
         )
     if summary["diverged"]:
         saved = recorded_progress(out)

@@ -116,7 +116,7 @@ def separation(order: Sequence[Outcome]) -> str:
     rank, next_best = next(iter(rest.items()))
     second = f"Rank {rank} ({describe_setting(next_best.values)})"
     if len(best.returns) < MIN_SEEDS:
-        num_seeds = numbers.seeds(len(best.returns))
+        num_seeds = counted(len(best.returns), "seed")
         return (
             f"{second} is not tested against rank 1: {num_seeds} give no interval; use at least "
             f"{MIN_SEEDS}."
@@ -289,6 +289,6 @@ def _curves(order: Sequence[Outcome]) -> JSON:
 
 
 def _subtitle(result: JSON) -> str:
-    seeds = numbers.seeds(result["num_seeds"])
+    seeds = counted(result["num_seeds"], "seed")
     names = numbers.listed(result["names"])
     return f"{counted(len(result['settings']), 'setting')} of {names}, {seeds} each"

@@ -162,7 +162,7 @@ def _describe_rungs(plan: SweepPlan) -> str:
         f"{counted(count, 'setting')} until 1/{share} of the steps"
         for count, share in zip(counts, shares, strict=False)
     ]
-    last = f"{counts[-1]:,} setting{'' if counts[-1] == 1 else 's'} to the end"
+    last = f"{counted(counts[-1], 'setting')} to the end"
     return f"successive halving: {', '.join([*parts, last])}"
 
 

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from ...backends import libraries
+from ...core.errors import counted
 from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.statistics.returns import MIN_SEEDS
@@ -88,10 +89,10 @@ def _return(pairs: list[JSON], num_seeds: int) -> Card | None:
     pair = max(sized, key=lambda pair: abs(pair["return_difference"]["mean"]))
     estimate, margin = pair["return_difference"], pair.get("margin")
     if all(sized_pair["return_difference"]["mean"] == 0 for sized_pair in sized):
-        meaning = f"The mean return after training is the same, over {numbers.seeds(num_seeds)}."
+        meaning = f"The mean return after training is the same, over {counted(num_seeds, 'seed')}."
         return Card("Return difference", "0", meaning, "identical")
     one, other = map(libraries.title, pair["backends"])
-    meaning = f"{one} minus {other}, after training, paired over {numbers.seeds(num_seeds)}."
+    meaning = f"{one} minus {other}, after training, paired over {counted(num_seeds, 'seed')}."
     if num_seeds < MIN_SEEDS or estimate["low"] is None:
         meaning += f" Fewer than {MIN_SEEDS} seeds are not tested."
         return Card("Return difference", numbers.difference(estimate["mean"]), meaning)

@@ -10,6 +10,7 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from ...backends import libraries
+from ...core.errors import counted
 from ...core.records import JSON, JSONDict
 from ...shared.machine.files import write_files
 from ...shared.pages import numbers
@@ -99,7 +100,7 @@ def figures(charts: Sequence[Chart], result: Result) -> dict[str, str | bytes]:
     """Draw the contents of an SVG and a PNG of each chart, by path."""
     name = title(result)
     facts = (
-        f"{numbers.seeds(result['num_seeds'])}, {result['arithmetic']} arithmetic; "
+        f"{counted(result['num_seeds'], 'seed')}, {result['arithmetic']} arithmetic; "
         f"verdict: {result['verdict']['level']}"
     )
     files: dict[str, str | bytes] = {}

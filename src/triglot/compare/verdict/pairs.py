@@ -268,5 +268,5 @@ def _where(result: JSON) -> str:
     place = params or result["first_metric_difference"]
     kind, thing = ("leaf", "array") if params else ("metric", "metric")
     more = place["num_differing"] - 1
-    rest = f" and {more:,} more {thing}{'s' if more > 1 else ''}" if more else ""
+    rest = f" and {counted(more, f'more {thing}')}" if more else ""
     return f"update {place['update']:,} in {place[kind]}{rest}"

@@ -159,7 +159,7 @@ def _seed_indices(options: TrainOptions, run: Run) -> list[int]:
     if there != here:
         raise TriglotError(
             f"{options.init_from} has {counted(there, 'seed')} and this training {here}: give the "
-            f"one whose weights start all of them, --init-seed-index 0."
+            "one whose weights start all of them, --init-seed-index 0."
         )
     return list(range(here))
 

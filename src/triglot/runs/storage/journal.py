@@ -104,7 +104,7 @@ class Journal:
             raise TriglotError(
                 f"{self.folder} was removed, moved or replaced during the training, which has "
                 f"stopped after {counted(self.num_updates, 'update')}. A folder that was moved "
-                f"continues at its new place: triglot resume FOLDER."
+                "continues at its new place: triglot resume FOLDER."
             )
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:

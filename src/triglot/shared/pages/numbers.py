@@ -211,15 +211,6 @@ def environments(envs: Sequence[str]) -> str:
     return envs[0] if len(envs) == 1 else f"{len(envs)} environments"
 
 
-def seeds(number: int) -> str:
-    """Count seeds.
-
-    >>> seeds(1), seeds(5)
-    ('1 seed', '5 seeds')
-    """
-    return f"{number} seed{'' if number == 1 else 's'}"
-
-
 def format_value(value: Any) -> str:
     """Format a value as `--over` takes it.
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, counted
 from ...core.records import JSON
 from . import numbers
 from .charts import drawing, theme
@@ -76,6 +76,7 @@ def page(
             style=Markup(_style(drawn)),
             script=Markup((ASSETS / "page.js").read_text()),
             n=numbers,
+            counted=counted,
             **content,
         )
     )

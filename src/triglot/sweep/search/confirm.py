@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...core.errors import counted
 from ...core.records import JSON
 from ...shared.pages import numbers
 from ...shared.statistics.estimate import mean
@@ -84,7 +85,7 @@ def sentence(result: JSON, env: str) -> str:
     diverged = confirmed["num_diverged"]
     also = f", of which {diverged} diverged" if diverged else ""
     return (
-        f"Return with {numbers.seeds(confirmed['num_seeds'])} that did not select it (--seed "
+        f"Return with {counted(confirmed['num_seeds'], 'seed')} that did not select it (--seed "
         f"{confirmed['seed']}{also}): {fresh}. With those that did: {chosen}, which is too high on "
         f"average, as the best of {len(of_env):,}."
     )
