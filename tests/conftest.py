@@ -5,8 +5,8 @@ Our own code states every change of dtype and rank. A test of a library that pro
 
 Compilation and tracing take most of the tests' time. Most of XLA's optimization is left out, except
 in tests marked `optimized`, of bit-for-bit equality or long runs; equal programs are compiled once,
-in one cache folder for all test processes, new in every test run; and Python searches for cyclic
-garbage as rarely as the commands do, since traces make many objects that stay.
+in one cache folder for all test processes, new in every test run and every `.ci/run`; and Python
+searches for cyclic garbage as rarely as the commands do, since traces make many objects that stay.
 """
 
 import os
@@ -38,15 +38,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 ASYNC_DISPATCH = jax.config.values["jax_cpu_enable_async_dispatch"]
 MAX_MEMORY = 1e9  # bytes of a test process between two files
-PROGRAMS = "TRIGLOT_TEST_PROGRAMS"  # tells pytest-xdist's workers the folder
+PROGRAMS = "TRIGLOT_TEST_PROGRAMS"  # the folder, for pytest-xdist's workers and from `.ci/run`
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the compiled programs of this test run in one temporary folder."""
+    """Keep the compiled programs of this test run in a temporary folder, or in the caller's."""
     if not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="triglot-programs-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
-        os.environ[PROGRAMS] = folder.name
+        os.environ.setdefault(PROGRAMS, folder.name)
         # What commands keep for the user: compiled programs, and which runs this user began.
         os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = folder.name
     # A shell starts its background jobs with SIGINT ignored, and `nohup` with SIGHUP.
