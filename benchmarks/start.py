@@ -10,7 +10,6 @@ its training program, in equations of the jaxpr and in instructions of the compi
 """
 
 import collections
-import importlib
 import json
 import re
 import statistics
@@ -24,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .peers import cold
+from .peers.cold import TRIGLOT
 from .programs import count_equations, count_instructions, count_operations
 
 if TYPE_CHECKING:  # a process imports no more than its framework does
     from jax.stages import Compiled, Lowered, Traced
 
-TRIGLOT = "triglot"
 COMPILED = "backend_compile_duration"
 SHOWN = 10  # rows of each table of causes
 
@@ -60,7 +60,7 @@ class Watch:
 
 
 def run_here(
-    name: str, row_name: str, total_steps: int | None, folder: Path | None, *, sizes: bool
+    name: str, row_name: str, total_steps: int, folder: Path | None, *, sizes: bool
 ) -> Report:
     """Import, compile and train in this process, as a user of the framework does."""
     report = Report()
@@ -78,29 +78,7 @@ def run_here(
     jax.monitoring.register_event_duration_secs_listener(note)
     if sizes:
         note_sizes(report)
-    from .peers.rows import ROWS
-
-    row = ROWS[row_name]
-    steps = total_steps or row.total_steps
-    watch.lap("import the settings")
-    if name == TRIGLOT:
-        import triglot
-
-        env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
-        watch.lap("make the environment")
-        agent = triglot.make_agent(
-            row.algorithm, env, backend="linen", config=row.config, hyper=row.hyper
-        )
-        watch.lap("make the agent")
-        triglot.train(agent, env, key=jax.random.key(0), total_steps=steps)
-    else:
-        peer = importlib.import_module(f".peers.{name.lower()}", __package__)
-        watch.lap("import the framework")
-        contender = peer.contender(row, steps, folder)
-        watch.lap("make the agent")
-        train, _ = contender.compile(jax.random.split(jax.random.key(0), (1, 1)))
-        jax.block_until_ready(train(0))
-    watch.lap("initialize, trace, compile and train")
+    cold.train(name, row_name, total_steps, "linen", folder, watch.lap)
     return report
 
 

@@ -7,7 +7,7 @@ import importlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # a process imports no more than its framework does
     from .contender import Contender
     from .row import Row
 
-
 OUT = "{out}"
+TRIGLOT = "triglot"
 
 
 def in_processes(contender: "Contender", command: Sequence[str]) -> "Contender":
@@ -59,29 +59,58 @@ def train_command(row: "Row", total_steps: int, backend: str) -> list[str]:
     return words
 
 
-def main(
-    name: str, row_name: str, total_steps: int, backend: str, folder: str | None = None
+def train(
+    name: str,
+    row_name: str,
+    total_steps: int,
+    backend: str,
+    folder: Path | None,
+    lap: Callable[[str], None] = lambda stage: None,
 ) -> None:
-    """Import, compile and train, as a user of the framework does."""
+    """Import a framework and train with it, as its user does.
+
+    Args:
+      name: triglot or a peer.
+      row_name: the setting, a row of `benchmarks.peers`.
+      total_steps: environment steps.
+      backend: triglot's network library.
+      folder: that of the peer's repository.
+      lap: called after each stage, with what it did.
+    """
     import jax
 
     from .rows import ROWS
 
-    jax.config.update("jax_enable_compilation_cache", False)
     row = ROWS[row_name]
-    if name == "triglot":
+    lap("import the settings")
+    if name == TRIGLOT:
         import triglot
 
         env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
+        lap("make the environment")
         agent = triglot.make_agent(
             row.algorithm, env, backend=backend, config=row.config, hyper=row.hyper
         )
+        lap("make the agent")
         triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
-        return
-    peer = importlib.import_module(f".{name.lower()}", __package__)
-    contender = peer.contender(row, total_steps, None if folder is None else Path(folder))
-    train, _ = contender.compile(jax.random.split(jax.random.key(0), (1, 1)))
-    jax.block_until_ready(train(0))
+    else:
+        peer = importlib.import_module(f".{name.lower()}", __package__)
+        lap("import the framework")
+        contender = peer.contender(row, total_steps, folder)
+        lap("make the agent")
+        compiled, _ = contender.compile(jax.random.split(jax.random.key(0), (1, 1)))
+        jax.block_until_ready(compiled(0))
+    lap("initialize, trace, compile and train")
+
+
+def main(
+    name: str, row_name: str, total_steps: int, backend: str, folder: str | None = None
+) -> None:
+    """Train in this process, without a compilation cache."""
+    import jax
+
+    jax.config.update("jax_enable_compilation_cache", False)
+    train(name, row_name, total_steps, backend, None if folder is None else Path(folder))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ import numpy as np
 
 from .. import harness, peak
 from . import brax, foreign, jumanji, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
+from .cold import TRIGLOT
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
-TRIGLOT, PEAK = "triglot", "matrix peak"
+PEAK = "matrix peak"
 BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "PureJaxRL": purejaxrl.contender,
     "purejaxql": purejaxql.contender,
