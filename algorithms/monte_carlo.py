@@ -187,4 +187,5 @@ def _kept(state: MonteCarloState, goes_on: jax.Array) -> MonteCarloState:
     trace, returns, visits = (
         jnp.where(goes_on, of_env, 0.0) for of_env in (state.trace, state.returns, state.visits)
     )
-    return replace(state, trace=trace, returns=returns, visits=visits)
+    last_value = jnp.where(goes_on[:, 0, 0], state.last_value, 0.0)
+    return replace(state, trace=trace, returns=returns, visits=visits, last_value=last_value)

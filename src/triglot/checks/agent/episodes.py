@@ -5,14 +5,17 @@ from all steps alike, such as the mean of the advantages or the running scale of
 it was, and what was learned on the other side of the end must stay too.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ..report import Checklist, Failed
 from ..trees import find_value_difference
 from .feeder import LearningCase
-from .worlds import REACH, EpisodeCase, Kind
+from .worlds import REACH, TOLERANCE, EpisodeCase, Kind
 
 CHECKS: Checklist[LearningCase] = Checklist(needs=["learns"])
+CLEAR = 3 * TOLERANCE  # an effect that another one of about its size does not miss
 
 
 @CHECKS.check()
@@ -78,32 +81,44 @@ def _last_steps(case: LearningCase) -> str:
     """
     episodes = EpisodeCase.of(case)
     episodes.require_learning()
-    moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
-    expected = _distances(episodes, moved, "nowhere", later=False)
-    if not expected:
+    within = _effects(episodes, "nowhere", "its reward")
+    if not any(within.values()):
         raise Failed("a reward has no effect on what is learned of the step and of those before.")
-    kinds = ("terminated", "truncated") if episodes.agent.bootstraps else ("terminated",)
-    for kind in kinds:
-        moved = episodes.moved((kind, "nothing"), (kind, "its reward"))
-        missing = expected - _distances(episodes, moved, kind, later=False)
-        if missing:
+    kinds: tuple[Kind, ...] = ("terminated", "truncated")
+    for kind in kinds if episodes.agent.bootstraps else kinds[:1]:
+        effects = _effects(episodes, kind, "its reward")
+        if missing := [away for away in within if within[away] > CLEAR and not effects[away]]:
             raise Failed(
                 f"another reward at the last step changes nothing at the steps {_listed(missing)} "
                 f"before a {kind} end (0: the last step), unlike a reward within an episode."
             )
     if episodes.agent.bootstraps:
+        effects = _effects(episodes, "truncated", "its next_obs")
+        # Another value may change much less than another reward, and further back still less.
+        share = effects[0] / within[0] if within[0] else 1.0
+        expected = [away for away in within if within[away] * min(1.0, share) > CLEAR]
         # Where a reward moves later steps too, as by the mean of all, it does not tell the reach.
         moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
         if _distances(episodes, moved, "nowhere", later=True):
-            expected = {0}
-        moved = episodes.moved(("truncated", "nothing"), ("truncated", "its next_obs"))
-        missing = expected - _distances(episodes, moved, "truncated", later=False)
-        if missing:
+            expected = []
+        if missing := [away for away in {0, *expected} if not effects[away]]:
             raise Failed(
                 f"another next_obs of a truncated step changes nothing at the steps "
                 f"{_listed(missing)} before the end (0: the last step)."
             )
     return episodes.compared("compared with another last reward and successor")
+
+
+def _effects(episodes: EpisodeCase, kind: Kind, change: str) -> dict[int, float]:
+    """Measure the effect of a change at an end by the steps before it, 0 to `REACH` - 1.
+
+    Effects of at most `TOLERANCE` are 0.
+    """
+    effects = episodes.effects((kind, "nothing"), (kind, change))
+    away = episodes.cut - episodes.time
+    of_steps = effects[episodes.worlds[kind, "nothing"].obs]
+    largest = {steps: float(of_steps[away == steps].max(initial=0.0)) for steps in range(REACH)}
+    return {steps: effect if effect > TOLERANCE else 0.0 for steps, effect in largest.items()}
 
 
 def _distances(episodes: EpisodeCase, moved: np.ndarray, kind: Kind, *, later: bool) -> set[int]:
@@ -122,5 +137,5 @@ def _distances(episodes: EpisodeCase, moved: np.ndarray, kind: Kind, *, later: b
     return {int(distance) for distance in np.abs(away[where])}
 
 
-def _listed(distances: set[int]) -> str:
+def _listed(distances: Collection[int]) -> str:
     return ", ".join(map(str, sorted(distances)))

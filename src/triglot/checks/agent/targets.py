@@ -19,7 +19,7 @@ from ..trees import find_value_difference, is_inexact
 from .feeder import LearningCase
 from .learning import other_value
 from .separate import CONSTANTS, ROWS
-from .worlds import EpisodeCase, Runs, moved
+from .worlds import TOLERANCE, EpisodeCase, Runs, effects
 
 CHECKS: Checklist[LearningCase] = Checklist(needs=["later episodes", "last steps"])
 
@@ -120,7 +120,8 @@ def _next_action_mask(case: LearningCase) -> str:
         return rows.at[index].add(FORBIDDEN * forbidden.astype(rows.dtype))
 
     state = _with_constants(episodes.state, raised)
-    effect = moved(episodes.learn(base, None, mask), episodes.learn(base, state, mask))
+    learned = (episodes.learn(base, each, mask) for each in (None, state))
+    effect = effects(*learned) > TOLERANCE
     if effect[base.obs].any():
         raise Failed(
             "with other outputs for actions that next_action_mask forbids, it learned something "

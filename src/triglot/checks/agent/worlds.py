@@ -335,7 +335,11 @@ class EpisodeCase:
 
     def moved(self, first: tuple[Kind, str], second: tuple[Kind, str]) -> np.ndarray:
         """Tell for which observations two worlds taught something else, bool `[P]`."""
-        return moved(self.learned[first], self.learned[second])
+        return self.effects(first, second) > TOLERANCE
+
+    def effects(self, first: tuple[Kind, str], second: tuple[Kind, str]) -> np.ndarray:
+        """Measure how much else two worlds taught of each observation, `[P]`."""
+        return effects(self.learned[first], self.learned[second])
 
     def require_learning(self) -> None:
         """Raise `NotApplicable` if no observation's parameters were changed."""
@@ -365,13 +369,13 @@ class EpisodeCase:
         return text
 
 
-def moved(first: Runs, second: Runs) -> np.ndarray:
-    """Tell for which observations two runs differ, bool `[P]`."""
-    has_moved: Any = False
+def effects(first: Runs, second: Runs) -> np.ndarray:
+    """Measure how much two runs differ in each observation, by the largest change, `[P]`."""
+    largest: Any = 0.0
     for one, other in zip(first, second, strict=True):
         for path, rows in one.items():
             rest = other[path]
-            scale = max(np.abs(rows).max(initial=0.0), np.abs(rest).max(initial=0.0))
+            scale = max(np.abs(rows).max(initial=0.0), np.abs(rest).max(initial=0.0)) or 1.0
             difference = np.abs(rows - rest).reshape(len(rows), -1).max(axis=1, initial=0.0)
-            has_moved = has_moved | (difference > TOLERANCE * scale)
-    return has_moved
+            largest = np.maximum(largest, difference / scale)
+    return largest
