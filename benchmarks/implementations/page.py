@@ -118,7 +118,7 @@ def _commit(name: str, project: Mapping[str, Any]) -> str:
 def _differences(projects: Mapping[str, Any]) -> str:
     header = ["implementation", "part", "hyperparameters", "what theirs does", "cause", "theirs",
               "triglot", "effect", "of gradient"]  # fmt: skip
-    return harness.table(header, list(_difference_rows(projects)))
+    return harness.table(header, list(_difference_rows(projects)), left=header[:7])
 
 
 def _difference_rows(projects: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -232,4 +232,4 @@ def _yardstick(projects: Mapping[str, Any]) -> str:
          *(details.outcome(detail, project["rows"]) for project in projects.values())]
         for detail in details.COMPARED
     ]  # fmt: skip
-    return harness.table(header, rows)
+    return harness.table(header, rows, left=header)

@@ -1,9 +1,18 @@
-"""A hook of MkDocs: equations are MathML, so that pages need no script."""
+"""Hooks of MkDocs: equations are MathML, so that pages need no script; intervals stay on one line."""
 
 import html
+import re
 from typing import Any
 
 from latex2mathml.converter import convert
+
+
+INTERVAL = re.compile(r"\[-?\d[\d.,]*, -?\d[\d.,]*\](?=[^<]*(?:<br ?/?>[^<]*)*</td>)")
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Keep an interval in a cell of a table, such as `[488.2, 503.2]`, on one line."""
+    return INTERVAL.sub(r'<span class="interval">\g<0></span>', content)
 
 
 def on_config(config: Any) -> Any:
