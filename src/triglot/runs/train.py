@@ -239,7 +239,7 @@ def _check_acting(plan: Plan) -> None:
 
         with phase("checking"):
             report = check_training(plan.experiment.trainer, plan.experiment.keys[0])
-        print(wrapped(f"acting equals learning, {report}"), flush=True)
+        print(wrapped(f"acting equals learning: {report}"), flush=True)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def test_it_stops_at_a_return_and_continues_with_other_options(
         assert cli.main(["resume", str(out), *options]) == 2
         assert "continue with --stop-at above" in capsys.readouterr().err
     assert cli.main(["resume", str(out), "--total-steps", "112"]) == 0
-    assert "stops at its last update, before at a return of" in unwrapped(capsys)
+    assert "stops at its last update (before: at a return of" in unwrapped(capsys)
     assert lines(out) == lines(evaluated) and read_config(out)["stop_at"] is None
 
 

@@ -95,6 +95,17 @@ def test_a_native_run_is_translated_where_it_is_read(
     np.testing.assert_array_equal(triglot.load_policy(out)(obs), before(obs))
 
 
+def test_a_run_that_stopped_early_continues_to_fewer_steps_than_it_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = trained("ppo", tmp_path / "run", WHOLE, "haiku", "--stop-at", "-1000")
+    assert cli.main(["resume", str(out), "--total-steps", "16"]) == 0
+    printed = unwrapped(capsys)
+    assert "shortened from 48 to 16 steps; schedules continue unchanged" in printed
+    assert "stops at its last update (before: at a return of -1000)" in printed
+    assert read_config(out)["total_steps"] == 16
+
+
 def test_an_extended_run_with_a_constant_rate_is_the_longer_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,15 +170,16 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
                 text = f"divides {now or 'nothing'} among devices, before {was or 'nothing'}"
             case "stop_at":
                 was, now = (
-                    "its last update" if value is None else f"a return of {value:g}"
+                    "at its last update" if value is None else f"at a return of {value:g}"
                     for value in (was, now)
                 )
-                text = f"stops at {now}, before at {was}"
+                text = f"stops {now} (before: {was})"
             case "learning_rate":
                 text = f"the learning rate is now {now}, before it was {was}"
             case _:
                 rest = "" if change.learning_rate else "; schedules continue unchanged"
-                text = f"extended from {was:,} to {now:,} steps{rest}"
+                verb = "extended" if now > was else "shortened"
+                text = f"{verb} from {was:,} to {now:,} steps{rest}"
         lines.append(text)
     return lines
 
