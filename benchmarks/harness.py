@@ -149,9 +149,7 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def table(
-    header: Sequence[str], rows: Iterable[Iterable[Any]], left: Collection[str] = ()
-) -> str:
+def table(header: Sequence[str], rows: Iterable[Iterable[Any]], left: Collection[str] = ()) -> str:
     """Format a table in Markdown, aligned.
 
     Args:

@@ -1,11 +1,10 @@
-"""Hooks of MkDocs: equations are MathML, so that pages need no script; intervals stay on one line."""
+"""Hooks of MkDocs: equations as MathML, which needs no script, and intervals on one line."""
 
 import html
 import re
 from typing import Any
 
 from latex2mathml.converter import convert
-
 
 INTERVAL = re.compile(r"\[-?\d[\d.,]*, -?\d[\d.,]*\](?=[^<]*(?:<br ?/?>[^<]*)*</td>)")
 

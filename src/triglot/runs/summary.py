@@ -92,7 +92,8 @@ def _differences(config: JSON) -> Iterator[str]:
 
 
 def _kind(device: str) -> str:
-    return device.rpartition(" x ")[0]
+    kind = device.rpartition(" x ")[0]
+    return "cpu" if kind == "cpu (cpu)" else kind  # as it was written before
 
 
 def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
