@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: equations as MathML, which needs no script, and intervals on one line."""
+"""Hooks of MkDocs: equations as MathML, which needs no script, and intervals in one line."""
 
 import html
 import re
@@ -6,12 +6,20 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-INTERVAL = re.compile(r"\[-?\d[\d.,]*, -?\d[\d.,]*\](?=[^<]*(?:<br ?/?>[^<]*)*</td>)")
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+# A tag, or what stays on one line: an interval, an option, a small number.
+UNBROKEN = re.compile(
+    r"<[^>]*>|(\[-?\d[\d.,]*, -?\d[\d.,]*\]|--[a-z][\w-]*|\d[\d.]*e-\d+)",
+)
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Keep an interval in a cell of a table, such as `[488.2, 503.2]`, on one line."""
-    return INTERVAL.sub(r'<span class="interval">\g<0></span>', content)
+    """Keep intervals, options and small numbers in the cells of tables on one line."""
+    return CELL.sub(lambda cell: UNBROKEN.sub(_in_one_line, cell[0]), content)
+
+
+def _in_one_line(found: re.Match[str]) -> str:
+    return f'<span class="unbroken">{found[1]}</span>' if found[1] else found[0]
 
 
 def on_config(config: Any) -> Any:

@@ -114,8 +114,9 @@ def test_equations_need_no_script(site: Path) -> None:
 
 def test_an_interval_in_a_table_stays_on_one_line(site: Path) -> None:
     text = (site / "results.html").read_text()
-    assert '480.5 <span class="interval">[457.1, 503.9]</span>' in text
-    assert "interval" not in (site / "guide" / "wrappers.html").read_text()  # none there
+    assert '480.5 <span class="unbroken">[457.1, 503.9]</span>' in text
+    assert '<span class="unbroken">--num-seeds</span> 10' in text
+    assert "unbroken" not in (site / "start.html").read_text()  # which has no table
 
 
 def test_the_search_works_without_a_server(site: Path) -> None:
