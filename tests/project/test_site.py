@@ -142,6 +142,11 @@ QUESTIONS = {
     "own optimizer": "guide/python.html",
     "export a policy": "guide/export.html",
     "record a video": "guide/watch.html",
+    "out of memory": "guide/debug.html",
+    "load a trained policy": "guide/python.html",
+    "learning rate schedule": "guide/settings.html",
+    "train on several GPUs": "devices.html",
+    "LSTM": "guide/memory.html",
     "why do two libraries differ": "guide/differences.html",
 }
 
