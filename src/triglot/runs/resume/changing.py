@@ -163,11 +163,11 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
                 text = f"continues on {now}, with the weights and moments of {was}"
             case "devices":
                 text = (
-                    f"continues on {counted(now, 'device')}, before on {was:,}: sums "
-                    "have another order, so numbers agree up to rounding"
+                    f"continues on {counted(now, 'device')} (before: {was:,}): sums have another "
+                    "order, so numbers agree up to rounding"
                 )
             case "shard":
-                text = f"divides {now or 'nothing'} among devices, before {was or 'nothing'}"
+                text = f"divides {now or 'nothing'} among devices (before: {was or 'nothing'})"
             case "stop_at":
                 was, now = (
                     "at its last update" if value is None else f"at a return of {value:g}"
@@ -175,7 +175,7 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
                 )
                 text = f"stops {now} (before: {was})"
             case "learning_rate":
-                text = f"the learning rate is now {now}, before it was {was}"
+                text = f"the learning rate is now {now} (before: {was})"
             case _:
                 rest = "" if change.learning_rate else "; schedules continue unchanged"
                 verb = "extended" if now > was else "shortened"
