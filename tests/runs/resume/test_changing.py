@@ -134,8 +134,8 @@ def test_the_schedule_of_an_extended_run_is_stated(
     assert "follows linear(0.00025, 0, 4 updates)" in capsys.readouterr().err
     assert cli.main([*words, "linear(2.5e-4, 0)"]) == 0
     assert (
-        "the learning rate is now linear(0.00025, 0, 5 updates), before it was "
-        "linear(0.00025, 0, 3 updates)"
+        "the learning rate is now linear(0.00025, 0, 5 updates) (before: "
+        "linear(0.00025, 0, 3 updates))"
     ) in unwrapped(capsys)
     assert rates(out) == pytest.approx([1, 2 / 3, 1 / 3, 1 - 3 / 5, 1 - 4 / 5], rel=1e-5)
     assert read_config(out)["hyper"]["learning_rate"] == "linear(0.00025, 0, 5 updates)"
