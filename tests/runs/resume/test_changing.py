@@ -141,7 +141,7 @@ def test_the_schedule_of_an_extended_run_is_stated(
     assert read_config(out)["hyper"]["learning_rate"] == "linear(0.00025, 0, 5 updates)"
     # From a schedule to a number, and back.
     assert cli.main(["resume", str(out), "--total-steps", "48", "--learning-rate", "1e-4"]) == 0
-    assert "the learning rate is now 0.0001, before" in unwrapped(capsys)
+    assert "the learning rate is now 0.0001 (before: linear" in unwrapped(capsys)
     assert rates(out)[5:] == pytest.approx([0.4])
     assert cli.main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert cli.main(["resume", str(out), "--total-steps", "56"]) == 0
