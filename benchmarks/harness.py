@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -149,15 +149,26 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Format a table in Markdown, aligned, the first column to the left."""
+def table(header: Sequence[str], rows: Iterable[Iterable[Any]], left: Collection[str] = ()) -> str:
+    """Format a table in Markdown, aligned.
+
+    Args:
+      header: the names of the columns.
+      rows: cells.
+      left: columns of text, besides the first, which are aligned to the left.
+    """
     cells = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    is_left = [number == 0 or name in left for number, name in enumerate(header)]
+    columns = list(zip(widths, is_left, strict=True))
+    rule = ["-" * width if to_left else "-" * (width - 1) + ":" for width, to_left in columns]
     lines = []
-    for first, *others in [cells[0], rule, *cells[1:]]:
-        aligned = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append(f"| {' | '.join([first.ljust(widths[0]), *aligned])} |")
+    for row in [cells[0], rule, *cells[1:]]:
+        aligned = [
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, (width, to_left) in zip(row, columns, strict=True)
+        ]
+        lines.append(f"| {' | '.join(aligned)} |")
     return "\n".join(lines)
 
 

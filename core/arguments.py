@@ -14,7 +14,7 @@ from .environment import Environment
 from .errors import TriglotError, kind_of, shown
 from .host_environment import HostEnvironment
 from .options import has_options, option_values
-from .specs import Box, Dict, Spec
+from .specs import Box, Dict, Spec, short_pair
 from .types import PyTree, abstract_key, by_path
 
 _AGENT = (
@@ -101,8 +101,7 @@ def check_fits(agent: Agent, env: Environment | HostEnvironment) -> None:
         built, there = getattr(agent, name), getattr(env, name)
         if not isinstance(built, Spec) or _same_types(built, there):
             continue
-        pair = [_short(spec) for spec in (built, there)]
-        pair = pair if pair[0] != pair[1] else [shown(spec) for spec in (built, there)]
+        pair = short_pair(built, there)
         raise TriglotError(
             f"{agent.name} was built for the {what} {pair[0]}, and {env.name} has "
             f"{pair[1]}: build the agent for this environment."
@@ -168,13 +167,6 @@ def _same_types(spec: Spec, other: Spec) -> bool:
     if isinstance(spec, Box) and isinstance(other, Box) and "float" in spec.dtype:
         return (spec.shape, spec.dtype) == (other.shape, other.dtype)
     return spec == other
-
-
-def _short(spec: Spec) -> str:
-    """Describe a spec without bounds."""
-    if isinstance(spec, Dict):
-        return "{" + ", ".join(f"{name}: {_short(child)}" for name, child in spec.items) + "}"
-    return f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, Box) else shown(spec)
 
 
 def _advice(env: object) -> str:

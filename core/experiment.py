@@ -148,12 +148,13 @@ class Experiment:
             every_update=self.every_update,
             monitor=self.monitor,
             sharding=self.sharding,
-            population=self._checked_population,
+            population=self.checked_population,
             chunk_size=self.chunk_size,
         )
 
-    @property
-    def _checked_population(self) -> Population | None:
+    @cached_property
+    def checked_population(self) -> Population | None:
+        """The population with what it perturbs, read for the agent; None for independent seeds."""
         if self.population is None:
             return None
         return self.population.for_agent(self.agent, self._one_hyper, self.num_updates)

@@ -378,7 +378,10 @@ def check_count(name: str, number: object, minimum: int = 1, maximum: int = MAX_
       TriglotError: saying what was given.
     """
     if not is_integer(number):
-        raise TriglotError(f"{name} must be an integer, got {shown(number)}.")
+        hint = "."
+        if isinstance(number, float) and number.is_integer() and minimum <= number <= maximum:
+            hint = f": give {int(number):_}."
+        raise TriglotError(f"{name} must be an integer, got {shown(number)}{hint}")
     if number < minimum:
         raise TriglotError(f"{name} must be at least {minimum}, got {shown(number)}.")
     if number > maximum:

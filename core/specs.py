@@ -281,6 +281,23 @@ class Specified(Protocol):
         ...
 
 
+def short_spec(spec: Spec) -> str:
+    """Describe a spec without bounds, for a message.
+
+    >>> short_spec(Dict({"place": Box((2,)), "pixels": Box((8, 8), "uint8")}))
+    '{pixels: uint8[8, 8], place: float32[2]}'
+    """
+    if isinstance(spec, Dict):
+        return "{" + ", ".join(f"{name}: {short_spec(child)}" for name, child in spec.items) + "}"
+    return f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, Box) else shown(spec)
+
+
+def short_pair(spec: Spec, other: Spec) -> tuple[str, str]:
+    """Describe two specs that differ, with their bounds if nothing else does."""
+    pair = short_spec(spec), short_spec(other)
+    return pair if pair[0] != pair[1] else (shown(spec), shown(other))
+
+
 def zeros(spec: Spec, *leading: int) -> PyTree:
     """Build zeros with the structure, shapes and dtypes of `spec`.
 

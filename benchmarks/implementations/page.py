@@ -55,13 +55,13 @@ These parts are equal up to rounding, without any switch: {equal}.
 [Huang et al. 2022](https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/) list
 37 details that a PPO needs to reproduce OpenAI's. Ten of them belong to a loss, to advantages
 or to an update. In these, the five implementations differ from triglot in {differing} places, and
-`diff` named the cause of {named}. Its catalogue was extended for some of them, so this is no
-measure of how many new differences it would name.
+`diff` named the cause of {named}. Its catalogue was extended for some of them, so this does
+not measure how many new differences it would name.
 
 {yardstick}
 
 Each of the first eight is also planted in one of two equal functions in `tests/diff/functions`,
-and found there. The other 27 are outside of these functions:
+and `diff` finds it there. The other 27 are outside of these functions:
 
 {outside}
 
@@ -78,7 +78,7 @@ python -m benchmarks.implementations --checkouts checkouts --returns
 ```
 
 Check out the commits above for the same lines. Nothing of a clone is installed: Python's `ast`
-module extracts functions and statements from its files. What they need besides, such as a network
+module extracts functions and statements from its files. What else they need, such as a network
 that returns given outputs, is in `benchmarks/implementations`, one module for each implementation.
 All {count} comparisons took {minutes} minutes on two cores.
 """
@@ -118,7 +118,7 @@ def _commit(name: str, project: Mapping[str, Any]) -> str:
 def _differences(projects: Mapping[str, Any]) -> str:
     header = ["implementation", "part", "hyperparameters", "what theirs does", "cause", "theirs",
               "triglot", "effect", "of gradient"]  # fmt: skip
-    return harness.table(header, list(_difference_rows(projects)))
+    return harness.table(header, list(_difference_rows(projects)), left=header[:7])
 
 
 def _difference_rows(projects: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -232,4 +232,4 @@ def _yardstick(projects: Mapping[str, Any]) -> str:
          *(details.outcome(detail, project["rows"]) for project in projects.values())]
         for detail in details.COMPARED
     ]  # fmt: skip
-    return harness.table(header, rows)
+    return harness.table(header, rows, left=header)

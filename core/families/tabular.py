@@ -15,7 +15,7 @@ from ..networks.architecture import NetworkSpec, Table, q_head
 from ..networks.heads import apply_heads, merge_heads
 from ..rl.exploration import at_action, epsilon_greedy_probs, sample_probs
 from ..rl.optimizers import OptimizerFn, sgd
-from ..specs import Discrete, Spec
+from ..specs import Discrete, Spec, short_spec
 from ..types import (
     AnyAgentState,
     AnyConfig,
@@ -182,6 +182,6 @@ def _discrete(title: str, what: str, spec: Spec) -> Discrete:
     if not isinstance(spec, Discrete):
         raise TriglotError(
             f"{title} needs Discrete {what}, which index a table, and this environment's are "
-            f"{spec}: choose an environment with Discrete {what}."
+            f"{short_spec(spec)}: choose an environment with Discrete {what}."
         )
     return spec

@@ -296,8 +296,8 @@ class Checkpoints:
                 return read(numbers[-2])
             if len(numbers) > 1:
                 raise DamagedError(
-                    f"{error} `triglot resume --previous` continues from the one before it, after "
-                    f"{counted(numbers[-2], 'update')}."
+                    f"{error} `triglot resume {self.folder.parent} --previous` continues from the "
+                    f"one before it, after {counted(numbers[-2], 'update')}."
                 ) from None
             raise
 

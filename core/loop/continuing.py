@@ -1,6 +1,7 @@
 """Continue a training from its last state, with schedules over the whole of both."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +29,14 @@ def check_continued(agent: Agent, expected: RunnerState, state: object, num_seed
     Raises:
       TriglotError: saying what was given and what is expected.
     """
-    wanted = "continue_from must be what triglot.train returned, or its runner_state"
+    wanted = "continue_from must be what triglot.train or load_run returned, or its runner_state"
     if not isinstance(state, RunnerState) or np.ndim(state.num_updates) != 1:
-        one_seed = " of one seed, without the leading axis of seeds"
-        raise TriglotError(
-            f"{wanted}; got {kind_of(state)}"
-            + (f"{one_seed}." if isinstance(state, RunnerState) else ".")
-        )
+        hint = "."
+        if isinstance(state, RunnerState):
+            hint = " of one seed, without the leading axis of seeds."
+        elif isinstance(state, str | Path):
+            hint = f": give triglot.load_run({str(state)!r})."
+        raise TriglotError(f"{wanted}; got {kind_of(state)}{hint}")
     count = state.num_updates.shape[0]
     if num_seeds not in (1, count):
         raise TriglotError(

@@ -252,8 +252,9 @@ def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:
     """
     if not isinstance(action_spec, specs.Discrete):
         raise TriglotError(
-            f"{algorithm} supports discrete actions, but this environment has {action_spec}: "
-            "choose an environment with Discrete actions, or PPO, which takes all kinds of actions."
+            f"{algorithm} supports discrete actions, but those of this environment are "
+            f"{specs.short_spec(action_spec)}: choose an environment with Discrete actions, or "
+            "PPO, which takes all kinds of actions."
         )
     return action_spec.num_values
 

@@ -222,6 +222,7 @@ class Adapted:
 
     @property
     def draw_suffix(self) -> str:
+        self._require_pictures()
         return self.adapter.draw_suffix
 
     def reset(self, key: jax.Array) -> TimeStep:
@@ -238,10 +239,16 @@ class Adapted:
         Raises:
           TriglotError: if the library cannot render this environment.
         """
-        if self.adapter.draw is None:
-            raise TriglotError(f"{self.suite} cannot render {self.env_id}.")
+        draw = self._require_pictures()
         with library_promotion():
-            self.adapter.draw(unstacked(as_numpy(states)), path)
+            draw(unstacked(as_numpy(states)), path)
+
+    def _require_pictures(self) -> Callable[[list[EnvState], str], None]:
+        if self.adapter.draw is None:
+            raise TriglotError(
+                f"{self.name} cannot be rendered: {self.suite} has no pictures of it."
+            )
+        return self.adapter.draw
 
 
 @functools.cache

@@ -79,7 +79,11 @@ class GymnasiumVector:
         self._declared = env.action_spec.bounds() if isinstance(env.action_spec, Box) else None
 
     def reset(self, seed: int) -> Arrays | HostStart:
-        raw_obs, info = self._vector.reset(seed=seed)
+        try:
+            raw_obs, info = self._vector.reset(seed=seed)
+        except ValueError as error:
+            self._find_wrong_shape(error)
+            raise
         obs = self.read(raw_obs)
         mask = self._masks(raw_obs, info, "reset")
         return obs if mask is None else HostStart(obs, mask)
@@ -187,9 +191,7 @@ class GymnasiumVector:
                 action.astype(self._vector.single_action_space.dtype, copy=False)
             )
         except ValueError as error:
-            # NumPy's error about observations of unequal shapes does not name the environment.
-            for index, obs in enumerate(getattr(self._vector, "_env_obs", ())):
-                self._check_shapes(obs, index, error)
+            self._find_wrong_shape(error)
             raise
 
     def read(self, obs: Obs) -> Arrays:
@@ -234,6 +236,12 @@ class GymnasiumVector:
             self._check_shapes(info["final_obs"][index], int(index))
         last = [self.read(info["final_obs"][index]) for index in ended]
         return replaced(obs, ended, jax.tree.map(lambda *rows: np.stack(rows), *last)), obs
+
+    def _find_wrong_shape(self, error: ValueError) -> None:
+        """Say which observation has another shape, which NumPy's error does not."""
+        for index, obs in enumerate(getattr(self._vector, "_env_obs", ())):
+            if obs is not None:  # of an environment that was not reached
+                self._check_shapes(obs, index, error)
 
     def _check_shapes(self, obs: Obs, index: int, cause: Exception | None = None) -> None:
         def check(leaf: Leaf, value: npt.ArrayLike) -> None:

@@ -90,6 +90,8 @@ def test_words_become_values(words: str, name: str, value: Any) -> None:
     [
         ("--siz 4", r"unknown option --siz; did you mean --size\?"),
         ("--sizes 4 x", "--sizes: .*'x'"),
+        ("--sizes 4,8", "--sizes: separate numbers by spaces, 4 8; got '4,8'"),
+        ("--cell gru", "has no option --cell, which is one of ppo, a2c.*r2d2"),
         ("--size", "--size"),
         ("--kind last", "--kind: .*'last'.*every"),
         ("--maybe perhaps", "--maybe: .*'perhaps'"),

@@ -215,6 +215,19 @@ def test_a_package_that_is_missing_is_named_where_a_render_mode_is_given(
         make("LunarLander-v3", render_mode="rgb_array")
 
 
+def test_a_first_observation_of_another_shape_than_the_space_is_named() -> None:
+    class Wide(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+            return np.zeros(3, np.float32), {}
+
+    env: Any = triglot.make_env(Wide)
+    with pytest.raises(TriglotError, match=r"environment 0 .* shape \(3,\), .* declares \(2,\)"):
+        env.open(2).reset(seed=0)
+
+
 def test_an_observation_that_changes_its_shape_is_told() -> None:
     vector = make("triglot/Failing-v0", what="shape").open(2)
     vector.reset(seed=0)

@@ -41,7 +41,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_replaced(
     number = checkpoints(run).numbers()[-1]
     damage(last(run))
     assert main(["resume", str(run)]) == 2
-    assert "resume --previous" in capsys.readouterr().err
+    assert f"resume {run} --previous" in capsys.readouterr().err
     assert main(["resume", str(run), "--previous"]) == 0
     assert fingerprint(run) == fingerprint(finished)
     assert (run / "checkpoints" / f"damaged-{number:08d}").is_dir()

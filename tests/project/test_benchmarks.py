@@ -45,6 +45,8 @@ def test_every_program_runs_once_in_a_round_until_the_time_is_over() -> None:
 def test_a_table_is_markdown() -> None:
     lines = harness.table(["name", "steps/s"], [["a", harness.rounded(182_234.0)]]).splitlines()
     assert lines == ["| name | steps/s |", "| ---- | ------: |", "| a    | 182,200 |"]
+    text = harness.table(["name", "cause", "s"], [["a", "axis", 1]], left=["cause"]).splitlines()
+    assert text == ["| name | cause |   s |", "| ---- | ----- | --: |", "| a    | axis  |   1 |"]
 
 
 def test_a_child_answers_and_its_end_and_its_silence_are_said() -> None:

@@ -112,6 +112,13 @@ def test_equations_need_no_script(site: Path) -> None:
     assert text.count("<math ") == 5 and "\\hat" not in re.sub(r'aria-label="[^"]*"', "", text)
 
 
+def test_an_interval_in_a_table_stays_on_one_line(site: Path) -> None:
+    text = (site / "results.html").read_text()
+    assert '480.5 <span class="unbroken">[457.1, 503.9]</span>' in text
+    assert '<span class="unbroken">--num-seeds</span> 10' in text
+    assert "unbroken" not in (site / "start.html").read_text()  # which has no table
+
+
 def test_the_search_works_without_a_server(site: Path) -> None:
     index = (site / "search" / "search_index.js").read_text()
     assert (
@@ -135,6 +142,11 @@ QUESTIONS = {
     "own optimizer": "guide/python.html",
     "export a policy": "guide/export.html",
     "record a video": "guide/watch.html",
+    "out of memory": "guide/debug.html",
+    "load a trained policy": "guide/python.html",
+    "learning rate schedule": "guide/settings.html",
+    "train on several GPUs": "devices.html",
+    "LSTM": "guide/memory.html",
     "why do two libraries differ": "guide/differences.html",
 }
 
@@ -188,3 +200,18 @@ def test_no_page_scrolls_sideways(site: Path, pages: dict[Path, Page], width: in
                 wide[path.relative_to(site).as_posix()] = found
         browser.close()
     assert wide == {}
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+def test_recipes_fit_beside_both_columns_of_navigation(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 844})
+        page.goto((site / "guide" / "python.html").as_uri(), wait_until="domcontentloaded")
+        cut = page.evaluate(
+            "[...document.querySelectorAll('pre > code')]"
+            ".filter(code => code.scrollWidth > code.clientWidth).map(code => code.textContent)"
+        )
+        browser.close()
+    assert cut == []

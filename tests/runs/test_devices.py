@@ -91,7 +91,7 @@ def test_eight_devices_begin_one_continues_and_eight_finish(
     assert cli.main(f"{TRAIN} {steps(6)} --out {runs / 'one'}".split()) == 0
     assert cli.main(f"resume {runs / 'moved'} --devices 1 {steps(4)}".split()) == 0
     printed = unwrapped(capsys)
-    assert "continues on 1 device, before on 8" in printed and "up to rounding" in printed
+    assert "continues on 1 device (before: 8)" in printed and "up to rounding" in printed
     assert "the device was" not in printed
     config = read_config(runs / "moved")
     assert (config["devices"], config["shard"]) == (1, None)

@@ -167,6 +167,16 @@ def test_a_mistake_is_told_in_one_line(
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
+def test_what_a_suite_has_no_picture_of_is_refused_before_an_episode() -> None:
+    pytest.importorskip("gymnax")
+    drawn, undrawn = map(triglot.make_env, ("gymnax:Catch-bsuite", "gymnax:MemoryChain-bsuite"))
+    assert rendering.can_render(TimeLimit(drawn, 3)) and not rendering.can_render(undrawn)
+    with pytest.raises(TriglotError, match="MemoryChain-bsuite cannot be rendered: gymnax has no"):
+        rendering.draw(TimeLimit(undrawn, 3), None, Path("never.gif"))
+    ends = (summary.next_commands(Path("run"), renders=renders) for renders in (True, False))
+    assert ["triglot render run" in text for text in ends] == [True, False]
+
+
 def test_what_cannot_be_drawn_says_how_to_mend_it() -> None:
     env = triglot.make_env("probe:two-step")
     with pytest.raises(TriglotError, match=r"cannot be rendered: add `draw_suffix"):

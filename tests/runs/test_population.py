@@ -12,6 +12,8 @@ from safetensors.numpy import load_file
 import triglot
 from tests.runs.refused import assert_refused
 from triglot.cli import main as cli
+from triglot.runs.options import TrainOptions
+from triglot.runs.plan import prepare
 from triglot.runs.plots.population import lineage
 from triglot.runs.population import chosen_seed_index
 from triglot.runs.storage.journal import read_metrics
@@ -85,6 +87,21 @@ def test_a_run_stopped_between_generations_is_resumed_bit_for_bit(
         np.testing.assert_array_equal(values, resumed[name])
     states = [triglot.load_run(folder).agent_states for folder in (finished, out)]
     jax.tree.map(np.testing.assert_array_equal, *states)
+
+
+def test_the_plan_knows_what_its_population_perturbs() -> None:
+    options = TrainOptions(
+        algorithm="ppo",
+        env="probe:two-step",
+        total_steps=20_480,
+        population=4,
+        perturb=("learning_rate=log:1e-3..1e-1,entropy_coef",),
+        hyper={"learning_rate": 1e-3},
+    )
+    plan = prepare(options)
+    assert plan.population is not None
+    assert [each.name for each in plan.population.perturbed] == ["learning_rate", "entropy_coef"]
+    assert "can copy better ones and change learning_rate, entropy_coef" in plan.announcement()
 
 
 def test_a_lineage_follows_copies_backwards() -> None:

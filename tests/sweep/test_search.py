@@ -235,8 +235,8 @@ def test_the_winner_is_confirmed_on_the_seeds_of_the_next_number(
     assert confirmed["returns"] == final.tolist() and confirmed["num_seeds"] == 2
     assert confirmed["return"]["value"] == final.mean()
     said = confirm.sentence(result, ENV)
-    assert said.startswith("Return with 2 seeds that did not select it (--seed 1): ")
-    assert said.endswith("which is too high on average, as the best of 18.")
+    assert said.startswith("Return with 2 fresh seeds (--seed 1): ")
+    assert said.endswith("is biased upwards: it is the best of 18.")
 
 
 KILLS = {

@@ -352,7 +352,7 @@ def _new(arguments: list[str], started: float) -> int:
     --like, a copy of a built-in algorithm under a new name.
 
     It contains the component, its test, a README and a pyproject.toml, so that `pip install -e`
-    adds the component to `triglot list`. Kinds: algorithm, environment, network.
+    adds the component to `triglot list`. Kinds: algorithm, environment, network, loss.
     """
     from .new import write
 

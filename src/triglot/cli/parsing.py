@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ..core.errors import REPLACED, TriglotError, shown, unknown
-from ..core.options import has_options, option_values
+from ..core.options import has_options, option_fields, option_values
 from ..core.records import AnyOptions, Values
+from ..runs.registry.algorithms import ALGORITHMS, find_algorithm
 from ..runs.registry.arg import OTHER_NAMES, flag, is_required, marked, split_hint
 from ..runs.registry.overrides import item_type, type_members
 from ..runs.storage.config_files import ConfigFile, numbers_of, read
@@ -169,6 +170,12 @@ class CommandLine:
         near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ";"
         command = " ".join([self._parser.prog, *self.leading[: self._algorithm is not None]])
+        owners = [] if self._algorithm is None or other in names else algorithms_with(name)
+        if owners:
+            return TriglotError(
+                f"{self.leading[0]} has no option {name}, which is one of {', '.join(owners)}. "
+                f"`{command} --help` lists its options."
+            )
         return TriglotError(f"unknown option {name}{hint} `{command} --help` lists the options.")
 
     def _check_complete(self, chain: Settings) -> None:
@@ -205,3 +212,13 @@ def _is_schedule(value: object) -> bool:
     from ..core.rl.schedules import Schedule  # imports JAX
 
     return isinstance(value, Schedule)
+
+
+def algorithms_with(option: str) -> list[str]:
+    """List the built-in algorithms that have an option, such as `--cell`."""
+    return [
+        name
+        for name in ALGORITHMS
+        for part in (find_algorithm(name).Config, find_algorithm(name).Hyperparams)
+        if option in (flag(field.name) for field in option_fields(part))
+    ]

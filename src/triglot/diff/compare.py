@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..backends.calling import Inputs
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, counted
 from ..core.specs import Spec
 from . import findings, stages
 from .functions.algorithms import load_reference
@@ -149,10 +149,13 @@ def compare_networks(
     parameters = stages.pair(networks)
     pairing = parameters.pairing
     results = replace(results, parameters=parameters)
-    progress.tell(f"{len(pairing.pairs)} pairs of parameters, {pairing.source}")
+    if pairing.pairs:
+        progress.tell(f"parameters: {counted(len(pairing.pairs), 'pair')}, {pairing.source}")
     if options.compare_weights:
         results = replace(results, checkpoints=stages.compare_checkpoints(networks, pairing))
-        progress.tell(f"{len(results.checkpoints)} parameters of the checkpoints differ")
+        progress.tell(
+            f"{counted(len(results.checkpoints), 'different parameter')} in the checkpoints"
+        )
     yield report_of(results)
 
     progress.begin("comparing operation by operation")

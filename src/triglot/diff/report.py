@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..core.errors import counted
 from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Distance, Measurement
 from .modules import Section
@@ -153,8 +154,10 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         yield from _wrap(f"{self.verdict}: {MEANING[self.verdict]}", "")
-        yield from _wrap(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
-        yield from _wrap(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
+        for name, label, number in zip(
+            ("one:  ", "other:"), self.labels, self.num_params, strict=True
+        ):
+            yield from _wrap(f"{name} {label}, {counted(number, 'parameter')}", " " * 7)
         located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
         for title, difference in located.items():
             if difference is not None:
@@ -164,7 +167,9 @@ class Report:
         for cause in self.causes:
             yield from _wrap(f"  {cause.name}: {cause.evidence}", " " * 4)
             yield from _wrap(f"    at {cause.where}", " " * 7)
-        yield from ("", *self._parameters(), "")
+        if any(self.num_params):
+            yield from ("", *self._parameters())
+        yield ""
         yield from self._modules() if self.modules else self._measurements()
         if self.initializers:
             yield from ("", *self._initializers())
@@ -182,8 +187,7 @@ class Report:
             yield from _wrap(f"  {label}: {_operation(operation)}", " " * 9)
 
     def _parameters(self) -> Iterator[str]:
-        count = len(self.pairing.pairs)
-        yield f"parameters: {count} pairs, {self.pairing.source}"
+        yield f"parameters: {counted(len(self.pairing.pairs), 'pair')}, {self.pairing.source}"
         names = {pair: self.pairing.display_names(pair) for pair in self.pairing.pairs}
         renamed = [
             pair for pair, (first_name, second_name) in names.items() if first_name != second_name
@@ -214,7 +218,7 @@ class Report:
     def _modules(self) -> Iterator[str]:
         counts = Counter(module.state for module in self.modules)
         summary = ", ".join(f"{count} {state}" for state, count in counts.items())
-        yield from _wrap(f"{len(self.modules)} recorded values: {summary}", "  ")
+        yield from _wrap(f"{counted(len(self.modules), 'recorded value')}: {summary}", "  ")
         differing = [module for module in self.modules if module.state != "equal"]
         for module in differing[:MAX_ROWS]:
             place = f" ({module.source})" if module.source else ""

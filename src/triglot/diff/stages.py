@@ -327,7 +327,7 @@ def compare_initializers(networks: Networks, pairing: Pairing) -> Initializers:
     trained = [network.name for network in networks.networks if not network.random_start]
     notes = (
         (f"initializers were not compared: {trained[0]!r} has its weights already",)
-        if trained
+        if trained and pairing.pairs
         else ()
     )
     causes = distributions.initializer_causes(rows, networks.num_keys, networks.labels)

@@ -11,6 +11,7 @@ from ..core.experiment import evaluation_key
 from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.episode import Episodes
 from ..core.loop.state import RunnerState
+from ..core.specs import short_pair
 from ..shared.machine import memory
 from ..shared.machine.files import write_json
 from ..shared.statistics import format_return
@@ -110,9 +111,10 @@ def _in_env(plan: Plan, name: str, env: AnyEnvironment) -> Plan:
         ("actions", agent.action_spec, env.action_spec),
     ):
         if trained != other:
+            found, expected = short_pair(other, trained)
             raise TriglotError(
                 f"--env {name} has other {what} than {plan.options.env}, in which the run was "
-                f"trained: {other} instead of {trained}."
+                f"trained: {found} instead of {expected}."
             )
     return replace(plan.in_env(env), options=replace(plan.options, env=name))
 

@@ -68,7 +68,7 @@ class Plan:
     @property
     def population(self) -> Population | None:
         """How the seeds learn from each other; None for independent ones."""
-        return self.experiment.population
+        return self.experiment.checked_population
 
     @property
     def title(self) -> str:

@@ -162,6 +162,15 @@ def suffix_of(env: Any) -> str:
     return env.draw_suffix
 
 
+def can_render(env: Any) -> bool:
+    """Whether an environment is rendered, so far as it is known before an episode is."""
+    try:
+        suffix_of(env)
+    except TriglotError:
+        return False
+    return True
+
+
 def _target(name: str, suffix: str, options: RenderOptions) -> Path:
     out = options.out or options.run / f"episode{suffix}"
     if out.suffix != suffix:

@@ -17,8 +17,9 @@ from .plan import Plan
 from .storage.journal import RECENTLY, recent_mean
 from .storage.records import REACHED, recorded_progress
 
-NEXT = """next:
-  triglot render {run}
+RENDER = """
+  triglot render {run}"""
+NEXT = """
   triglot evaluate {run} --episodes 1000
   triglot export {run} --format stablehlo --out policy"""
 
@@ -92,7 +93,8 @@ def _differences(config: JSON) -> Iterator[str]:
 
 
 def _kind(device: str) -> str:
-    return device.rpartition(" x ")[0]
+    kind = device.rpartition(" x ")[0]
+    return "cpu" if kind == "cpu (cpu)" else kind  # as it was written before
 
 
 def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
@@ -147,9 +149,10 @@ def describe_summary(
     return "\n".join(lines)
 
 
-def next_commands(out: Path) -> str:
-    """List commands that look at a finished run."""
-    return NEXT.format(run=shlex.quote(str(out)))
+def next_commands(out: Path, *, renders: bool) -> str:
+    """List commands that look at a finished run, whose environment may be rendered."""
+    commands = RENDER + NEXT if renders else NEXT
+    return "next:" + commands.format(run=shlex.quote(str(out)))
 
 
 def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> JSON:

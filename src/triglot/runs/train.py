@@ -45,7 +45,7 @@ from .population import draw as draw_population
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .registry.presets.describe import announcement
-from .render import Videos
+from .render import Videos, can_render
 from .resume.binding import binding
 from .resume.changing import changed, check_change, describe_change, record_change
 from .resume.restoring import (
@@ -239,7 +239,7 @@ def _check_acting(plan: Plan) -> None:
 
         with phase("checking"):
             report = check_training(plan.experiment.trainer, plan.experiment.keys[0])
-        print(wrapped(f"acting equals learning, {report}"), flush=True)
+        print(wrapped(f"acting equals learning: {report}"), flush=True)
 
 
 @contextmanager
@@ -342,7 +342,7 @@ def run(
     if interrupt.pressed:
         report(f"to continue: triglot resume {plan.out}")
     elif not diverged:
-        report(next_commands(plan.out))
+        report(next_commands(plan.out, renders=can_render(plan.env)))
     return Finished(state=state, diverged=diverged, signal=interrupt.number)
 
 

@@ -12,7 +12,7 @@ from ..core.agent import Algorithm
 from ..core.errors import TriglotError, shown, unknown
 from ..core.options import OptionTable, option_fields
 from ..core.rl.schedules import schedule
-from ..runs.registry.arg import OTHER_NAMES
+from ..runs.registry.arg import other_name
 from ..runs.registry.overrides import item_type, parse_words, type_hints, type_members
 from ..shared.pages.numbers import format_value
 
@@ -131,9 +131,7 @@ def _field(owner: str, algorithm: Algorithm, name: str) -> tuple[type | OptionTa
         for field in option_fields(o)
     }
     if name not in known:
-        elsewhere = OTHER_NAMES.get("--" + name.replace("_", "-"), "")
-        meant = elsewhere.removeprefix("--").replace("-", "_")
-        raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS], meant)
+        raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS], other_name(name))
     return known[name]
 
 

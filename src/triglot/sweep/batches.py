@@ -168,7 +168,7 @@ def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | Non
     else:
         text += f" in {len(batches)} batches ({shown})"
     if plan.options.batch is not None:
-        return f"{text}, as --batch {plan.options.batch} says"
+        return f"{text}, by --batch {plan.options.batch}"
     run_bytes = sum(bytes_of_one(plan.groups[0]).values())
     if bytes_per_job is not None:
         return f"{text}; {_bytes(run_bytes)} per run; {_bytes(bytes_per_job)} per job"

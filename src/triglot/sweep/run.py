@@ -148,7 +148,9 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
             )
             break
     if has_rounds(options):
-        rounds = f"{len(plan.rounds)} rounds of {plan.rounds[0]}, the first drawn at random"
+        rounds = (
+            f"{counted(len(plan.rounds), 'round')} of {plan.rounds[0]}, the first drawn at random"
+        )
         lines.append(f"search: {options.search}, {options.num_settings} settings in {rounds}")
     if options.halving:
         lines.append(_describe_rungs(plan))

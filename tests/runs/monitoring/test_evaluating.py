@@ -110,14 +110,14 @@ def test_it_stops_at_a_return_and_continues_with_other_options(
     out = train(tmp_path / "out", *EVERY, "--stop-at", str(reached))
     printed = unwrapped(capsys)
     assert f"stopped early after {EVALUATED[0]} updates: the greedy return" in printed
-    assert "next: triglot render" in printed
+    assert "next: triglot evaluate" in printed
     assert read(out / "summary.json")["num_updates"] == EVALUATED[0]
     assert cli.main(["runs", str(tmp_path), "--where", "state=stopped"]) == 0
     for options in ([], ["--stop-at", str(reached)]):
         assert cli.main(["resume", str(out), *options]) == 2
         assert "continue with --stop-at above" in capsys.readouterr().err
     assert cli.main(["resume", str(out), "--total-steps", "112"]) == 0
-    assert "stops at its last update, before at a return of" in unwrapped(capsys)
+    assert "stops at its last update (before: at a return of" in unwrapped(capsys)
     assert lines(out) == lines(evaluated) and read_config(out)["stop_at"] is None
 
 

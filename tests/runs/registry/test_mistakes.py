@@ -89,7 +89,18 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: agent(hyper={"learning_rate": "1e-3"}),
         "learning_rate .*number.*'1e-3'",
     ),
-    "an option of the other kind": (lambda: agent(hyper={"num_envs": 3}), "'num_envs'"),
+    "an option in hyper": (
+        lambda: agent(hyper={"num_envs": 3}),
+        r"num_envs belongs to config, not to hyper: give config=\{'num_envs': 3\}",
+    ),
+    "a hyperparameter in config": (
+        lambda: agent(config={"discount": 0.9}),
+        r"discount belongs to hyper, not to config: give hyper=\{'discount': 0.9\}",
+    ),
+    "a name of another framework": (
+        lambda: agent(hyper={"lr": 1e-3}),
+        "unknown field 'lr' of PPOHyperparams; did you mean 'learning_rate'",
+    ),
     "a list of sizes": (
         lambda: triglot.PPO.Config(hidden_sizes=[4]),  # pyright: ignore
         r"hidden_sizes must be a tuple.*\[4\]",
@@ -148,7 +159,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "no key": (lambda: trained(key=None), "key must be a random key.*got None"),
     "a generator of NumPy": (lambda: trained(key=np.random.default_rng(0)), "got a Generator"),
     "several keys": (lambda: trained(key=jax.random.split(KEY)), r"key .*shape \[2\].*key\[0\]"),
-    "1e5 steps": (lambda: trained(total_steps=1e5), "total_steps must be an integer, got 100000.0"),
+    "1e5 steps": (lambda: trained(total_steps=1e5), "got 100000.0: give 100_000"),
     "negative steps": (lambda: trained(total_steps=-1), "total_steps must be at least 1, got -1"),
     "seeds as a list": (lambda: trained(num_seeds=[0, 1]), r"num_seeds must be .*\[0, 1\]"),
     "hyper of another algorithm": (
@@ -180,6 +191,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a callback of one argument": (lambda: trained(callback=lambda x: x), "callback is called"),
     "every_update 3": (lambda: trained(every_update=3), "every_update is called with .*got 3"),
     "population 3": (lambda: trained(population=3), "population must be .*got 3"),
+    "a folder to continue": (
+        lambda: trained(key=None, continue_from="runs/a"),
+        r"got 'runs/a': give triglot.load_run\('runs/a'\)",
+    ),
     "an agent state to continue": (
         lambda: trained(key=None, continue_from=state()),
         "continue_from must be .*got a PolicyGradientState",

@@ -95,6 +95,17 @@ def test_a_native_run_is_translated_where_it_is_read(
     np.testing.assert_array_equal(triglot.load_policy(out)(obs), before(obs))
 
 
+def test_a_run_that_stopped_early_continues_to_fewer_steps_than_it_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = trained("ppo", tmp_path / "run", WHOLE, "haiku", "--stop-at", "-1000")
+    assert cli.main(["resume", str(out), "--total-steps", "16"]) == 0
+    printed = unwrapped(capsys)
+    assert "shortened from 48 to 16 steps; schedules continue unchanged" in printed
+    assert "stops at its last update (before: at a return of -1000)" in printed
+    assert read_config(out)["total_steps"] == 16
+
+
 def test_an_extended_run_with_a_constant_rate_is_the_longer_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,14 +134,14 @@ def test_the_schedule_of_an_extended_run_is_stated(
     assert "follows linear(0.00025, 0, 4 updates)" in capsys.readouterr().err
     assert cli.main([*words, "linear(2.5e-4, 0)"]) == 0
     assert (
-        "the learning rate is now linear(0.00025, 0, 5 updates), before it was "
-        "linear(0.00025, 0, 3 updates)"
+        "the learning rate is now linear(0.00025, 0, 5 updates) (before: "
+        "linear(0.00025, 0, 3 updates))"
     ) in unwrapped(capsys)
     assert rates(out) == pytest.approx([1, 2 / 3, 1 / 3, 1 - 3 / 5, 1 - 4 / 5], rel=1e-5)
     assert read_config(out)["hyper"]["learning_rate"] == "linear(0.00025, 0, 5 updates)"
     # From a schedule to a number, and back.
     assert cli.main(["resume", str(out), "--total-steps", "48", "--learning-rate", "1e-4"]) == 0
-    assert "the learning rate is now 0.0001, before" in unwrapped(capsys)
+    assert "the learning rate is now 0.0001 (before: linear" in unwrapped(capsys)
     assert rates(out)[5:] == pytest.approx([0.4])
     assert cli.main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert cli.main(["resume", str(out), "--total-steps", "56"]) == 0

@@ -101,6 +101,8 @@ def test_other_files_are_refused_in_one_sentence(tmp_path: Path, content: Any, s
     with pytest.raises(TriglotError, match=says) as error:
         options_of_run(tmp_path, trust=True)
     assert "\n" not in str(error.value)
+    with pytest.raises(TriglotError, match=r"config\.json is a file: give the folder of a run"):
+        options_of_run(tmp_path / "config.json", trust=True)
 
 
 def test_a_field_that_the_algorithm_lacks_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,12 @@ PARTS = {
 }
 
 
+def test_an_option_in_a_sentence_is_kept_on_one_line() -> None:
+    result = sample() | {"cost": None}
+    text = page(result, page_charts(result))
+    assert 'not measured: <span class="unbroken">--repetitions</span> 5 measures' in text
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a large report: 5 environments, 4 libraries, 10 seeds and 400 updates."""

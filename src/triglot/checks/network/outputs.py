@@ -173,4 +173,5 @@ def _gradient(case: NetworkCase) -> None:
     if len(zero) == len(leaves):
         raise Failed(f"the gradients of all {len(zero)} parameter arrays are zero.")
     if zero:
-        case.notes.append(f"the gradients of {', '.join(zero)} are zero on this batch.")
+        first = ", which is one step from the initial carry" if case.network.recurrent else ""
+        case.notes.append(f"the gradients of {', '.join(zero)} are zero on this batch{first}.")

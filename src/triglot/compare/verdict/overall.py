@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ...backends import libraries
+from ...core.errors import counted
 from ...core.records import JSON, JSONDict
 from ...shared.pages import numbers
 from ...shared.statistics.paired import holm
@@ -43,7 +44,7 @@ def verdict(
         return {
             "level": level,
             "sentence": f"{count} learning curves and final parameters are bitwise identical over "
-            f"{num_updates:,} updates.",
+            f"{counted(num_updates, 'update')}.",
         }
     worst = [pair for pair in pairs if pair["level"] == level]
     decisive = max(worst, key=lambda pair: pair["max_abs_param_difference"])

@@ -205,8 +205,8 @@ def initializer_causes(
         return ()
     first = differing[0]
     evidence = (
-        f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
-        f"second (p = {first.p_value:.1g}); this does not change the verdict"
+        f"over {num_keys:,} keys {first.name} has {first.one} in the first and {first.other} in "
+        f"the second (p = {first.p_value:.1g}); this does not change the verdict"
     )
     places = [
         join_names(row.name for row in differing),

@@ -21,7 +21,7 @@ from .job import Event, Outcome, Task
 from .local import Ended, HereExecutor, JobProcess
 
 POLL_SECONDS = 0.1
-WHOLE_BAR = "{desc:<36.36}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
+WHOLE_BAR = "{desc:<40.40}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
 JOB_BAR = "  {desc:<38.38}{bar} {percentage:3.0f}%"
 REFRESH_SECONDS = 0.5  # of the bars
 

@@ -19,7 +19,7 @@ class RateOptions(MachineOptions):
       seed_index: which of the runs' seeds plays, counted from 0.
       seed: random seed of the games and of the intervals.
       out: the folder for ratings.json and ratings.png.
-      trust: import the custom code that the runs name, although you did not begin them here.
+      trust: import the custom code that the runs name, although you did not start them here.
     """
 
     runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)] = ()

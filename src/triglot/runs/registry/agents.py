@@ -6,8 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.arguments import check_env
-from ...core.errors import MissingExtra, TriglotError, check_known, check_text, user_error_context
-from ...core.options import are_options_of, option_values
+from ...core.errors import (
+    MissingExtra,
+    TriglotError,
+    check_known,
+    check_text,
+    shown,
+    user_error_context,
+)
+from ...core.options import OptionTable, are_options_of, option_fields, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import check_values
@@ -77,8 +84,10 @@ def make_agent(
     given_config, given_hyper, given_networks = config, hyper, networks
     networks = _loaded(networks, env)
     if not are_options_of(algorithm_class.Config, config):
+        _check_place("config", config, "hyper", algorithm_class.Hyperparams)
         config = from_overrides(algorithm_class.Config, config)
     if not are_options_of(algorithm_class.Hyperparams, hyper):
+        _check_place("hyper", hyper, "config", algorithm_class.Config)
         hyper = from_overrides(algorithm_class.Hyperparams, hyper)
     further: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
@@ -186,6 +195,17 @@ def _loaded(networks: Any, env: "AnyEnvironment") -> Any:
         name: load_networks([network], env) if isinstance(network, str) else network
         for name, network in networks.items()
     }
+
+
+def _check_place(argument: str, values: Any, other: str, options: type | OptionTable) -> None:
+    """Reject values of which one belongs to the other argument, whose class is `options`."""
+    known = {field.name for field in option_fields(options)}
+    for name in values if isinstance(values, Mapping) else ():
+        if name in known:
+            raise TriglotError(
+                f"{name} belongs to {other}, not to {argument}: give "
+                f"{other}={{{name!r}: {shown(values[name])}}}."
+            )
 
 
 def _field_names(algorithm: object) -> set[str]:

@@ -86,3 +86,12 @@ OTHER_NAMES = {
     "--vf-coef": "--value-coef",
     "--track": "--log",
 }
+
+
+def other_name(field: str) -> str:
+    """Translate a field's name in another framework to triglot's; empty if it is unknown.
+
+    >>> other_name("lr")
+    'learning_rate'
+    """
+    return OTHER_NAMES.get(flag(field), "").removeprefix("--").replace("-", "_")

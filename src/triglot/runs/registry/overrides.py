@@ -1,5 +1,6 @@
 """Build an algorithm's `Config` and `Hyperparams` from the fields that differ from the defaults."""
 
+import re
 import types
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, is_dataclass
@@ -17,11 +18,13 @@ from typing import (
     overload,
 )
 
-from ...core.errors import TriglotError, check_known, kind_of, shown, user_error_context
+from ...core.errors import TriglotError, check_known, kind_of, shown, unknown, user_error_context
 from ...core.options import OptionTable, OptionValues, option_fields, option_type, option_values
 from ...core.records import AnyOptions, Values
+from .arg import other_name
 
 Options = TypeVar("Options")
+NUMBERS = re.compile(r"\d+(?:[,x/]\d+)+")  # several, written as one word
 
 
 @overload
@@ -57,7 +60,8 @@ def from_overrides(
         )
     names = [field.name for field in option_fields(options)]
     for name in overrides or {}:
-        check_known(f"field of {options.__name__}", name, names)
+        if name not in names:
+            raise unknown(f"field of {options.__name__}", name, names, other_name(name))
     hints = type_hints(options)
     values = {}
     for name, value in (overrides or {}).items():
@@ -215,6 +219,10 @@ def parse_words(members: Collection[Any], words: Sequence[str]) -> Any:
     if item is not None and not (word is not None and {int, float} & {*members}):
         if not words and not {int, float}.isdisjoint(members):
             raise TriglotError("expected at least one number.")
+        together = next((word for word in words if NUMBERS.fullmatch(word)), None)
+        if together is not None and not {int, float}.isdisjoint(type_members(item)):
+            separate = re.sub("[,x/]", " ", together)
+            raise TriglotError(f"separate numbers by spaces, {separate}; got {shown(together)}.")
         return tuple(parse_words(type_members(item), [word]) for word in words)
     if word is None or is_text:
         return list(words) if word is None else word

@@ -163,22 +163,23 @@ def describe_change(plan: Plan, change: ResumeOptions, before: JSON) -> list[str
                 text = f"continues on {now}, with the weights and moments of {was}"
             case "devices":
                 text = (
-                    f"continues on {counted(now, 'device')}, before on {was:,}: sums "
-                    "have another order, so numbers agree up to rounding"
+                    f"continues on {counted(now, 'device')} (before: {was:,}): sums have another "
+                    "order, so numbers agree up to rounding"
                 )
             case "shard":
-                text = f"divides {now or 'nothing'} among devices, before {was or 'nothing'}"
+                text = f"divides {now or 'nothing'} among devices (before: {was or 'nothing'})"
             case "stop_at":
                 was, now = (
-                    "its last update" if value is None else f"a return of {value:g}"
+                    "at its last update" if value is None else f"at a return of {value:g}"
                     for value in (was, now)
                 )
-                text = f"stops at {now}, before at {was}"
+                text = f"stops {now} (before: {was})"
             case "learning_rate":
-                text = f"the learning rate is now {now}, before it was {was}"
+                text = f"the learning rate is now {now} (before: {was})"
             case _:
                 rest = "" if change.learning_rate else "; schedules continue unchanged"
-                text = f"extended from {was:,} to {now:,} steps{rest}"
+                verb = "extended" if now > was else "shortened"
+                text = f"{verb} from {was:,} to {now:,} steps{rest}"
         lines.append(text)
     return lines
 

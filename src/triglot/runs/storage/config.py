@@ -111,6 +111,8 @@ def read_config(folder: Path) -> JSONDict:
       TriglotError: if the folder is not a run directory, or its schema is unknown.
     """
     path, problem = folder / CONFIG, f"it has no valid {CONFIG}."
+    if folder.is_file():
+        raise TriglotError(f"{folder} is a file: give the folder of a run, such as runs/first.")
     require_plain(folder)
     try:
         config = read_record(path, {})

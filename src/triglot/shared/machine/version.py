@@ -36,5 +36,6 @@ def device() -> str:
     """Describe JAX's device; this initializes JAX's backend."""
     import jax
 
-    first = jax.devices()[0]
-    return f"{first.platform} ({first.device_kind}) x {jax.device_count()}"
+    first, number = jax.devices()[0], jax.device_count()
+    kind = "" if first.device_kind == first.platform else f" ({first.device_kind})"
+    return f"{first.platform}{kind} x {number}"

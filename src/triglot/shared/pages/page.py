@@ -134,4 +134,5 @@ def environment() -> jinja2.Environment:
 
 def _unbroken(text: str) -> Markup:
     """Keep options and numbers in one line, where a browser would break them at a hyphen."""
-    return Markup(HYPHENATED.sub(r'<span class="unbroken">\g<0></span>', escape(text)))
+    escaped = str(escape(text))  # of a Markup, `sub` would escape the tags too
+    return Markup(HYPHENATED.sub(r'<span class="unbroken">\g<0></span>', escaped))

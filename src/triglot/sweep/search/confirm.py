@@ -85,7 +85,7 @@ def sentence(result: JSON, env: str) -> str:
     diverged = confirmed["num_diverged"]
     also = f", of which {diverged} diverged" if diverged else ""
     return (
-        f"Return with {counted(confirmed['num_seeds'], 'seed')} that did not select it (--seed "
-        f"{confirmed['seed']}{also}): {fresh}. With those that did: {chosen}, which is too high on "
-        f"average, as the best of {len(of_env):,}."
+        f"Return with {counted(confirmed['num_seeds'], 'fresh seed')} (--seed {confirmed['seed']}"
+        f"{also}): {fresh}. The return that selected the setting, {chosen}, is biased upwards: it "
+        f"is the best of {len(of_env):,}."
     )
