@@ -5,6 +5,7 @@ JAX", https://github.com/dunnolab/xland-minigrid, version 0.9.
 """
 
 import os
+import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import check_known, require, user_error_context
+from ..core.errors import TriglotError, check_known, require, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
 from ..core.types import EnvState, PyTree, abstract_key
@@ -62,6 +63,11 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     if "max_steps" not in options:  # by default it follows from the size
         registered = xminigrid.registration._REGISTRY[env_id].kwargs
         params = env.default_params(**{**registered, **options})
+    if benchmark is None and (ruleset is not None or env_id.startswith("XLand")):
+        hint = f"give tasks, as in {name},benchmark=trivial-21k"
+        if ruleset is not None:
+            raise TriglotError(f"ruleset of {name} is the number of a benchmark's task: {hint}.")
+        warnings.warn(f"{name} has no goal, so all its rewards are 0: {hint}.", stacklevel=2)
     tasks = None if benchmark is None else _benchmark(name, str(benchmark))
     if ruleset is not None and tasks is not None:
         check_count(f"ruleset of {name}", ruleset, 0, tasks.num_rulesets() - 1)

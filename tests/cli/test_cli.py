@@ -11,6 +11,7 @@ import pytest
 
 import triglot
 from tests.project.source import ROOT
+from triglot.__main__ import format_warning
 from triglot.cli import main as cli
 from triglot.compare import compare
 from triglot.compare.options import CompareOptions
@@ -268,6 +269,13 @@ def test_ctrl_c_outside_training_is_told(
     monkeypatch.setattr(cli, "COMMANDS", {"list": interrupted})
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "triglot: interrupted\n"
+
+
+def test_a_warning_of_triglot_is_shown_without_its_place_in_the_code() -> None:
+    ours = format_warning(Warning("No goal."), Warning, str(ROOT / "src/triglot/envs/a.py"), 7)
+    assert ours == "triglot: warning: No goal.\n"
+    others = format_warning(Warning("Old."), Warning, "/elsewhere/b.py", 7)
+    assert "b.py:7" in others and "Old." in others
 
 
 def test_a_command_seldom_searches_for_cyclic_garbage() -> None:

@@ -28,6 +28,7 @@ from triglot.runs.registry.environments import load_suite
 
 ROOT = Path(__file__).parents[2]
 slow = pytest.mark.slow
+pytestmark = pytest.mark.filterwarnings("ignore:.* has no goal:UserWarning")
 PROMOTES = pytest.mark.library_promotion("the library's own `step` mixes dtypes")
 
 
@@ -160,6 +161,12 @@ def test_craftax_agrees_with_its_library_and_truncates_at_its_limit(name: str) -
         np.testing.assert_allclose(step.obs, obs, rtol=1e-6)
         assert float(step.reward) == pytest.approx(float(reward)) and not bool(done)
         assert not step.terminated and bool(step.truncated) == (time == 2)
+
+
+@pytest.mark.parametrize("name", [case("xminigrid:XLand-MiniGrid-R1-9x9")])
+def test_rooms_without_tasks_are_said_to_have_no_goal(name: str) -> None:
+    with pytest.warns(UserWarning, match=f"{name} has no goal.*benchmark="):
+        triglot.make_env(name, view_size=3)
 
 
 @pytest.mark.parametrize("name", [case("xminigrid:XLand-MiniGrid-R1-9x9")])
@@ -324,6 +331,7 @@ def test_it_is_drawn(name: str, suffix: str, tmp_path: Path) -> None:
         case("navix:Navix-Empty-5x5-v0,observation=pixels", "'pixels'"),
         case("navix:Navix-Empty-5x5-v0,max_step=3", "did you mean 'max_steps'"),
         case("xminigrid:MiniGrid-Empty-5x5,benchmark=trivial", "benchmark (or no file)"),
+        case("xminigrid:XLand-MiniGrid-R1-9x9,ruleset=7", "benchmark"),
         case("xminigrid:MiniGrid-Empty-5x5,view_size=big", "must be a number|integer"),
         case("craftax:Craftax-Classic-Symbolic-v1,max_timestep=3", "did you mean 'max_timesteps'"),
         case("pgx:connect_for", "did you mean 'connect_four'"),

@@ -1,5 +1,6 @@
 """Presets: each one can be trained, the command line uses them below all that is given."""
 
+import inspect
 import json
 import shlex
 from dataclasses import fields, replace
@@ -46,6 +47,12 @@ def value_of(options: Any, name: str) -> Any:
     """Give an option, or a field of the algorithm's `Config` or `Hyperparams`."""
     found = next(one for one in (options, options.config, options.hyper) if name in vars(one))
     return getattr(found, name)
+
+
+def test_each_preset_has_the_arguments_of_make_agent() -> None:
+    names = inspect.signature(triglot.make_agent).parameters.keys()
+    for one in presets():
+        assert one.agent.keys() <= names, one.name
 
 
 @pytest.mark.covering(30)
