@@ -156,6 +156,8 @@ class JointMask(Parts):
 class NoneOfAPart(Parts):
     """Allows some directions, and neither to run nor not to."""
 
+    obs_spec: ClassVar[Spec] = Box((2,), "float32", -10.0, 20.0)  # it may run to the left
+
     def masked(self, step: TimeStep) -> TimeStep:
         some = step.state.time < 10
         return replace(step, action_mask=jnp.array([True, True, True, False, False]) | some)
