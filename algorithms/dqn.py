@@ -12,7 +12,6 @@ Differences: Adam, on half the squared error unless `huber`; a truncated episode
 its true last observation; the exponent of the importance weights is constant over the run.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import jax
@@ -36,7 +35,7 @@ class DQNHyperparams(rl.ReplayedQHyperparams):
     huber_threshold: rl.Number = rl.only_for("huber", rl.positive(1.0))
     munchausen_coef: rl.Number = rl.only_for("munchausen", rl.unit_interval(0.9))
     munchausen_temperature: rl.Number = rl.only_for("munchausen", rl.positive(0.03))
-    munchausen_min: rl.Number = rl.only_for("munchausen", rl.between(-1.0, -math.inf, 0.0))
+    munchausen_min: rl.Number = rl.only_for("munchausen", rl.finite(-1.0, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)

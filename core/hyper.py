@@ -66,6 +66,8 @@ class Range:
         least = f"{'above' if self.above_low else 'at least'} {self.low:g}"
         if self.high == math.inf:
             return least
+        if self.high < MAX_FLOAT and self.low == -MAX_FLOAT:
+            return f"finite and at most {self.high:g}"
         if self.high < MAX_FLOAT and self.above_low:
             return f"{least} and at most {self.high:g}"
         if self.high < MAX_FLOAT:
@@ -112,9 +114,9 @@ def positive(default: float) -> Any:
     return between(default, 0.0, MAX_FLOAT, above_low=True)
 
 
-def finite(default: float | None) -> Any:
-    """Declare a field that holds any finite number."""
-    return between(default, -MAX_FLOAT, MAX_FLOAT)
+def finite(default: float | None, high: float = MAX_FLOAT) -> Any:
+    """Declare a field that holds any finite number, at most `high`."""
+    return between(default, -MAX_FLOAT, high)
 
 
 def below(other: str, default: float) -> Any:

@@ -11,15 +11,12 @@ import pytest
 
 import triglot
 from triglot.cli import main as cli
-from triglot.cli.fitting import small_agent
+from triglot.cli.fitting import SMALL, small_agent
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.core.options import option_fields
 from triglot.core.types import by_path
 from triglot.runs.registry.algorithms import ALGORITHMS, find_algorithm
 
 TINY = "--total-steps 2048 --num-seeds 2 --eval-episodes 4 --no-compilation-cache --no-preset"
-# Static configuration that keeps the run small, where an algorithm has it.
-SMALL = {"num_envs": 2, "rollout_length": 16, "batch_size": 8, "learning_starts": 64}
 
 
 @pytest.fixture
@@ -71,20 +68,27 @@ def test_the_copy_is_the_same_program_under_another_name(copy: str) -> None:
     assert program(copy, env) == program(original(copy), env)
 
 
+JOINT_STATISTICS = pytest.mark.xfail(
+    reason="CrossQ: its batch statistics count next_obs of terminated steps too, as in the paper",
+    strict=True,
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "copy",
-    [pytest.param(n, marks=() if n == "dqn" else pytest.mark.slow) for n in ALGORITHMS],
+    [pytest.param(n, marks=JOINT_STATISTICS if n == "crossq" else ()) for n in ALGORITHMS],
     indirect=True,
 )
 def test_the_copy_passes_its_check_and_trains_with_equal_bits(copy: str) -> None:
     env = env_of_test(copy)
     assert cli.main(["check", copy, "--env", env.name]) == 0
     states = {}
-    known = {field.name for field in option_fields(find_algorithm(copy).Config)}
-    given = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k in known]
+    config = vars(small_agent(copy, env, {}).config)
+    numbers = {name: config[name] for name in SMALL if isinstance(config.get(name), int)}
+    sizes = [f"--{name.replace('_', '-')}={number}" for name, number in numbers.items()]
     for algorithm in (original(copy), copy):
-        command = ["train", algorithm, env.name, *TINY.split(), *given]
+        command = ["train", algorithm, env.name, *TINY.split(), *sizes]
         assert cli.main([*command, "--out", f"runs/{len(states)}"]) == 0
         states[algorithm] = by_path(triglot.load_run(f"runs/{len(states)}").agent_states)
     first, second = states.values()

@@ -239,6 +239,11 @@ def test_a_time_limit_counts_steps() -> None:
     assert ends(play(TimeLimit(ActionRepeat(Clock(9), 2), 2), [0, 0])) == "-t"
 
 
+def first_entries(env: Any) -> Environment:
+    """Swap the first two entries, or keep the only one."""
+    return SelectEntries(env, (1, 0) if env.obs_spec.shape[0] > 1 else (0,))
+
+
 WRAP: dict[str, Callable[[Any], Environment]] = {
     "frames": lambda env: FrameStack(env, 3),
     "sticky": lambda env: StickyActions(env, 0.5),
@@ -247,16 +252,15 @@ WRAP: dict[str, Callable[[Any], Environment]] = {
     "clip": lambda env: ClipReward(env, -0.5, 0.5),
     "limit": lambda env: TimeLimit(env, 7),
     "flat": FlattenObservation,
-    "entries": lambda env: SelectEntries(env, (1, 0)),
+    "entries": first_entries,
     "absorbing": lambda env: absorbing_until(env, 9),
     "levels": lambda env: Levels(env, 4),
     "all": lambda env: FrameStack(
         absorbing_until(
-            SelectEntries(
+            first_entries(
                 FlattenObservation(
                     ClipReward(ScaleReward(ActionRepeat(StickyActions(Levels(env, 4)), 2), 3.0))
-                ),
-                (0, 1),
+                )
             ),
             9,
         ),

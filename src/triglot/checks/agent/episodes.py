@@ -15,7 +15,7 @@ from .feeder import LearningCase
 from .worlds import REACH, TOLERANCE, EpisodeCase, Kind
 
 CHECKS: Checklist[LearningCase] = Checklist(needs=["learns"])
-CLEAR = 3 * TOLERANCE  # an effect that another one of about its size does not miss
+CLEAR = 3 * TOLERANCE  # an effect that is neither rounding nor missed by another of about its size
 
 
 @CHECKS.check()
@@ -31,7 +31,7 @@ def _later_episodes(case: LearningCase) -> str:
     episodes = EpisodeCase.of(case)
     episodes.require_learning()
     for kind in ("terminated", "truncated"):
-        moved = episodes.moved((kind, "nothing"), (kind, "later"))
+        moved = episodes.effects((kind, "nothing"), (kind, "later")) > CLEAR
         back = _distances(episodes, moved, kind, later=False)
         if back:
             raise Failed(
@@ -60,7 +60,7 @@ def _earlier_episodes(case: LearningCase) -> str:
             )
     episodes.require_learning()
     for kind in ("terminated", "truncated"):
-        moved = episodes.moved((kind, "nothing"), (kind, "earlier"))
+        moved = episodes.effects((kind, "nothing"), (kind, "earlier")) > CLEAR
         if on := _distances(episodes, moved, kind, later=True):
             raise Failed(
                 f"at {kind} ends, with another episode before them, what was learned of the steps "

@@ -138,16 +138,23 @@ class LearningCase(AgentCase):
         self, state: AnyAgentState, observations: PyTree, key: jax.Array, explore: bool
     ) -> PyTree:
         """Act on each of the observations `[V, ...]` in each environment; actions `[V, N, ...]`."""
-        num_views = jax.tree.leaves(observations)[0].shape[0]
-        steps, envs = np.indices((num_views, self.num_envs))
+        rows = self._views(jax.tree.leaves(observations)[0].shape[0])
         actions = []
         act = self.acts[explore].compiled
-        keys = jax.random.split(key, num_views)
-        for row, row_key in zip((steps + envs) % num_views, keys, strict=True):
+        for row, row_key in zip(rows, jax.random.split(key, len(rows)), strict=True):
             obs = jax.tree.map(lambda leaf, row=row: leaf[row], observations)
             inputs = replace(self.inputs, obs=obs)
             actions.append(act(state, self.carry, inputs, row_key).action)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
+
+    def at_actions(self, values: jax.Array, actions: np.ndarray) -> np.ndarray:
+        """Look up the values `[V, num_actions]` of what `actions` returned, `[V, N]`."""
+        return np.asarray(values)[self._views(len(values)), actions]
+
+    def _views(self, num_views: int) -> np.ndarray:
+        """Choose the observation of each environment in each call, `[V, N]`."""
+        steps, envs = np.indices((num_views, self.num_envs))
+        return (steps + envs) % num_views
 
     @cached_property
     def compiled_trajectory(self) -> Compiled:
