@@ -98,7 +98,7 @@ def _last_steps(case: LearningCase) -> str:
         share = effects[0] / within[0] if within[0] else 1.0
         expected = [away for away in within if within[away] * min(1.0, share) > CLEAR]
         # Where a reward moves later steps too, as by the mean of all, it does not tell the reach.
-        moved = episodes.moved(("nowhere", "nothing"), ("nowhere", "its reward"))
+        moved = episodes.effects(("nowhere", "nothing"), ("nowhere", "its reward")) > TOLERANCE
         if _distances(episodes, moved, "nowhere", later=True):
             expected = []
         if missing := [away for away in {0, *expected} if not effects[away]]:

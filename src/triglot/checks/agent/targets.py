@@ -120,9 +120,8 @@ def _next_action_mask(case: LearningCase) -> str:
         return rows.at[index].add(FORBIDDEN * forbidden.astype(rows.dtype))
 
     state = _with_constants(episodes.state, raised)
-    learned = (episodes.learn(base, each, mask) for each in (None, state))
-    effect = effects(*learned) > TOLERANCE
-    if effect[base.obs].any():
+    effect = effects(episodes.learn(base, None, mask), episodes.learn(base, state, mask))
+    if (effect[base.obs] > TOLERANCE).any():
         raise Failed(
             "with other outputs for actions that next_action_mask forbids, it learned something "
             "else."

@@ -333,10 +333,6 @@ class EpisodeCase:
         """What was learned in each of `worlds`."""
         return {name: self.learn(world) for name, world in self.worlds.items()}
 
-    def moved(self, first: tuple[Kind, str], second: tuple[Kind, str]) -> np.ndarray:
-        """Tell for which observations two worlds taught something else, bool `[P]`."""
-        return self.effects(first, second) > TOLERANCE
-
     def effects(self, first: tuple[Kind, str], second: tuple[Kind, str]) -> np.ndarray:
         """Measure how much else two worlds taught of each observation, `[P]`."""
         return effects(self.learned[first], self.learned[second])
