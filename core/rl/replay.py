@@ -224,7 +224,8 @@ class Replay:
     ) -> ReplayState:
         """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions.
 
-        Where it starts an episode and the newest step has no end, that step becomes truncated.
+        Where it starts an episode and the newest step has no end, that step becomes truncated, if
+        samples have several steps.
         """
 
         def kept(mask: jax.Array | None, stored: jax.Array | None) -> jax.Array | None:
@@ -259,7 +260,7 @@ class Replay:
             first=None,
         )
         slots = write(state.steps, steps, state.position)
-        if first is not None:
+        if first is not None and self.n_step > 1:  # a sample of one step ends with it anyway
             slots = cut_before(slots, first, state.position, state.num_added)
         return ReplayState(
             steps=slots,
