@@ -113,13 +113,6 @@ def main(
     head["load_average_after"] = harness.environment()["load_average"]
     harness.write_json(path, {**head, **result})
     print(report(chosen, budget, result["programs"]))
-    if found := result["peak"]:
-        print(
-            f"matrix products of triglot: {found['matrix_flops_per_step'] / 1e3:.0f} kFLOP a step, "
-            f"{found['matrix_flops_per_second'].median / 1e9:.1f} GFLOP/s, "
-            f"{found['share_of_peak']} of this machine's "
-            f"{found['peak_flops_per_second'].median / 1e9:.1f} GFLOP/s in float32."
-        )
     print(f"written to {path}")
     ratios = {n: e["triglot_times_as_fast"] for n, e in result["programs"].items() if n != TRIGLOT}
     slower = {n: ratio for n, ratio in ratios.items() if ratio.high < (at_least or 0.0)}

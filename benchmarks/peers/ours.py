@@ -9,10 +9,8 @@ import jax
 import triglot
 from triglot import nn
 from triglot.core.agent import PolicyInput
-from triglot.core.loop.trainer import Trainer, init_seeds
-from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.loop.trainer import init_seeds
 
-from .. import peak
 from .contender import Contender, Train
 from .row import Row
 
@@ -66,12 +64,3 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         start=agent.initial_carry if recurrent else None,
         version=triglot.__version__,
     )
-
-
-def matrix_flops_per_step(row: Row) -> float:
-    """Count the floating-point operations of matrix products per environment step."""
-    env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
-    agent = triglot.make_agent(row.algorithm, env, config=row.config, hyper=row.hyper)
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
-    traced = jax.make_jaxpr(trainer.update)(jax.eval_shape(lambda: trainer.init(jax.random.key(0))))
-    return peak.matrix_flops(traced.jaxpr) / trainer.steps_per_update
