@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts, tensors
-from .parts import Project, Theirs
+from .parts import Build, Function, Project, Theirs
 from .sources import Checkout, SourceFile
 
 BATCH = ("b_obs", "b_actions", "b_logprobs", "b_values", "b_advantages", "b_returns")
@@ -23,7 +22,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     )
     sac = checkout.file("cleanrl/sac_continuous_action.py")
 
-    def settings(defaults: bool) -> Any:
+    def settings(defaults: bool) -> SimpleNamespace:
         matched = {
             "clip_coef": 0.2,
             "ent_coef": 0.01,
@@ -39,8 +38,8 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             matched = {name: ppo.default(name, scope="Args") for name in matched}
         return SimpleNamespace(**matched)
 
-    def loss_in(file: SourceFile, agent_of: Callable[[Batch], Any]) -> Callable[[bool], Any]:
-        def loss(defaults: bool) -> Any:
+    def loss_in(file: SourceFile, agent_of: Callable[[Batch], object]) -> Build:
+        def loss(defaults: bool) -> Function:
             theirs = file.statements(
                 ("loss",), ("agent", *BATCH), mb_inds=slice(None), args=settings(defaults),
             )  # fmt: skip
@@ -56,7 +55,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     outputs_of = continuous.function("Agent.get_action_and_value")
 
-    def gaussian_agent(batch: Batch) -> Any:
+    def gaussian_agent(batch: Batch) -> SimpleNamespace:
         networks = SimpleNamespace(
             actor_mean=lambda obs: batch.mean,
             actor_logstd=batch.log_std,
@@ -66,7 +65,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             get_action_and_value=lambda obs, action: outputs_of(networks, obs, action)
         )
 
-    def gae(defaults: bool) -> Any:
+    def gae(defaults: bool) -> Function:
         args = settings(defaults)
         theirs = ppo.statements(("advantages", "returns"), ROLLOUT, args=args, device="cpu")
 
@@ -80,7 +79,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return cleanrl_gae
 
-    def optimizer(defaults: bool) -> Any:
+    def optimizer(defaults: bool) -> Function:
         build = ppo.statements(("optimizer",), ("agent",), optim=tensors.OPTIM,
                                args=settings(defaults))  # fmt: skip
         step_of = ppo.calls(
@@ -89,7 +88,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         )  # fmt: skip
         return torch_step(build, step_of)
 
-    def schedule(defaults: bool) -> Any:
+    def schedule(defaults: bool) -> Function:
         args = settings(defaults)
         args.num_iterations = parts.UPDATES
         theirs = ppo.statements(("lrnow",), ("iteration",), args=args)
@@ -99,7 +98,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return cleanrl_rate
 
-    def dqn_loss(defaults: bool) -> Any:
+    def dqn_loss(defaults: bool) -> Function:
         args = SimpleNamespace(gamma=dqn.default("gamma", scope="Args"))
         theirs = dqn.statements(("loss",), ("data", "q_network", "target_network"), args=args)
 
@@ -115,13 +114,13 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return cleanrl_dqn_loss
 
-    def critics(values: torch.Tensor) -> list[Any]:
+    def critics(values: torch.Tensor) -> list[Function]:
         return [lambda obs, action, i=i: values[i][:, None] for i in range(2)]
 
-    def drawing(log_prob: torch.Tensor) -> Any:
+    def drawing(log_prob: torch.Tensor) -> SimpleNamespace:
         return SimpleNamespace(get_action=lambda obs: (None, log_prob[:, None], None))
 
-    def sac_critic(defaults: bool) -> Any:
+    def sac_critic(defaults: bool) -> Function:
         args = SimpleNamespace(gamma=parts.GAMMA)
         theirs = sac.statements(
             ("qf_loss",), ("data", "actor", "qf1", "qf2", "qf1_target", "qf2_target", "alpha"),
@@ -142,7 +141,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return cleanrl_critic_loss
 
-    def sac_actor(defaults: bool) -> Any:
+    def sac_actor(defaults: bool) -> Function:
         theirs = sac.statements(("actor_loss",), ("data", "actor", "qf1", "qf2", "alpha"))
 
         def cleanrl_actor_loss(batch: Batch) -> torch.Tensor:
@@ -151,7 +150,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return cleanrl_actor_loss
 
-    def sac_temperature(defaults: bool) -> Any:
+    def sac_temperature(defaults: bool) -> Function:
         theirs = sac.statements(("alpha_loss",), ("data", "actor", "log_alpha", "target_entropy"))
 
         def cleanrl_temperature_loss(batch: Batch) -> torch.Tensor:
@@ -161,23 +160,27 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         return cleanrl_temperature_loss
 
     return {
-        "ppo.loss": Theirs(loss_in(ppo, tensors.Outputs.of), ("unbiased_std",), "ppo.py, `loss`"),
-        "ppo.continuous": Theirs(loss_in(continuous, gaussian_agent), ("unbiased_std",),
-                                 "ppo_continuous_action.py, `loss`, `get_action_and_value`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `advantages`, `returns`",
-            lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")}),
-        "ppo.optimizer": Theirs(optimizer, (),
-                                "ppo.py, `optimizer`, `clip_grad_norm_`, `optimizer.step`"),
-        "ppo.schedule": Theirs(schedule, (), "ppo.py, `lrnow`"),
-        "dqn.loss": Theirs(dqn_loss, ("double_loss",), "dqn.py, `loss`"),
-        "sac.critic": Theirs(sac_critic, ("double_loss",), "sac_continuous_action.py, `qf_loss`",
-            lines={"double_loss": ("cleanrl/sac_continuous_action.py", "qf_loss = qf1_loss")}),
-        "sac.actor": Theirs(sac_actor, (), "sac_continuous_action.py, `actor_loss`"),
-        "sac.temperature": Theirs(sac_temperature, (), "sac_continuous_action.py, `alpha_loss`"),
-    }  # fmt: skip
+        "ppo.loss": Theirs(loss_in(ppo, tensors.Outputs.of), ("unbiased_std",)),
+        "ppo.continuous": Theirs(loss_in(continuous, gaussian_agent), ("unbiased_std",)),
+        "ppo.gae": Theirs(
+            gae,
+            ("cut_at_truncation",),
+            lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")},
+        ),
+        "ppo.optimizer": Theirs(optimizer),
+        "ppo.schedule": Theirs(schedule),
+        "dqn.loss": Theirs(dqn_loss, ("double_loss",)),
+        "sac.critic": Theirs(
+            sac_critic,
+            ("double_loss",),
+            lines={"double_loss": ("cleanrl/sac_continuous_action.py", "qf_loss = qf1_loss")},
+        ),
+        "sac.actor": Theirs(sac_actor),
+        "sac.temperature": Theirs(sac_temperature),
+    }
 
 
-def torch_step(build: Any, step_of: Any) -> Any:
+def torch_step(build: Function, step_of: Function) -> Function:
     """Build the function of `ppo.optimizer` from PyTorch code.
 
     Args:

@@ -1,16 +1,17 @@
 """PureJaxRL's PPO of both kinds of actions, and DQN: functions in `make_train`, in JAX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import distrax
 import jax
 import jax.numpy as jnp
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Project, Theirs
+from .parts import Build, Function, Project, Theirs
 from .sources import Checkout, SourceFile
 
 CONFIG = {
@@ -32,7 +33,7 @@ class Outputs:
     """A network whose parameters are its outputs."""
 
     @staticmethod
-    def apply(params: Any, obs: Any) -> Any:
+    def apply(params: Mapping[str, jax.Array], obs: None) -> tuple[distrax.Distribution, jax.Array]:
         """Return the policy and the values."""
         del obs
         return parts.policy_of(params), params["value"]
@@ -42,7 +43,7 @@ class Values:
     """A network whose parameters are its action values, or which reads them."""
 
     @staticmethod
-    def apply(params: Any, obs: Any) -> jax.Array:
+    def apply(params: jax.Array, obs: jax.Array | None) -> jax.Array:
         """Return action values `[B, A]`."""
         return params if obs is None else obs
 
@@ -57,8 +58,8 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         names = ("CLIP_EPS", "VF_COEF", "ENT_COEF", "GAMMA", "GAE_LAMBDA", "LR", "MAX_GRAD_NORM")
         return CONFIG | {n: ppo.default(n, scope="") for n in names if defaults}
 
-    def loss_in(file: SourceFile) -> Callable[[bool], Any]:
-        def loss(defaults: bool) -> Any:
+    def loss_in(file: SourceFile) -> Build:
+        def loss(defaults: bool) -> Function:
             theirs = file.function("make_train._loss_fn", network=Outputs, config=config(defaults))
 
             def purejaxrl_loss(batch: Batch) -> jax.Array:
@@ -69,7 +70,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return loss
 
-    def gae(defaults: bool) -> Any:
+    def gae(defaults: bool) -> Function:
         theirs = ppo.function("make_train._calculate_gae", config=config(defaults))
 
         def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
@@ -78,12 +79,12 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return purejaxrl_gae
 
-    def optimizer(defaults: bool) -> Any:
+    def optimizer(defaults: bool) -> Function:
         build = ppo.statements(("tx",), (), scope="make_train.train", linear_schedule=None,
                                config=config(defaults))  # fmt: skip
         return parts.optax_step(build())
 
-    def schedule(defaults: bool) -> Any:
+    def schedule(defaults: bool) -> Function:
         theirs = ppo.function("make_train.linear_schedule", config=config(defaults))
 
         def purejaxrl_rate(step: jax.Array) -> jax.Array:
@@ -91,7 +92,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return purejaxrl_rate
 
-    def dqn_loss(defaults: bool) -> Any:
+    def dqn_loss(defaults: bool) -> Function:
         gamma = dqn.default("GAMMA", scope="main") if defaults else parts.GAMMA
         target_of = dqn.statements(
             ("target",),
@@ -116,16 +117,21 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         return purejaxrl_dqn_loss
 
     return {
-        "ppo.loss": Theirs(loss_in(ppo), (), "ppo.py, `_loss_fn`"),
-        "ppo.continuous": Theirs(loss_in(continuous), (), "ppo_continuous_action.py, `_loss_fn`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `_calculate_gae`",
-            lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")}),
-        "ppo.optimizer": Theirs(optimizer, (), "ppo.py, `tx`"),
-        "ppo.schedule": Theirs(schedule, (), "ppo.py, `linear_schedule`"),
-        "dqn.loss": Theirs(dqn_loss, ("double_loss", "cut_at_truncation"),
-                           "dqn.py, `target` and `_loss_fn`",
-            lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")}),
-    }  # fmt: skip
+        "ppo.loss": Theirs(loss_in(ppo)),
+        "ppo.continuous": Theirs(loss_in(continuous)),
+        "ppo.gae": Theirs(
+            gae,
+            ("cut_at_truncation",),
+            lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")},
+        ),
+        "ppo.optimizer": Theirs(optimizer),
+        "ppo.schedule": Theirs(schedule),
+        "dqn.loss": Theirs(
+            dqn_loss,
+            ("double_loss", "cut_at_truncation"),
+            lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")},
+        ),
+    }
 
 
 PROJECT = Project("PureJaxRL", "purejaxrl", "https://github.com/luchris429/purejaxrl", parts_of)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout
 
 PPO, DQN, SAC, BASE = (f"src/rejax/algos/{n}.py" for n in ("ppo", "dqn", "sac", "algorithm"))
@@ -20,7 +21,9 @@ class Policy:
     """An actor whose parameters are its outputs."""
 
     @staticmethod
-    def apply(params: Batch, obs: Any, action: jax.Array, method: str) -> Any:
+    def apply(
+        params: Batch, obs: None, action: jax.Array, method: str
+    ) -> tuple[chex.Array, chex.Array]:
         """Return log-probabilities and entropies, `[B]` each."""
         del obs, method
         policy = parts.policy_of(params)
@@ -31,7 +34,7 @@ class Critic:
     """A critic whose parameters are its values."""
 
     @staticmethod
-    def apply(value: jax.Array, obs: Any) -> jax.Array:
+    def apply(value: jax.Array, obs: None) -> jax.Array:
         """Return values `[B]`."""
         del obs
         return value
@@ -42,7 +45,7 @@ class ActionValues:
 
     @staticmethod
     def apply(
-        q: jax.Array, obs: Any, action: jax.Array | None = None, method: str = ""
+        q: Any, obs: "ByNetwork | None", action: jax.Array | None = None, method: str = ""
     ) -> jax.Array:
         """Return action values `[B, A]`, or those of the actions, `[B]`."""
         del method
@@ -56,7 +59,9 @@ class Drawn:
     """An actor whose parameters are the log-probabilities of the actions that it draws."""
 
     @staticmethod
-    def apply(log_prob: jax.Array, obs: Any, key: jax.Array, method: str) -> Any:
+    def apply(
+        log_prob: jax.Array, obs: None, key: jax.Array, method: str
+    ) -> tuple[jax.Array, jax.Array]:
         """Return actions, which no critic reads, and their log-probabilities `[B]`."""
         del obs, key, method
         return log_prob[:, None], log_prob
@@ -72,7 +77,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
         return {**numbers, "gamma": gamma, "actor": Policy, "critic": Critic}
 
-    def loss(defaults: bool) -> Any:
+    def loss(defaults: bool) -> Function:
         algorithm = SimpleNamespace(**settings(defaults))
 
         def rejax_loss(batch: Batch) -> jax.Array:
@@ -89,7 +94,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_loss
 
-    def gae(defaults: bool) -> Any:
+    def gae(defaults: bool) -> Function:
         theirs = ppo.function("PPO.calculate_gae")
         algorithm = SimpleNamespace(**settings(defaults))
 
@@ -99,13 +104,13 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_gae
 
-    def optimizer(defaults: bool) -> Any:
+    def optimizer(defaults: bool) -> Function:
         limit = jnp.inf if defaults else parts.MAX_NORM  # the default is written `jnp.inf`
         algorithm = SimpleNamespace(max_grad_norm=limit, learning_rate=parts.RATE)
         build = ppo.statements(("tx",), ("self",), scope="PPO.initialize_network_params")
         return parts.optax_step(build(algorithm), build(algorithm))
 
-    def schedule(defaults: bool) -> Any:
+    def schedule(defaults: bool) -> Function:
         rate = base.default("learning_rate", scope="Algorithm") if defaults else parts.RATE
         rates_only = SimpleNamespace(
             chain=lambda clipping, rate: rate,
@@ -123,7 +128,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_rate
 
-    def dqn_loss(defaults: bool) -> Any:
+    def dqn_loss(defaults: bool) -> Function:
         double = dqn.default("ddqn", scope="DQN") if defaults else False
         gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
         algorithm = SimpleNamespace(
@@ -143,7 +148,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_dqn_loss
 
-    def state(batch: Batch, log_prob: Any) -> Any:
+    def state(batch: Batch, log_prob: jax.Array | None) -> SimpleNamespace:
         return SimpleNamespace(
             rng=jax.random.key(0),
             alpha_ts=SimpleNamespace(params={"log_alpha": batch.log_temperature}),
@@ -160,7 +165,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         target_entropy=-1,
     )
 
-    def sac_critic(defaults: bool) -> Any:
+    def sac_critic(defaults: bool) -> Function:
         del defaults
         build = sac.statements(("critic_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_critic")
 
@@ -173,7 +178,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_critic_loss
 
-    def sac_actor(defaults: bool) -> Any:
+    def sac_actor(defaults: bool) -> Function:
         del defaults
         build = sac.statements(("actor_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_actor")
 
@@ -183,7 +188,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_actor_loss
 
-    def sac_temperature(defaults: bool) -> Any:
+    def sac_temperature(defaults: bool) -> Function:
         del defaults
         theirs = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
 
@@ -194,26 +199,44 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
     at_limit = ("cut_at_truncation",)
     return {
-        "ppo.loss": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
-        "ppo.continuous": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
-        "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`",
-            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")}),
-        "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
-                                of_defaults=("no_gradient_clip", "adam_eps"),
-            lines={"clip_by_element": (PPO, "optax.clip("), "adam_eps": (PPO, "optax.adam("),
-                   "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar")}),
-        "ppo.schedule": Theirs(schedule, ("constant_rate",), "ppo.py, `tx`",
-                               of_defaults=("constant_rate", "larger_rate"),
-            lines={"constant_rate": (PPO, "optax.adam("),
-                   "larger_rate": (BASE, "learning_rate: chex.Scalar")}),
-        "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
-                           of_defaults=(*at_limit, "double_q"),
-            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}),
-        "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`",
-            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}),
-        "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss_fn`"),
-        "sac.temperature": Theirs(sac_temperature, (), "sac.py, `alpha_loss_fn`"),
-    }  # fmt: skip
+        "ppo.loss": Theirs(loss),
+        "ppo.continuous": Theirs(loss),
+        "ppo.gae": Theirs(
+            gae,
+            at_limit,
+            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")},
+        ),
+        "ppo.optimizer": Theirs(
+            optimizer,
+            ("clip_by_element", "adam_eps"),
+            of_defaults=("no_gradient_clip", "adam_eps"),
+            lines={
+                "clip_by_element": (PPO, "optax.clip("),
+                "adam_eps": (PPO, "optax.adam("),
+                "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar"),
+            },
+        ),
+        "ppo.schedule": Theirs(
+            schedule,
+            ("constant_rate",),
+            of_defaults=("constant_rate", "larger_rate"),
+            lines={
+                "constant_rate": (PPO, "optax.adam("),
+                "larger_rate": (BASE, "learning_rate: chex.Scalar"),
+            },
+        ),
+        "dqn.loss": Theirs(
+            dqn_loss,
+            at_limit,
+            of_defaults=(*at_limit, "double_q"),
+            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")},
+        ),
+        "sac.critic": Theirs(
+            sac_critic, at_limit, lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}
+        ),
+        "sac.actor": Theirs(sac_actor),
+        "sac.temperature": Theirs(sac_temperature),
+    }
 
 
 class ByNetwork:
@@ -222,7 +245,7 @@ class ByNetwork:
     def __init__(self, online: jax.Array, target: jax.Array) -> None:
         self.online, self.target = online, target
 
-    def __getitem__(self, params: Any) -> jax.Array:
+    def __getitem__(self, params: object) -> jax.Array:
         return self.target if isinstance(params, str) else self.online
 
 

@@ -14,7 +14,7 @@ from triglot.diff.functions.lifting import Batch
 
 from . import parts, tensors
 from .cleanrl import torch_step
-from .parts import Project, Theirs
+from .parts import Build, Function, Project, Theirs
 from .sources import Checkout
 
 PACKAGE = "stable_baselines3"
@@ -41,8 +41,8 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             return {name: ppo.default(name, scope="PPO.__init__") for name in matched}
         return matched
 
-    def loss_of(agent_of: Callable[[Batch], Any], actions: spaces.Space) -> Callable[[bool], Any]:
-        def loss(defaults: bool) -> Any:
+    def loss_of(agent_of: Callable[[Batch], object], actions: spaces.Space) -> Build:
+        def loss(defaults: bool) -> Function:
             values = settings(defaults)
             theirs = ppo.statements(
                 ("loss",), ("self", "rollout_data"), scope="PPO.train",
@@ -71,14 +71,14 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         for name in ("proba_distribution", "log_prob", "entropy")
     )
 
-    def gaussian_agent(batch: Batch) -> Any:
+    def gaussian_agent(batch: Batch) -> tensors.Outputs:
         gaussian = build(SimpleNamespace(), batch.mean, batch.log_std)
         policy = SimpleNamespace(
             log_prob=lambda action: log_prob(gaussian, action), entropy=lambda: entropy(gaussian)
         )
         return tensors.Outputs(policy, batch.value)
 
-    def gae(defaults: bool) -> Any:
+    def gae(defaults: bool) -> Function:
         theirs = buffers.function("RolloutBuffer.compute_returns_and_advantage")
 
         def sb3_gae(batch: Batch) -> dict[str, torch.Tensor]:
@@ -99,7 +99,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return sb3_gae
 
-    def schedule(defaults: bool) -> Any:
+    def schedule(defaults: bool) -> Function:
         """Return the rate of a gradient step: linear as in the guide of theirs, or the default."""
         if defaults:
             constant = ppo.default("learning_rate", scope="PPO.__init__")
@@ -123,7 +123,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return sb3_rate
 
-    def optimizer(defaults: bool) -> Any:
+    def optimizer(defaults: bool) -> Function:
         options_of = policies.statements(
             ("optimizer_kwargs",), ("optimizer_class",), scope="ActorCriticPolicy.__init__"
         )
@@ -143,7 +143,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return torch_step(build, step)
 
-    def dqn_loss(defaults: bool) -> Any:
+    def dqn_loss(defaults: bool) -> Function:
         gamma = dqn.default("gamma", scope="DQN.__init__")
         theirs = dqn.statements(("loss",), ("self", "replay_data", "discounts"), scope="DQN.train")
 
@@ -163,10 +163,10 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     def critic_of(values: torch.Tensor) -> Callable[..., tuple[torch.Tensor, ...]]:
         return lambda obs, action: tuple(each[:, None] for each in values)
 
-    def drawing(log_prob: torch.Tensor) -> Any:
+    def drawing(log_prob: torch.Tensor) -> SimpleNamespace:
         return SimpleNamespace(action_log_prob=lambda obs: (None, log_prob))
 
-    def sac_critic(defaults: bool) -> Any:
+    def sac_critic(defaults: bool) -> Function:
         theirs = sac.statements(
             ("critic_loss",), ("self", "replay_data", "discounts", "ent_coef"), scope="SAC.train"
         )
@@ -188,7 +188,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return sb3_critic_loss
 
-    def soft(batch: Batch, **more: Any) -> Any:
+    def soft(batch: Batch, **more: object) -> SimpleNamespace:
         return SimpleNamespace(
             use_sde=False,
             actor=drawing(batch.log_prob),
@@ -197,7 +197,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             **more,
         )
 
-    def sac_actor(defaults: bool) -> Any:
+    def sac_actor(defaults: bool) -> Function:
         theirs = sac.statements(
             ("actor_loss",), ("self", "replay_data", "ent_coef"), scope="SAC.train"
         )
@@ -209,7 +209,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return sb3_actor_loss
 
-    def sac_temperature(defaults: bool) -> Any:
+    def sac_temperature(defaults: bool) -> Function:
         theirs = sac.statements(("ent_coef_loss",), ("self", "replay_data"), scope="SAC.train")
 
         def sb3_temperature_loss(batch: Batch) -> torch.Tensor:
@@ -219,34 +219,35 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         return sb3_temperature_loss
 
     of_ppo = ("unbiased_std", "double_value_loss", "clipped_value_alone")
+    rate = (f"{PACKAGE}/ppo/ppo.py", "learning_rate: float")
     return {
         "ppo.loss": Theirs(
-            loss_of(tensors.Outputs.of, spaces.Discrete(3)), of_ppo, "ppo.py, `loss`",
+            loss_of(tensors.Outputs.of, spaces.Discrete(3)),
+            of_ppo,
             of_defaults=("unbiased_std", "double_value_loss", "no_value_clip", "no_entropy"),
             lines={"no_entropy": (f"{PACKAGE}/ppo/ppo.py", "ent_coef: float = 0.0")},
         ),
-        "ppo.continuous": Theirs(
-            loss_of(gaussian_agent, spaces.Box(-1, 1, (2,))), of_ppo,
-            "ppo.py, `loss`; distributions.py, `DiagGaussianDistribution`",
-        ),
+        "ppo.continuous": Theirs(loss_of(gaussian_agent, spaces.Box(-1, 1, (2,))), of_ppo),
         "ppo.schedule": Theirs(
-            schedule, ("rate_after_rollout",),
-            "base_class.py, `_update_current_progress_remaining`",
+            schedule,
+            ("rate_after_rollout",),
             of_defaults=("constant_rate", "larger_rate"),
-            lines={"rate_after_rollout": (f"{PACKAGE}/common/on_policy_algorithm.py",
-                                          "self._update_current_progress_remaining("),
-                   "constant_rate": (f"{PACKAGE}/ppo/ppo.py", "learning_rate: float"),
-                   "larger_rate": (f"{PACKAGE}/ppo/ppo.py", "learning_rate: float")},
+            lines={
+                "rate_after_rollout": (
+                    f"{PACKAGE}/common/on_policy_algorithm.py",
+                    "self._update_current_progress_remaining(",
+                ),
+                "constant_rate": rate,
+                "larger_rate": rate,
+            },
         ),
-        "ppo.gae": Theirs(gae, (), "buffers.py, `compute_returns_and_advantage`"),
-        "ppo.optimizer": Theirs(optimizer, (),
-                                "policies.py, `optimizer_kwargs`; ppo.py, `clip_grad_norm_`"),
-        "dqn.loss": Theirs(dqn_loss, ("huber",), "dqn.py, `loss`"),
-        "sac.critic": Theirs(sac_critic, (), "sac.py, `critic_loss`"),
-        "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss`"),
-        "sac.temperature": Theirs(sac_temperature, ("log_temperature_loss",),
-                                  "sac.py, `ent_coef_loss`"),
-    }  # fmt: skip
+        "ppo.gae": Theirs(gae),
+        "ppo.optimizer": Theirs(optimizer),
+        "dqn.loss": Theirs(dqn_loss, ("huber",)),
+        "sac.critic": Theirs(sac_critic),
+        "sac.actor": Theirs(sac_actor),
+        "sac.temperature": Theirs(sac_temperature, ("log_temperature_loss",)),
+    }
 
 
 PROJECT = Project(

@@ -166,18 +166,11 @@ class SourceFile:
         Raises:
           SourceError: if there is none.
         """
-        node = self._scope(scope)
-        for value in _defaults(node, name):
+        for value in _defaults(self._scope(scope), name):
             try:
                 return ast.literal_eval(value)
             except ValueError:
                 continue
-        raise SourceError(f"{scope or 'the file'} in {self.path} has no default of {name}.")
-
-    def line_of(self, name: str, *, scope: str = "") -> int:
-        """Return the line of the default of a parameter, a field or a key."""
-        for value in _defaults(self._scope(scope), name):
-            return value.lineno
         raise SourceError(f"{scope or 'the file'} in {self.path} has no default of {name}.")
 
     def _scope(self, name: str) -> Scope:

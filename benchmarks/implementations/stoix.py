@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import distrax
 import jax
@@ -11,25 +10,25 @@ import jax.numpy as jnp
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout
 
 FILE = "stoix/systems/ppo/anakin/ff_ppo.py"
 
 
-def actor_apply(logits: jax.Array, obs: Any) -> Any:
+def actor_apply(logits: jax.Array, obs: None) -> distrax.Categorical:
     """Return the policy of an actor whose parameters are its logits."""
     del obs
     return distrax.Categorical(logits=logits)
 
 
-def critic_apply(value: jax.Array, obs: Any) -> jax.Array:
+def critic_apply(value: jax.Array, obs: None) -> jax.Array:
     """Return the values of a critic whose parameters they are."""
     del obs
     return value
 
 
-def config() -> Any:
+def config() -> SimpleNamespace:
     """Return the hyperparameters of `configs/system/ppo/ff_ppo.yaml`, which are triglot's too."""
     system = SimpleNamespace(
         clip_eps=0.2,
@@ -49,7 +48,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     ppo, losses = checkout.file(FILE), checkout.file("stoix/utils/loss.py")
     multistep, training = (checkout.file(f"stoix/utils/{n}.py") for n in ("multistep", "training"))
 
-    def loss(defaults: bool) -> Any:
+    def loss(defaults: bool) -> Function:
         del defaults
         bound = {name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")}
         bound |= {"actor_apply_fn": actor_apply, "critic_apply_fn": critic_apply}
@@ -65,7 +64,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return stoix_loss
 
-    def gae(defaults: bool) -> Any:
+    def gae(defaults: bool) -> Function:
         del defaults
         name = "batch_truncated_generalized_advantage_estimation"
         theirs = ppo.statements(
@@ -91,7 +90,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return stoix_gae
 
-    def optimizer(defaults: bool) -> Any:
+    def optimizer(defaults: bool) -> Function:
         del defaults
         build = ppo.statements(
             ("actor_optim", "critic_optim"), ("actor_lr", "critic_lr", "config"),
@@ -99,7 +98,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         )  # fmt: skip
         return parts.optax_step(*build(parts.RATE, parts.RATE, config()))
 
-    def schedule(defaults: bool) -> Any:
+    def schedule(defaults: bool) -> Function:
         del defaults
         build = training.function("make_learning_rate_schedule")
         theirs = build(parts.RATE, parts.UPDATES, 4, parts.STEPS_PER_UPDATE // 4)
@@ -113,16 +112,16 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         "ppo.loss": Theirs(
             loss,
             ("no_standardization",),
-            "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`",
             lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")},
         ),
-        "ppo.gae": Theirs(gae, ("rollout_standardization",),
-                          "ff_ppo.py, `advantages`, `targets`; multistep.py"),
-        "ppo.optimizer": Theirs(optimizer, ("clip_each_network",),
-                                "ff_ppo.py, `actor_optim`, `critic_optim`",
-            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")}),
-        "ppo.schedule": Theirs(schedule, (), "training.py, `make_learning_rate_schedule`"),
-    }  # fmt: skip
+        "ppo.gae": Theirs(gae, ("rollout_standardization",)),
+        "ppo.optimizer": Theirs(
+            optimizer,
+            ("clip_each_network",),
+            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")},
+        ),
+        "ppo.schedule": Theirs(schedule),
+    }
 
 
 PROJECT = Project("Stoix", "Stoix", "https://github.com/EdanToledo/Stoix", parts_of)
