@@ -10,7 +10,7 @@ the speedup over the number of devices. Run it from the repository's root:
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ def program(case: Case, sharding: Sharding | None) -> harness.Thunk:
         states = sharding.place(states)
     compiled = train_seeds.lower(trainer, states, np.int32(0)).compile()
 
-    def train() -> Any:
+    def train() -> dict[str, jax.Array]:
         copied = jax.tree.map(jnp.copy, states)  # the program donates them
         return compiled(copied, np.int32(case.num_updates))[1]
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from triglot.core.types import PyTree
+
 from .. import harness
 from . import brax, foreign, jumanji, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
 from .cold import TRIGLOT
@@ -98,9 +100,9 @@ def measure(
         say(f"compiling {name}")
         jax.clear_caches()
         programs[name], compile_seconds[name] = one.compile(keys)
-    policies: dict[str, list[Any]] = {name: [] for name in programs}
+    policies: dict[str, list[PyTree]] = {name: [] for name in programs}
 
-    def train(name: str) -> Any:
+    def train(name: str) -> PyTree:
         policies[name].append(programs[name](len(policies[name])))
         return policies[name][-1]
 

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import jax
 
@@ -10,6 +9,7 @@ import triglot
 from triglot import nn
 from triglot.core.agent import PolicyInput
 from triglot.core.loop.trainer import init_seeds
+from triglot.core.types import AnyAgentState, Carry
 
 from .contender import Contender, Train
 from .row import Row
@@ -38,7 +38,7 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         program.compile(init(keys[0], hyper))
         seconds = time.perf_counter() - start
 
-        def train(index: int) -> Any:
+        def train(index: int) -> AnyAgentState:
             states = init(keys[index], hyper)
             for chunk in seeds.chunks(states, program=program):
                 states = chunk.runner_states
@@ -46,12 +46,12 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
 
         return train, seconds
 
-    def act(state: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+    def act(state: AnyAgentState, obs: jax.Array, memory: Carry) -> tuple[jax.Array, Carry]:
         inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)
         output = agent.act(state, memory, inputs, jax.random.key(0), explore=False)
         return output.action, output.carry
 
-    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+    def greedy(state: AnyAgentState, obs: jax.Array) -> jax.Array:
         if plans:  # by its network, since gymnax's states are not the model's
             heads, _ = nn.apply_heads(agent.network, state.learner.variables, obs)
             return jax.numpy.argmax(heads["logits"], axis=-1)
