@@ -51,16 +51,18 @@ def compare_project(project: Project, folder: Path) -> dict[str, Any]:
     checkout = Checkout((folder / project.folder).resolve(), project.url)
     rows: list[dict[str, Any]] = []
     recorded = read()
-    for part, theirs in project.parts(checkout).items():
-        for defaults in [False] if theirs.of_defaults is None else [False, True]:
+    for part, equal in project.parts(checkout).items():
+        for defaults, theirs in ((False, equal), (True, equal.defaults)):
+            if theirs is None:
+                continue
             comparison = compare(project, checkout, part, theirs, defaults=defaults)
             switches = [finding.switch for finding in comparison.findings]
             row = {**asdict(comparison), "effects": {}, "torch_difference": None}
             if part in recorded:
                 row["effects"] = effects(part, recorded[part], switches)
                 if project.in_torch:
-                    function = theirs.build(defaults)
-                    row["torch_difference"] = torch_difference(part, recorded[part], function)
+                    difference = torch_difference(part, recorded[part], theirs.function)
+                    row["torch_difference"] = difference
             rows.append(row)
             found = ", ".join(switches) or "no difference"
             verdicts = " -> ".join(comparison.verdicts)

@@ -66,15 +66,14 @@ def compare(
       checkout: the files.
       part: a name of `PARTS`.
       theirs: the other side.
-      defaults: compare each side at its default hyperparameters.
+      defaults: whether it has its default hyperparameters.
     """
-    remaining = [*((theirs.of_defaults or ()) if defaults else theirs.switches)]
+    remaining = [*theirs.switches]
     applied: list[str] = []
     findings: list[Finding] = []
     others: list[str] = []
-    function = theirs.build(defaults)
     started = time.perf_counter()
-    report = _difference(part, frozenset(), function, project)
+    report = _difference(part, frozenset(), theirs.function, project)
     seconds = time.perf_counter() - started
     verdicts = [report.verdict]
     while report.verdict == DIFFERENT and remaining:
@@ -89,7 +88,7 @@ def compare(
             for cause in report.causes
             if cause.name not in known and cause.name != "initializer"
         ]
-        report = _difference(part, frozenset(applied), function, project)
+        report = _difference(part, frozenset(applied), theirs.function, project)
         verdicts.append(report.verdict)
     return Comparison(
         project.name, part, defaults, tuple(findings), tuple(verdicts), tuple(others), seconds

@@ -29,8 +29,6 @@ MAX_NORM, ENTROPY_COEF = 0.5, 0.01
 
 Function: TypeAlias = Callable[..., Any]
 """Of a batch and the constants of a part; returns a loss, or a dictionary of results."""
-Build: TypeAlias = Callable[[bool], Function]
-"""Builds another implementation's function, at our hyperparameters or at its defaults (True)."""
 Switched: TypeAlias = Callable[[frozenset[str]], Function]
 """Builds triglot's function from the names of switches."""
 
@@ -155,16 +153,16 @@ class Theirs:
     """A part of another implementation.
 
     Attributes:
-      build: builds the function.
-      switches: with which triglot's part is the same, at equal hyperparameters.
-      of_defaults: the switches at each side's defaults; None if these change no result.
+      function: theirs, at triglot's hyperparameters.
+      switches: with which triglot's part is the same.
       lines: by switch, a file of theirs and the text of its line, where `diff` names none of it.
+      defaults: the same at their default hyperparameters; None if these change no result.
     """
 
-    build: Build
+    function: Function
     switches: Sequence[str] = ()
-    of_defaults: Sequence[str] | None = None
     lines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    defaults: "Theirs | None" = None
 
 
 class Steps(NamedTuple):

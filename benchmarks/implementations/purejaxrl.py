@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import distrax
 import jax
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Build, Function, Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout, SourceFile
 
 CONFIG = {
@@ -54,80 +53,56 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         checkout.file(f"purejaxrl/{name}.py") for name in ("ppo", "ppo_continuous_action", "dqn")
     )
 
-    def config(defaults: bool) -> dict[str, Any]:
-        names = ("CLIP_EPS", "VF_COEF", "ENT_COEF", "GAMMA", "GAE_LAMBDA", "LR", "MAX_GRAD_NORM")
-        return CONFIG | {n: ppo.default(n, scope="") for n in names if defaults}
+    def loss_in(file: SourceFile) -> Function:
+        loss = file.function("make_train._loss_fn", network=Outputs, config=CONFIG)
 
-    def loss_in(file: SourceFile) -> Build:
-        def loss(defaults: bool) -> Function:
-            theirs = file.function("make_train._loss_fn", network=Outputs, config=config(defaults))
+        def purejaxrl_loss(batch: Batch) -> jax.Array:
+            return loss(batch, parts.Samples.of(batch), batch.advantage, batch.target)[0]
 
-            def purejaxrl_loss(batch: Batch) -> jax.Array:
-                samples = parts.Samples.of(batch)
-                return theirs(batch, samples, batch.advantage, batch.target)[0]
+        return purejaxrl_loss
 
-            return purejaxrl_loss
+    gae = ppo.function("make_train._calculate_gae", config=CONFIG)
 
-        return loss
+    def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
+        advantage, target = gae(parts.Steps.of(batch), batch.last_value)
+        return {"advantage": advantage, "target": target}
 
-    def gae(defaults: bool) -> Function:
-        theirs = ppo.function("make_train._calculate_gae", config=config(defaults))
+    optimizer = ppo.statements(
+        ("tx",), (), scope="make_train.train", linear_schedule=None, config=CONFIG
+    )
+    rate = ppo.function("make_train.linear_schedule", config=CONFIG)
 
-        def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
-            advantage, target = theirs(parts.Steps.of(batch), batch.last_value)
-            return {"advantage": advantage, "target": target}
+    def purejaxrl_rate(step: jax.Array) -> jax.Array:
+        return rate(step)
 
-        return purejaxrl_gae
+    target_of = dqn.statements(
+        ("target",),
+        ("learn_batch", "train_state"),
+        scope="make_train._learn_phase",
+        network=Values,
+        config={"GAMMA": parts.GAMMA},
+    )
 
-    def optimizer(defaults: bool) -> Function:
-        build = ppo.statements(("tx",), (), scope="make_train.train", linear_schedule=None,
-                               config=config(defaults))  # fmt: skip
-        return parts.optax_step(build())
-
-    def schedule(defaults: bool) -> Function:
-        theirs = ppo.function("make_train.linear_schedule", config=config(defaults))
-
-        def purejaxrl_rate(step: jax.Array) -> jax.Array:
-            return theirs(step)
-
-        return purejaxrl_rate
-
-    def dqn_loss(defaults: bool) -> Function:
-        gamma = dqn.default("GAMMA", scope="main") if defaults else parts.GAMMA
-        target_of = dqn.statements(
-            ("target",),
-            ("learn_batch", "train_state"),
-            scope="make_train._learn_phase",
-            network=Values,
-            config={"GAMMA": gamma},
-        )
-
-        def purejaxrl_dqn_loss(batch: Batch) -> jax.Array:
-            done = jnp.maximum(batch.terminated, batch.truncated)
-            first = SimpleNamespace(obs=None, action=batch.action, reward=batch.reward, done=done)
-            second = SimpleNamespace(obs=batch.next_target_q)
-            steps = SimpleNamespace(first=first, second=second)
-            target = target_of(steps, SimpleNamespace(target_network_params=None))
-            theirs = dqn.function(
-                "make_train._learn_phase._loss_fn",
-                network=Values, learn_batch=steps, target=target,
-            )  # fmt: skip
-            return theirs(batch.q)
-
-        return purejaxrl_dqn_loss
+    def purejaxrl_dqn_loss(batch: Batch) -> jax.Array:
+        done = jnp.maximum(batch.terminated, batch.truncated)
+        first = SimpleNamespace(obs=None, action=batch.action, reward=batch.reward, done=done)
+        steps = SimpleNamespace(first=first, second=SimpleNamespace(obs=batch.next_target_q))
+        target = target_of(steps, SimpleNamespace(target_network_params=None))
+        name = "make_train._learn_phase._loss_fn"
+        return dqn.function(name, network=Values, learn_batch=steps, target=target)(batch.q)
 
     return {
         "ppo.loss": Theirs(loss_in(ppo)),
         "ppo.continuous": Theirs(loss_in(continuous)),
         "ppo.gae": Theirs(
-            gae,
+            purejaxrl_gae,
             ("cut_at_truncation",),
             lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")},
         ),
-        "ppo.optimizer": Theirs(optimizer),
-        "ppo.schedule": Theirs(schedule),
+        "ppo.optimizer": Theirs(parts.optax_step(optimizer())),
+        "ppo.schedule": Theirs(purejaxrl_rate),
         "dqn.loss": Theirs(
-            dqn_loss,
+            purejaxrl_dqn_loss,
             ("double_loss", "cut_at_truncation"),
             lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")},
         ),

@@ -70,48 +70,38 @@ class Drawn:
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build rejax's parts."""
     ppo, dqn, sac, base = (checkout.file(name) for name in (PPO, DQN, SAC, BASE))
+    ppo_self = SimpleNamespace(
+        clip_eps=0.2,
+        vf_coef=0.5,
+        ent_coef=0.01,
+        gae_lambda=parts.LAMBDA,
+        gamma=parts.GAMMA,
+        actor=Policy,
+        critic=Critic,
+    )
 
-    def settings(defaults: bool) -> dict[str, Any]:
-        names = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.01, "gae_lambda": parts.LAMBDA}
-        numbers = {n: ppo.default(n, scope="PPO") if defaults else v for n, v in names.items()}
-        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
-        return {**numbers, "gamma": gamma, "actor": Policy, "critic": Critic}
+    def rejax_loss(batch: Batch) -> jax.Array:
+        steps = SimpleNamespace(
+            trajectories=parts.Samples.of(batch), advantages=batch.advantage, targets=batch.target
+        )
+        actor_loss, critic_loss = (
+            ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=ppo_self, batch=steps)
+            for name in ("actor", "critic")
+        )
+        return actor_loss(batch) + critic_loss(batch.value)
 
-    def loss(defaults: bool) -> Function:
-        algorithm = SimpleNamespace(**settings(defaults))
+    gae = ppo.function("PPO.calculate_gae")
 
-        def rejax_loss(batch: Batch) -> jax.Array:
-            steps = SimpleNamespace(
-                trajectories=parts.Samples.of(batch),
-                advantages=batch.advantage,
-                targets=batch.target,
-            )
-            actor_loss, critic_loss = (
-                ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=steps)
-                for name in ("actor", "critic")
-            )
-            return actor_loss(batch) + critic_loss(batch.value)
+    def rejax_gae(batch: Batch) -> dict[str, jax.Array]:
+        advantage, target = gae(ppo_self, parts.Steps.of(batch), batch.last_value)
+        return {"advantage": advantage, "target": target}
 
-        return rejax_loss
-
-    def gae(defaults: bool) -> Function:
-        theirs = ppo.function("PPO.calculate_gae")
-        algorithm = SimpleNamespace(**settings(defaults))
-
-        def rejax_gae(batch: Batch) -> dict[str, jax.Array]:
-            advantage, target = theirs(algorithm, parts.Steps.of(batch), batch.last_value)
-            return {"advantage": advantage, "target": target}
-
-        return rejax_gae
-
-    def optimizer(defaults: bool) -> Function:
-        limit = jnp.inf if defaults else parts.MAX_NORM  # the default is written `jnp.inf`
+    def optimizer(limit: float) -> Function:
         algorithm = SimpleNamespace(max_grad_norm=limit, learning_rate=parts.RATE)
         build = ppo.statements(("tx",), ("self",), scope="PPO.initialize_network_params")
         return parts.optax_step(build(algorithm), build(algorithm))
 
-    def schedule(defaults: bool) -> Function:
-        rate = base.default("learning_rate", scope="Algorithm") if defaults else parts.RATE
+    def schedule(rate: float) -> Function:
         rates_only = SimpleNamespace(
             chain=lambda clipping, rate: rate,
             clip=lambda limit: None,
@@ -128,9 +118,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_rate
 
-    def dqn_loss(defaults: bool) -> Function:
-        double = dqn.default("ddqn", scope="DQN") if defaults else False
-        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
+    def dqn_loss(gamma: float, double: bool) -> Function:
         algorithm = SimpleNamespace(
             agent=ActionValues, gamma=gamma, ddqn=double, normalize_rewards=False
         )
@@ -164,78 +152,84 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         gamma=parts.GAMMA,
         target_entropy=-1,
     )
+    critic, actor = (
+        sac.statements((f"{name}_loss_fn",), ("self", "ts", "mb"), scope=f"SAC.update_{name}")
+        for name in ("critic", "actor")
+    )
+    temperature = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
 
-    def sac_critic(defaults: bool) -> Function:
-        del defaults
-        build = sac.statements(("critic_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_critic")
+    def rejax_critic_loss(batch: Batch) -> jax.Array:
+        done = jnp.maximum(batch.terminated, batch.truncated)
+        steps = SimpleNamespace(
+            obs=None, next_obs=None, action=None, reward=batch.reward, done=done
+        )
+        return critic(soft, state(batch, batch.next_log_prob), steps)(batch.q)
 
-        def rejax_critic_loss(batch: Batch) -> jax.Array:
-            done = jnp.maximum(batch.terminated, batch.truncated)
-            steps = SimpleNamespace(
-                obs=None, next_obs=None, action=None, reward=batch.reward, done=done
-            )
-            return build(soft, state(batch, batch.next_log_prob), steps)(batch.q)
+    def rejax_actor_loss(batch: Batch) -> jax.Array:
+        steps = SimpleNamespace(obs=None)
+        return actor(soft, state(batch, None), steps)(batch.log_prob)[0]
 
-        return rejax_critic_loss
-
-    def sac_actor(defaults: bool) -> Function:
-        del defaults
-        build = sac.statements(("actor_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_actor")
-
-        def rejax_actor_loss(batch: Batch) -> jax.Array:
-            steps = SimpleNamespace(obs=None)
-            return build(soft, state(batch, None), steps)(batch.log_prob)[0]
-
-        return rejax_actor_loss
-
-    def sac_temperature(defaults: bool) -> Function:
-        del defaults
-        theirs = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
-
-        def rejax_temperature_loss(batch: Batch) -> jax.Array:
-            return theirs({"log_alpha": batch.log_temperature}, batch.log_prob)
-
-        return rejax_temperature_loss
+    def rejax_temperature_loss(batch: Batch) -> jax.Array:
+        return temperature({"log_alpha": batch.log_temperature}, batch.log_prob)
 
     at_limit = ("cut_at_truncation",)
+    dqn_lines = {"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}
+    default_rate, default_gamma = (
+        base.default(name, scope="Algorithm") for name in ("learning_rate", "gamma")
+    )
+    double = dqn.default("ddqn", scope="DQN")
     return {
-        "ppo.loss": Theirs(loss),
-        "ppo.continuous": Theirs(loss),
+        "ppo.loss": Theirs(rejax_loss),
+        "ppo.continuous": Theirs(rejax_loss),
         "ppo.gae": Theirs(
-            gae,
+            rejax_gae,
             at_limit,
             lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")},
         ),
         "ppo.optimizer": Theirs(
-            optimizer,
+            optimizer(parts.MAX_NORM),
             ("clip_by_element", "adam_eps"),
-            of_defaults=("no_gradient_clip", "adam_eps"),
             lines={
                 "clip_by_element": (PPO, "optax.clip("),
                 "adam_eps": (PPO, "optax.adam("),
-                "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar"),
             },
+            defaults=Theirs(
+                optimizer(jnp.inf),  # as the default is written
+                ("no_gradient_clip", "adam_eps"),
+                lines={
+                    "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar"),
+                    "adam_eps": (PPO, "optax.adam("),
+                },
+            ),
         ),
         "ppo.schedule": Theirs(
-            schedule,
+            schedule(parts.RATE),
             ("constant_rate",),
-            of_defaults=("constant_rate", "larger_rate"),
-            lines={
-                "constant_rate": (PPO, "optax.adam("),
-                "larger_rate": (BASE, "learning_rate: chex.Scalar"),
-            },
+            lines={"constant_rate": (PPO, "optax.adam(")},
+            defaults=Theirs(
+                schedule(default_rate),
+                ("constant_rate", "larger_rate"),
+                lines={
+                    "constant_rate": (PPO, "optax.adam("),
+                    "larger_rate": (BASE, "learning_rate: chex.Scalar"),
+                },
+            ),
         ),
         "dqn.loss": Theirs(
-            dqn_loss,
+            dqn_loss(parts.GAMMA, False),
             at_limit,
-            of_defaults=(*at_limit, "double_q"),
-            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")},
+            lines=dqn_lines,
+            defaults=Theirs(
+                dqn_loss(default_gamma, double), (*at_limit, "double_q"), lines=dqn_lines
+            ),
         ),
         "sac.critic": Theirs(
-            sac_critic, at_limit, lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}
+            rejax_critic_loss,
+            at_limit,
+            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")},
         ),
-        "sac.actor": Theirs(sac_actor),
-        "sac.temperature": Theirs(sac_temperature),
+        "sac.actor": Theirs(rejax_actor_loss),
+        "sac.temperature": Theirs(rejax_temperature_loss),
     }
 
 
