@@ -2,7 +2,6 @@
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
-    python -m benchmarks.matrix --backends linen keras    # PyTorch's column needs triglot[torch]
 
 Each algorithm trains its small case (`benchmarks.cases`) on each library that fits, in canonical
 arithmetic and from the first library's weights. Identity needs XLA's default flags.
@@ -243,13 +242,22 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         pyplot.close(figure)
 
 
-def unmeasured(rows: Mapping[str, Any]) -> str:
-    """List the algorithms that have no row, and the libraries that rows lack; empty if none."""
-    lacking = [name for name in CASES if name not in rows]
-    for name, row in rows.items():
-        libraries = [b for b in libraries_of(CASES[name]) if b not in row["libraries"]]
-        lacking += [f"{name} on {' and '.join(libraries)}"] if libraries else []
-    return ", ".join(lacking)
+def is_current(row: Mapping[str, Any] | None, case: Case, num_updates: int) -> bool:
+    """Return whether a row was measured with these settings, and on all libraries."""
+    return (
+        row is not None
+        and row["settings"] == settings(case, num_updates)
+        and set(libraries_of(case)) <= row["libraries"].keys()
+    )
+
+
+def unmeasured(rows: Mapping[str, Any]) -> list[str]:
+    """List the algorithms that have no row, or not all libraries in it."""
+    return [
+        name
+        for name, case in CASES.items()
+        if name not in rows or set(libraries_of(case)) - rows[name]["libraries"].keys()
+    ]
 
 
 def main(
@@ -258,13 +266,12 @@ def main(
     picture: Path = Path("docs/images/matrix.svg"),
     only: tuple[str, ...] = (),
     num_updates: int | None = None,
-    backends: tuple[str, ...] = (),
     resume: bool = False,
 ) -> None:
     """Measure the matrix, and write it as JSON, as a page and as a picture.
 
-    The page and the picture are left as they are if they would lose rows or columns: after `only`
-    or `backends`, where `out` has not measured the others.
+    The page and the picture are left as they are if they would lose rows: after `only`, where `out`
+    has not measured the others.
 
     Args:
       out: the JSON file; written after each algorithm.
@@ -272,31 +279,22 @@ def main(
       picture: the picture, .svg or .png.
       only: names of algorithms; all by default. Rows of others that `out` has are kept.
       num_updates: of each training; by default that of its case.
-      backends: the libraries; all by default. Columns of others that `out` has are kept, where
-        these are equal to Linen, which is trained first.
-      resume: keep the rows of `out` that were measured with the same settings.
+      resume: keep the rows of `out` that were measured with the same settings and libraries.
     """
     if unknown := sorted(set(only) - CASES.keys()):
         raise SystemExit(f"no algorithm {unknown[0]}; choose from {', '.join(CASES)}.")
-    partly = resume or only or backends
-    kept = json.loads(out.read_text())["algorithms"] if out.exists() and partly else {}
+    kept = json.loads(out.read_text())["algorithms"] if out.exists() and (resume or only) else {}
     rows: dict[str, Any] = {}
     with tqdm(CASES.items(), unit="algorithm") as bar:
         for name, case in bar:
             bar.set_postfix_str(name)
             updates = num_updates or case.num_updates
-            same = name in kept and kept[name]["settings"] == settings(case, updates)
-            if (only and name not in only) or (resume and same):
-                if name in kept:
-                    rows[name] = kept[name]
+            before = kept.get(name)
+            if (only and name not in only) or (resume and is_current(before, case, updates)):
+                if before is not None:
+                    rows[name] = before
                 continue
-            wanted = ("linen", *backends) if backends else libraries_of(case)
-            chosen = [one for one in libraries_of(case) if one in wanted]
-            rows[name] = measure(name, case, chosen, updates)
-            if backends and name in kept:
-                before = kept[name]["libraries"]
-                measured = {**before, **rows[name]["libraries"]}
-                rows[name]["libraries"] = {b: measured[b] for b in COLUMNS if b in measured}
+            rows[name] = measure(name, case, libraries_of(case), updates)
             jax.clear_caches()
             later = {name: row for name, row in kept.items() if name not in rows}
             harness.write_json(
@@ -305,8 +303,8 @@ def main(
     if lacking := unmeasured(rows):
         raise SystemExit(
             f"measured: {out}. {page_path} and {picture} are not written, because they would lose "
-            f"what {out} lacks: {lacking}. To measure this too: python -m benchmarks.matrix "
-            "--resume"
+            f"what {out} lacks: {', '.join(lacking)}. To measure this too: "
+            "python -m benchmarks.matrix --resume"
         )
     page_path.parent.mkdir(parents=True, exist_ok=True)
     page_path.write_text(page(rows))

@@ -370,34 +370,36 @@ def _dqn_loss(switches: frozenset[str]) -> Function:
     return dqn_loss
 
 
-def _sac(part: str) -> Switched:
-    reference = load_reference(f"algorithm:sac.{part}")
+def _sac_critic(switches: frozenset[str]) -> Function:
+    reference = load_reference("algorithm:sac.critic")
 
-    def critic(switches: frozenset[str]) -> Function:
-        def sac_critic_loss(batch: Batch) -> jax.Array:
-            loss = _call(reference, batch, discount=_discount(batch, switches))
-            return 2 * loss if "double_loss" in switches else loss
+    def sac_critic_loss(batch: Batch) -> jax.Array:
+        loss = _call(reference, batch, discount=_discount(batch, switches))
+        return 2 * loss if "double_loss" in switches else loss
 
-        return sac_critic_loss
+    return sac_critic_loss
 
-    def actor(switches: frozenset[str]) -> Function:
-        del switches
 
-        def sac_actor_loss(batch: Batch) -> jax.Array:
-            return _call(reference, batch)
+def _sac_actor(switches: frozenset[str]) -> Function:
+    del switches
+    reference = load_reference("algorithm:sac.actor")
 
-        return sac_actor_loss
+    def sac_actor_loss(batch: Batch) -> jax.Array:
+        return _call(reference, batch)
 
-    def temperature(switches: frozenset[str]) -> Function:
-        def sac_temperature_loss(batch: Batch) -> jax.Array:
-            loss = _call(reference, batch)
-            if "log_temperature_loss" in switches:
-                return loss * jnp.exp(-batch.log_temperature) * batch.log_temperature
-            return loss
+    return sac_actor_loss
 
-        return sac_temperature_loss
 
-    return {"critic": critic, "actor": actor, "temperature": temperature}[part]
+def _sac_temperature(switches: frozenset[str]) -> Function:
+    reference = load_reference("algorithm:sac.temperature")
+
+    def sac_temperature_loss(batch: Batch) -> jax.Array:
+        loss = _call(reference, batch)
+        if "log_temperature_loss" in switches:
+            return loss * jnp.exp(-batch.log_temperature) * batch.log_temperature
+        return loss
+
+    return sac_temperature_loss
 
 
 OPTIMIZER_INPUTS: Mapping[str, str | float] = {
@@ -472,16 +474,16 @@ PARTS: Mapping[str, Part] = {
             "terminated": "flag:32",
             "truncated": "flag:32",
         },
-        _sac("critic"),
+        _sac_critic,
     ),
     "sac.actor": Part(
         "SAC: actor's loss",
         {"log_prob": "param:32", "q": "param:2,32", "log_temperature": "value:"},
-        _sac("actor"),
+        _sac_actor,
     ),
     "sac.temperature": Part(
         "SAC: temperature's loss",
         {"log_temperature": "param:", "log_prob": "log_prob:32"},
-        _sac("temperature"),
+        _sac_temperature,
     ),
 }
