@@ -402,23 +402,21 @@ class Comparison:
     ) -> tuple[int, int, int]:
         """Find the step of one number: by where the batch has it, and the observation there."""
         shape = difference.stored.shape
-        for name in difference.names:
+        obs = [leaf for path, leaf in difference.batch.items() if path not in difference.names]
+        for name in difference.names if obs else ():
             leaf = difference.batch[name]
-            spots = [tuple(index[: leaf.ndim])] if leaf.shape[: len(shape)] == shape else []
-            if not spots and leaf.ndim <= 2:
-                spots = [tuple(spot) for spot in np.argwhere(leaf == difference.stored[index])]
-            obs = [
-                difference.batch[path] for path in difference.batch if path not in difference.names
-            ]
-            for spot in spots[:1]:
-                rows = [part[spot[:2]] if part.ndim > 2 else part[spot[:1]] for part in obs]
-                if not rows:
-                    continue
-                row = np.concatenate([np.ravel(r).astype(np.float32) for r in rows])
-                if row.shape[-1] == self.references.inputs.shape[-1]:
-                    some = near(row, self.references.inputs)
-                    if len(some):
-                        return self.references.place(some)
+            if leaf.shape[: len(shape)] == shape:
+                spot = index[: leaf.ndim]
+            elif leaf.ndim <= 2 and (leaf == difference.stored[index]).any():
+                spot = tuple(np.argwhere(leaf == difference.stored[index])[0])
+            else:
+                continue
+            rows = [part[spot[:2]] if part.ndim > 2 else part[spot[:1]] for part in obs]
+            row = np.concatenate([np.ravel(r).astype(np.float32) for r in rows])
+            if row.shape[-1] == self.references.inputs.shape[-1]:
+                some = near(row, self.references.inputs)
+                if len(some):
+                    return self.references.place(some)
         return number, 0, 0
 
     def _masks(self) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -70,7 +70,7 @@ class Step:
     next_main: Application
 
 
-@dataclass
+@dataclass(frozen=True)
 class Update:
     """One update: the steps before it, and what it computed.
 
@@ -78,17 +78,17 @@ class Update:
       steps: `T` of them, the newest of the loss's batch.
       given: the agent's state before, the trajectory and the key.
       state: the agent's state after it.
-      applied: the networks' applications; empty where nothing was recorded.
+      recorded: whether the following is kept.
+      applied: the networks' applications.
       differences: of stored and computed numbers, in the losses.
-      recorded: whether this update was recorded.
     """
 
     steps: list[Step]
     given: tuple[AnyAgentState, Trajectory, Key]
     state: AnyAgentState
-    applied: list[Application] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-    recorded: bool = False
+    recorded: bool
+    applied: list[Application]
+    differences: list[Difference]
 
 
 class Play:
@@ -225,20 +225,21 @@ class Play:
                 trajectory = Trajectory(**stacked, carry=carry).checked()
                 key = learn_keys[start] if self.agent.online else keys.learn
                 arguments = (runner.agent, trajectory, key)
-                update = Update(steps=steps, given=arguments, state=None, recorded=recorded(done))
                 main, mask = steps[0].main, steps[0].forbidden
                 nothing = None if mask is None else Forbidden.of(main.inputs[:0], mask[:0])
-                if update.recorded:
-                    with self.recorder.listen():
-                        state, _ = self._update(*arguments, nothing)
-                        jax.block_until_ready(state)
-                    update.applied = self.recorder.applications
-                    update.differences = self.recorder.differences
-                else:
+                with self.recorder.listen():
                     state, _ = self._update(*arguments, nothing)
-                update.state = state
+                    jax.block_until_ready(state)
+                kept = recorded(done)
+                yield Update(
+                    steps,
+                    arguments,
+                    state,
+                    recorded=kept,
+                    applied=self.recorder.applications if kept else [],
+                    differences=self.recorder.differences if kept else [],
+                )
                 runner = replace(runner, agent=state)
-                yield update
                 done += 1
                 if done >= num_updates:
                     return
