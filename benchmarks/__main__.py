@@ -6,11 +6,13 @@ from pathlib import Path
 NAMES = (
     "peers",
     "gpu",
+    "start",
     "seams",
     "versions",
     "time_to_return",
     "devices",
     "fingerprints",
+    "programs",
     "matrix",
     "published",
     "suites",

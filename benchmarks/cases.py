@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from triglot.core.records import Values
+
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
 CART, GRID, REACH = "gymnax:CartPole-v1", "gridworld:4x4", "probe:reach"
 PENDULUM, BRAX, MAZE = "gymnax:Pendulum-v1", "brax:inverted_pendulum", "jumanji:Maze-v0"
@@ -35,8 +37,8 @@ class Probe:
     """
 
     env: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-    hyper: Mapping[str, Any] = field(default_factory=dict)
+    config: Values = field(default_factory=dict)
+    hyper: Values = field(default_factory=dict)
     num_updates: int = 200
     value_error: float | None = 0.1
 
@@ -57,8 +59,8 @@ class Case:
     """
 
     envs: tuple[str, ...]
-    config: Mapping[str, Any]
-    hyper: Mapping[str, Any] = field(default_factory=dict)
+    config: Values
+    hyper: Values = field(default_factory=dict)
     num_updates: int = 20
     probes: tuple[Probe, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +109,21 @@ REACHING = Probe(
 )
 NOISY_REACHING = replace(REACHING, hyper={**REACHING.hyper, "exploration_noise": 0.5})
 SOFT_REACHING = replace(REACHING, hyper=dict.fromkeys(RATES, 1e-2), num_updates=400)
+ACTION_VALUES = Probe(
+    env="truncating",
+    config=PROBE_REPLAY,
+    hyper={**EXPLORING, "target_update_period": 10.0},
+    num_updates=400,
+)
+
+
+def action_values(hyper: Values | None = None, **config: Any) -> Probe:
+    """Add options to the probe of action values."""
+    probe = ACTION_VALUES
+    return replace(probe, config={**probe.config, **config}, hyper={**probe.hyper, **(hyper or {})})
+
+
+DISTRIBUTED = action_values({"v_min": -2.0, "v_max": 2.0}, num_atoms=21)
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -189,56 +206,28 @@ CASES: dict[str, Case] = {
         family="action values",
         envs=DISCRETE,
         config=REPLAY,
-        probes=(
-            Probe(
-                env="truncating",
-                config=PROBE_REPLAY,
-                hyper={**EXPLORING, "target_update_period": 10.0},
-                num_updates=400,
-            ),
-        ),
+        probes=(ACTION_VALUES,),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
     "c51": Case(
         family="action values",
         envs=DISCRETE,
         config={**REPLAY, "num_atoms": 5},
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_REPLAY, "num_atoms": 21},
-                hyper={**EXPLORING, "target_update_period": 10.0, "v_min": -2.0, "v_max": 2.0},
-                num_updates=400,
-            ),
-        ),
+        probes=(DISTRIBUTED,),
         refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
     ),
     "qr_dqn": Case(
         family="action values",
         envs=DISCRETE,
         config={**REPLAY, "num_quantiles": 5},
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_REPLAY, "num_quantiles": 11},
-                hyper={**EXPLORING, "target_update_period": 10.0},
-                num_updates=400,
-            ),
-        ),
+        probes=(action_values(num_quantiles=11),),
         refused=dict.fromkeys(NOT_DISCRETE, "QR-DQN supports discrete actions"),
     ),
     "iqn": Case(
         family="action values",
         envs=DISCRETE,
         config={**REPLAY, "num_tau": 3, "num_target_tau": 4, "num_policy_tau": 5},
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_REPLAY, "num_cosines": 16},
-                hyper={**EXPLORING, "target_update_period": 10.0},
-                num_updates=400,
-            ),
-        ),
+        probes=(action_values(num_cosines=16),),
         refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
         table=False,
     ),
@@ -246,19 +235,7 @@ CASES: dict[str, Case] = {
         family="action values",
         envs=(CART, MAZE, HOST_CART, "probe:two-step"),
         config={**REPLAY, "num_atoms": 5},
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_REPLAY, "num_atoms": 21, "n_step": 1},
-                hyper={
-                    **EXPLORING,
-                    "target_update_period": 10.0,
-                    "v_min": -2.0,
-                    "v_max": 2.0,
-                },
-                num_updates=400,
-            ),
-        ),
+        probes=(replace(DISTRIBUTED, config={**DISTRIBUTED.config, "n_step": 1}),),
         refused={
             **dict.fromkeys(NOT_DISCRETE, "Rainbow supports discrete actions"),
             GRID: "noisy layers are dense ones",
@@ -282,22 +259,7 @@ CASES: dict[str, Case] = {
         family="recurrent action values",
         envs=(CART, MAZE, HOST_CART),
         config={**REPLAY, **SEQUENCES},
-        probes=(
-            Probe(
-                env="truncating",
-                config={
-                    **PROBE_REPLAY,
-                    **SEQUENCES,
-                    "rescale_values": False,
-                },
-                hyper={
-                    **EXPLORING,
-                    "target_update_period": 10.0,
-                    "epsilon_alpha": 0.0,
-                },
-                num_updates=400,
-            ),
-        ),
+        probes=(action_values({"epsilon_alpha": 0.0}, **SEQUENCES, rescale_values=False),),
         refused={
             **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
             GRID: "a table has no recurrent cell",

@@ -11,10 +11,8 @@ version of each library and one number of CPU cores.
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,8 +21,10 @@ from tqdm import tqdm
 
 import triglot
 from triglot.core.learner import LearnerState
+from triglot.core.records import Values
 
-LIBRARIES = ("haiku", "linen", "nnx", "equinox")
+from .cases import LIBRARIES
+
 NUM_UPDATES, NUM_SEEDS = 6, 2
 
 
@@ -34,8 +34,8 @@ class Case:
 
     algorithm: str
     env: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-    hyper: Mapping[str, Any] = field(default_factory=dict)
+    config: Values = field(default_factory=dict)
+    hyper: Values = field(default_factory=dict)
     backends: tuple[str, ...] = LIBRARIES
     arithmetics: tuple[str, ...] = ("canonical",)
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-Thunk: TypeAlias = Callable[[], Any]
+Thunk: TypeAlias = Callable[[], object]
 Seconds: TypeAlias = dict[str, np.ndarray]
 
 # Of libraries, in tables and pictures.
@@ -104,19 +104,19 @@ def time_ratio(seconds: Seconds, name: str, baseline: str) -> Interval:
 class Compiled(NamedTuple):
     """A program compiled ahead of time; `trace_seconds` has tracing and lowering."""
 
-    call: Any  # of type `jax.stages.Compiled`
+    call: jax.stages.Compiled
     trace_seconds: float
     compile_seconds: float
 
 
-def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
+def compile_timed(function: jax.stages.Wrapped, *args: object) -> Compiled:
     """Trace, lower and compile a jitted function for these arguments, timing the stages.
 
     Call `jax.clear_caches()` first and disable the persistent compilation cache: cached traces and
     programs would be measured otherwise.
     """
     start = time.perf_counter()
-    lowered = function.trace(*args, **options).lower()
+    lowered = function.trace(*args).lower()
     between = time.perf_counter()
     call = lowered.compile()
     return Compiled(call, between - start, time.perf_counter() - between)
@@ -149,7 +149,9 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def table(header: Sequence[str], rows: Iterable[Iterable[Any]], left: Collection[str] = ()) -> str:
+def table(
+    header: Sequence[str], rows: Iterable[Iterable[object]], left: Collection[str] = ()
+) -> str:
     """Format a table in Markdown, aligned.
 
     Args:
@@ -183,7 +185,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else asdict(value)
 
 
-def write_json(path: Path, result: Mapping[str, Any]) -> None:
+def write_json(path: Path, result: Mapping[str, object]) -> None:
     """Write a result as JSON, and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2, default=plain) + "\n")

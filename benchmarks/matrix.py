@@ -1,17 +1,14 @@
-"""Every algorithm on every library: bitwise identity on the page, and times in the JSON file.
+"""Every algorithm on every library: which trainings are bitwise identical.
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
-    python -m benchmarks.matrix --backends linen keras    # PyTorch's column needs triglot[torch]
 
 Each algorithm trains its small case (`benchmarks.cases`) on each library that fits, in canonical
-arithmetic and from the first library's weights. Times are CPU seconds of these small trainings, one
-after the other in one process. Identity needs XLA's default flags.
+arithmetic and from the first library's weights. Identity needs XLA's default flags.
 """
 
 import json
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,7 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from triglot.compare.options import CompareOptions
-from triglot.compare.training.library import MIN_CHUNKS, LibraryExperiment
-from triglot.compare.training.measuring import compile_timed
+from triglot.compare.training.library import LibraryExperiment
 from triglot.core.errors import TriglotError
 from triglot.runs.identity import Trace, compare_traces
 from triglot.runs.registry.algorithms import by_family, find_algorithm
@@ -32,7 +28,7 @@ from triglot.runs.registry.algorithms import by_family, find_algorithm
 from . import harness
 from .cases import CASES, LIBRARIES, Case
 
-CHUNK, ROUNDS = 64, 7
+SPAN = 1024  # updates of the trainings, over which schedules run; a few of them are compared
 MORE = ("keras", "torch", "jax")  # which the tests of all libraries leave out
 COLUMNS = (*LIBRARIES, *MORE, "table")
 EQUAL, DIFFERENT, NONE = "#d7efe3", "#fbe3d0", "#f4f6f8"
@@ -65,9 +61,7 @@ def libraries_of(case: Case) -> tuple[str, ...]:
     return tuple(b for b in COLUMNS if b in (*case.backends(), *MORE))
 
 
-def measure(
-    name: str, case: Case, backends: Sequence[str], num_updates: int, rounds: int
-) -> dict[str, Any]:
+def measure(name: str, case: Case, backends: Sequence[str], num_updates: int) -> dict[str, Any]:
     """Train one algorithm on several libraries.
 
     Args:
@@ -75,41 +69,36 @@ def measure(
       case: its small case.
       backends: the libraries.
       num_updates: of the trainings that are compared.
-      rounds: how often `CHUNK` further updates are timed.
 
     Returns:
       A row of the matrix: of each library, whether it is `equal` to the largest group of libraries
-      that are equal among themselves, where it `first` differs, and its times.
+      that are equal among themselves, and where it `first` differs; or its `error`.
     """
-    found = find_algorithm(name)
-    steps_per_update = found.Config(**case.config).steps_per_update
+    steps_per_update = find_algorithm(name).Config(**case.config).steps_per_update
     traces: dict[str, Trace] = {}
-    libraries: dict[str, dict[str, Any]] = {}
+    errors: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.safetensors"
         for backend in backends:
             try:
-                traces[backend], libraries[backend] = train(
-                    name, case, backend, weights, num_updates, rounds
-                )
+                traces[backend] = train(name, case, backend, weights, num_updates)
             except TriglotError as error:
-                libraries[backend] = {"error": str(error)}
+                errors[backend] = str(error)
+    identity = compare_with_largest(traces, steps_per_update)
     return {
         "env": case.envs[0],
         "settings": settings(case, num_updates),
-        "libraries": with_identity(libraries, traces, steps_per_update),
+        "libraries": {b: identity.get(b, {"error": errors.get(b)}) for b in backends},
     }
 
 
-def settings(case: Case, num_updates: int) -> Any:
+def settings(case: Case, num_updates: int) -> dict[str, Any]:
     """Describe what a row depends on, as JSON has it."""
     how = {"config": case.config, "hyper": case.hyper, "num_updates": num_updates}
     return json.loads(json.dumps(how))
 
 
-def train(
-    name: str, case: Case, backend: str, weights: Path, num_updates: int, rounds: int
-) -> tuple[Trace, dict[str, Any]]:
+def train(name: str, case: Case, backend: str, weights: Path, num_updates: int) -> Trace:
     """Train on one library; the first one writes the weights from which the others start."""
     steps_per_update = find_algorithm(name).Config(**case.config).steps_per_update
     options = CompareOptions(
@@ -117,7 +106,7 @@ def train(
         env=case.envs[0],
         config=dict(case.config),
         hyper=dict(case.hyper),
-        total_steps=CHUNK * MIN_CHUNKS * steps_per_update,  # so that a call has CHUNK updates
+        total_steps=SPAN * steps_per_update,
         num_seeds=1,
         seed=0,
     )
@@ -129,47 +118,30 @@ def train(
         state = library.start_from(weights)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    program, compiling = compile_timed(library.experiment, state)
     history = []
-    for chunk in library.experiment.chunks(state, program=program, until=num_updates):
+    for chunk in library.experiment.chunks(state, until=num_updates):
         state = chunk.runner_states
         history.append(chunk.metrics)
     metrics = {name: np.concatenate([one[name] for one in history], axis=1) for name in history[0]}
-    trace = Trace(metrics=metrics, params=library.named_params(state))
-    seconds, cpu_seconds = [], []
-    before, until = time.process_time(), num_updates + rounds * CHUNK
-    for chunk in library.experiment.chunks(state, program=program, until=until):
-        seconds.append(chunk.seconds)
-        cpu_seconds.append(time.process_time() - before)
-        before = time.process_time()
-    steps = CHUNK * steps_per_update
-    return trace, {
-        "rounds": rounds,
-        "compile_seconds": round(compiling["compile_seconds"], 2),
-        "compile_cpu_seconds": round(compiling["compile_cpu_seconds"], 2),
-        "steps_per_second": round(steps / float(np.median(seconds))),
-        "steps_per_cpu_second": round(steps / float(np.median(cpu_seconds))),
-    }
+    return Trace(metrics=metrics, params=library.named_params(state))
 
 
-def with_identity(
-    libraries: Mapping[str, Mapping[str, Any]], traces: Mapping[str, Trace], steps_per_update: int
+def compare_with_largest(
+    traces: Mapping[str, Trace], steps_per_update: int
 ) -> dict[str, dict[str, Any]]:
-    """Add to each library's times whether it is equal, and where it first differs."""
+    """Compare each library with the largest group of equal ones: `equal`, and the `first` place."""
     if not traces:
-        return {name: dict(row) for name, row in libraries.items()}
+        return {}
     groups = compare_traces(traces, steps_per_update)["groups"]
     largest = max(groups, key=len)
     leader = {largest[0]: traces[largest[0]]}
     rows = compare_traces({**leader, **traces}, steps_per_update)["backends"]
     result = {}
-    for name, row in libraries.items():
-        result[name] = dict(row)
-        if name in traces:
-            places = rows[name]["first_difference"], rows[name]["first_metric_difference"]
-            found = [place for place in places if place is not None]
-            first = min(found, key=lambda place: place["update"], default=None)
-            result[name] |= {"equal": first is None, "first": first}
+    for name in traces:
+        places = rows[name]["first_difference"], rows[name]["first_metric_difference"]
+        found = [place for place in places if place is not None]
+        first = min(found, key=lambda place: place["update"], default=None)
+        result[name] = {"equal": first is None, "first": first}
     return result
 
 
@@ -270,13 +242,22 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         pyplot.close(figure)
 
 
-def unmeasured(rows: Mapping[str, Any]) -> str:
-    """List the algorithms that have no row, and the libraries that rows lack; empty if none."""
-    lacking = [name for name in CASES if name not in rows]
-    for name, row in rows.items():
-        libraries = [b for b in libraries_of(CASES[name]) if b not in row["libraries"]]
-        lacking += [f"{name} on {' and '.join(libraries)}"] if libraries else []
-    return ", ".join(lacking)
+def is_current(row: Mapping[str, Any] | None, case: Case, num_updates: int) -> bool:
+    """Return whether a row was measured with these settings, and on all libraries."""
+    return (
+        row is not None
+        and row["settings"] == settings(case, num_updates)
+        and set(libraries_of(case)) <= row["libraries"].keys()
+    )
+
+
+def unmeasured(rows: Mapping[str, Any]) -> list[str]:
+    """List the algorithms that have no row, or not all libraries in it."""
+    return [
+        name
+        for name, case in CASES.items()
+        if name not in rows or set(libraries_of(case)) - rows[name]["libraries"].keys()
+    ]
 
 
 def main(
@@ -285,14 +266,12 @@ def main(
     picture: Path = Path("docs/images/matrix.svg"),
     only: tuple[str, ...] = (),
     num_updates: int | None = None,
-    backends: tuple[str, ...] = (),
-    rounds: int = ROUNDS,
     resume: bool = False,
 ) -> None:
     """Measure the matrix, and write it as JSON, as a page and as a picture.
 
-    The page and the picture are left as they are if they would lose rows or columns: after `only`
-    or `backends`, where `out` has not measured the others.
+    The page and the picture are left as they are if they would lose rows: after `only`, where `out`
+    has not measured the others.
 
     Args:
       out: the JSON file; written after each algorithm.
@@ -300,32 +279,22 @@ def main(
       picture: the picture, .svg or .png.
       only: names of algorithms; all by default. Rows of others that `out` has are kept.
       num_updates: of each training; by default that of its case.
-      backends: the libraries; all by default. Columns of others that `out` has are kept, where
-        these are equal to Linen, which is trained first.
-      rounds: how often each training's speed is measured.
-      resume: keep the rows of `out` that were measured with the same settings.
+      resume: keep the rows of `out` that were measured with the same settings and libraries.
     """
     if unknown := sorted(set(only) - CASES.keys()):
         raise SystemExit(f"no algorithm {unknown[0]}; choose from {', '.join(CASES)}.")
-    partly = resume or only or backends
-    kept = json.loads(out.read_text())["algorithms"] if out.exists() and partly else {}
+    kept = json.loads(out.read_text())["algorithms"] if out.exists() and (resume or only) else {}
     rows: dict[str, Any] = {}
     with tqdm(CASES.items(), unit="algorithm") as bar:
         for name, case in bar:
             bar.set_postfix_str(name)
             updates = num_updates or case.num_updates
-            same = name in kept and kept[name]["settings"] == settings(case, updates)
-            if (only and name not in only) or (resume and same):
-                if name in kept:
-                    rows[name] = kept[name]
+            before = kept.get(name)
+            if (only and name not in only) or (resume and is_current(before, case, updates)):
+                if before is not None:
+                    rows[name] = before
                 continue
-            wanted = ("linen", *backends) if backends else libraries_of(case)
-            chosen = [one for one in libraries_of(case) if one in wanted]
-            rows[name] = measure(name, case, chosen, updates, rounds)
-            if backends and name in kept:
-                before = kept[name]["libraries"]
-                measured = {**before, **rows[name]["libraries"]}
-                rows[name]["libraries"] = {b: measured[b] for b in COLUMNS if b in measured}
+            rows[name] = measure(name, case, libraries_of(case), updates)
             jax.clear_caches()
             later = {name: row for name, row in kept.items() if name not in rows}
             harness.write_json(
@@ -334,8 +303,8 @@ def main(
     if lacking := unmeasured(rows):
         raise SystemExit(
             f"measured: {out}. {page_path} and {picture} are not written, because they would lose "
-            f"what {out} lacks: {lacking}. To measure this too: python -m benchmarks.matrix "
-            "--resume"
+            f"what {out} lacks: {', '.join(lacking)}. To measure this too: "
+            "python -m benchmarks.matrix --resume"
         )
     page_path.parent.mkdir(parents=True, exist_ok=True)
     page_path.write_text(page(rows))

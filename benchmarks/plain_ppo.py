@@ -28,15 +28,17 @@ https://github.com/luchris429/purejaxrl.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 import rlax
-from gymnax.environments.classic_control.cartpole import CartPole
+from gymnax.environments.classic_control.cartpole import CartPole, EnvState
 
 from triglot.core.rl.losses import successor_values
+
+Layers: TypeAlias = dict[str, dict[str, jax.Array]]
 
 ENV = CartPole()
 ENV_PARAMS = ENV.default_params
@@ -68,7 +70,7 @@ class Config:
         return self.num_envs * self.rollout_length
 
 
-def mlp(params: dict[str, Any], inputs: jax.Array) -> jax.Array:
+def mlp(params: Layers, inputs: jax.Array) -> jax.Array:
     """Apply a tanh network `[..., 4] -> [..., outputs]`."""
     for layer in ("linear_0", "linear_1"):
         inputs = jnp.tanh(inputs @ params[layer]["w"] + params[layer]["b"])
@@ -77,7 +79,7 @@ def mlp(params: dict[str, Any], inputs: jax.Array) -> jax.Array:
 
 def init_mlp(
     key: jax.Array, hidden_sizes: tuple[int, int], outputs: int, head_scale: float
-) -> dict[str, Any]:
+) -> Layers:
     """Draw orthogonal weights, sqrt(2) in the hidden layers; biases are 0."""
     first, second = hidden_sizes
     sizes = {
@@ -91,7 +93,7 @@ def init_mlp(
     }
 
 
-def reset(keys: jax.Array) -> tuple[jax.Array, Any]:
+def reset(keys: jax.Array) -> tuple[jax.Array, EnvState]:
     """Start one episode per key of any leading shape; returns observations and states."""
     obs, state = jax.vmap(lambda k: ENV.reset_env(k, ENV_PARAMS))(keys.reshape(-1))
     # The state's Python integers become arrays of a definite type, as a scan's carry must be.
@@ -101,8 +103,8 @@ def reset(keys: jax.Array) -> tuple[jax.Array, Any]:
 
 
 def step(
-    env_state: Any, action: jax.Array
-) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array]:
+    env_state: EnvState, action: jax.Array
+) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array]:
     """Step `[N]` environments, without automatic resets.
 
     Returns:

@@ -12,6 +12,7 @@ least, and XLA's threads do not add noise:
 import functools
 import itertools
 import statistics
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from triglot import make_agent, make_env
 from triglot.algorithms.ppo import PPO
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.types import PyTree
 
 from . import harness, plain_ppo
 
@@ -43,13 +45,18 @@ class Program:
       baselines: the programs by whose time that of this one is divided.
     """
 
-    function: Any
-    state: Any
+    function: jax.stages.Wrapped
+    state: PyTree
     steps: int
     baselines: tuple[str, ...]
 
 
-def program(init: Any, run: Any, num_seeds: int | None, **how: Any) -> Program:
+def program(
+    init: Callable[[jax.Array], PyTree],
+    run: Callable[[PyTree], PyTree],
+    num_seeds: int | None,
+    **how: Any,
+) -> Program:
     """Build a program, vmapped over seeds if there is a number of them."""
     key = jax.random.key(0)
     if num_seeds is not None:
@@ -162,9 +169,9 @@ def main(
         programs = seeds_programs(backends[0], num_seeds, num_updates or 16)
     before = harness.environment()
     made = compile_all(programs, compile_rounds)
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, dict[str, jax.Array]] = {}
 
-    def run(name: str) -> Any:
+    def run(name: str) -> PyTree:
         state, metrics[name] = made[name][-1].call(programs[name].state)
         return state
 
@@ -172,12 +179,14 @@ def main(
     seconds = harness.measure(thunks, rounds=rounds)
     entries = {}
     for name, one in programs.items():
+        memory = made[name][-1].call.memory_analysis()
+        assert memory is not None
         entries[name] = {
             "time_ratios": {
                 base: harness.time_ratio(seconds, name, base) for base in one.baselines
             },
             "steps_per_second": harness.interval(one.steps / seconds[name]),
-            "temporary_bytes": made[name][-1].call.memory_analysis().temp_size_in_bytes,
+            "temporary_bytes": memory.temp_size_in_bytes,
             "episode_return": float(np.nanmean(metrics[name]["episode_return"])),
             "trace_seconds": [each.trace_seconds for each in made[name]],
             "compile_seconds": [each.compile_seconds for each in made[name]],

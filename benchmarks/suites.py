@@ -10,7 +10,7 @@ Suites that are not installed keep their row.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ import tyro
 import triglot
 from triglot.checks.environment.check import check_environment
 from triglot.core import specs
+from triglot.core.environment import Environment
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.trainer import Trainer
-from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.loop.vectorize import VectorEnvironment, VectorState
+from triglot.core.types import PyTree
 from triglot.runs.registry.environments import load_suite
 from triglot.runs.registry.presets.find import find
 from triglot.shared.machine.cores import one_core
@@ -109,7 +111,7 @@ class Options:
     """the page."""
 
 
-def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
+def programs(env: Environment) -> Mapping[str, harness.Thunk]:
     """Compile what is timed: each program takes `LENGTH` steps of each of its environments."""
     vector = VectorEnvironment(env, NUM_ENVS).for_rollouts(LENGTH)
     # One setting for all suites, whatever PPO's defaults for their observations and actions.
@@ -118,21 +120,21 @@ def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     agent = triglot.make_agent("ppo", env, config=triglot.PPO.Config(**sizes))
     trainer = Trainer(agent, vector, chunk_size=1)
 
-    def one(state: Any, key: jax.Array) -> Any:
-        def step(state: Any, key: jax.Array) -> Any:
+    def one(state: PyTree, key: jax.Array) -> PyTree:
+        def step(state: PyTree, key: jax.Array) -> tuple[PyTree, jax.Array]:
             action_key, step_key = jax.random.split(key)
             after = env.step(state, specs.sample(env.action_spec, action_key), step_key)
             return after.state, after.reward
 
         return jax.lax.scan(step, state, jax.random.split(key, LENGTH))
 
-    def many(states: Any, key: jax.Array) -> Any:
+    def many(states: PyTree, key: jax.Array) -> PyTree:
         return jax.vmap(one)(states, jax.random.split(key, NUM_ENVS))
 
-    def with_resets(state: Any, key: jax.Array) -> Any:
+    def with_resets(state: VectorState, key: jax.Array) -> tuple[VectorState, jax.Array]:
         pool_key, steps_key = jax.random.split(key)
 
-        def step(state: Any, key: jax.Array) -> Any:
+        def step(state: VectorState, key: jax.Array) -> tuple[VectorState, jax.Array]:
             action_key, step_key = jax.random.split(key)
             keys = jax.random.split(action_key, NUM_ENVS)
             actions = jax.vmap(lambda key: specs.sample(env.action_spec, key))(keys)
@@ -171,7 +173,7 @@ def returned(env: str) -> tuple[str, str, str]:
     return f"{found.train['total_steps']:,}", f"{mean} [{low}, {high}]", published or "none"
 
 
-def installed(suites: Iterable[str]) -> dict[str, Any]:
+def installed(suites: Iterable[str]) -> dict[str, Environment]:
     """Make the environment of each suite that is installed."""
     envs = {}
     for suite in suites:
@@ -203,7 +205,7 @@ def check_every(suites: Iterable[str], checked: dict[str, list[str]]) -> Iterato
             yield
 
 
-def measured(envs: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+def measured(envs: Mapping[str, Environment], rounds: int) -> dict[str, list[object]]:
     """Time each suite's environment; return rows of the table."""
     timed, sizes, rows = {}, {}, {}
     for suite, env in envs.items():
@@ -218,7 +220,7 @@ def measured(envs: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     return rows
 
 
-def cells(suite: str, row: list[Any], checked: Mapping[str, list[str]]) -> list[Any]:
+def cells(suite: str, row: list[object], checked: Mapping[str, list[str]]) -> list[object]:
     """Write the row of a suite's environment with what was checked, and what was learned."""
     env, number, *rest = row
     failed = [checks for name, checks in checked.items() if name.startswith(f"{suite}:")]

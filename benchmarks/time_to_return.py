@@ -7,11 +7,8 @@ the cache of the first. `cpu` is the seconds on all cores. Run it from the repos
 
     python -m benchmarks.time_to_return
 
-Each round has another seed, since some need ten times the steps of others. With another checkout
-of triglot, the two run in turns. The medians of the rounds are shown:
-
-    git worktree add ../before REVISION
-    python -m benchmarks.time_to_return --backends linen --against ../before --rounds 5
+Each round has another seed, since some need ten times the steps of others. The medians of the
+rounds are shown.
 """
 
 import json
@@ -23,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,14 +82,13 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     return {"laps": laps, "return": best, "env_steps": done * experiment.steps_per_update}
 
 
-def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, float]:
-    """Call `run` in a new process of a checkout; `cpu` is added, its seconds on all cores."""
+def child(backend: str, cache: str, seed: int) -> dict[str, float]:
+    """Call `run` in a new process; `cpu` is added, its seconds on all cores."""
     command = [sys.executable, "-m", "benchmarks.time_to_return"]
     before = os.times()
     done = subprocess.run(
         [*command, str(time.time()), backend, cache, str(seed)],
-        cwd=checkout,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{checkout}/src", str(checkout)))},
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -104,18 +101,17 @@ def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, floa
     return {**laps, "total": sum(laps.values()), "cpu": cpu, **found}
 
 
-def compile_bytecode(checkout: Path) -> None:
+def compile_bytecode() -> None:
     """Compile the package's modules, some of which are behind symbolic links in a checkout."""
-    package = checkout / "src" / "triglot"
+    package = ROOT / "src" / "triglot"
     folders = [str(path.resolve()) for path in package.iterdir() if path.is_dir()]
     command = [sys.executable, "-m", "compileall", "-q", "benchmarks", str(package), *folders]
-    subprocess.run(command, cwd=checkout, check=True)
+    subprocess.run(command, cwd=ROOT, check=True)
 
 
 def main(
     backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"),
     seed: int = 0,
-    against: Path | None = None,
     rounds: int = 1,
 ) -> None:
     """Run every backend in new processes, and print a table of seconds.
@@ -123,40 +119,25 @@ def main(
     Args:
       backends: libraries to run.
       seed: random seed of the first round; the next round has the next one.
-      against: another checkout of triglot, whose order with this one alternates.
       rounds: times that all are run; more than one give medians.
     """
     # Here, since the processes that are timed import this module too.
-    import numpy as np
-
     from . import harness
 
-    checkouts = {"here": ROOT} | ({} if against is None else {"there": against.resolve()})
-    for checkout in checkouts.values():
-        compile_bytecode(checkout)
-    rows, ratios = [], []
+    compile_bytecode()
+    rows = []
     for backend in backends:
-        found: dict[tuple[str, str], list[dict[str, float]]] = {}
+        results: dict[str, list[dict[str, float]]] = {"first": [], "second": []}
         for number in range(rounds):
-            for side in list(checkouts)[:: -1 if number % 2 else 1]:
-                with tempfile.TemporaryDirectory() as cache:
-                    for which in ("first", "second"):
-                        print(f"{backend}, {which}, {side}, round {number}", file=sys.stderr)
-                        result = child(checkouts[side], backend, cache, seed + number)
-                        found.setdefault((which, side), []).append(result)
-        for (which, side), results in sorted(found.items()):
-            medians = {name: np.median([one[name] for one in results]) for name in COLUMNS}
+            with tempfile.TemporaryDirectory() as cache:
+                for which, of_rounds in results.items():
+                    print(f"{backend}, {which}, round {number}", file=sys.stderr)
+                    of_rounds.append(child(backend, cache, seed + number))
+        for which, of_rounds in results.items():
+            medians = {name: median(one[name] for one in of_rounds) for name in COLUMNS}
             shown = [f"{value:,.{0 if name == STEPS else 2}f}" for name, value in medians.items()]
-            rows.append([f"{backend}, {which}, {side}", *shown])
-            if side == "there":
-                totals = {
-                    name: np.array([one["total"] for one in found[which, name]])
-                    for name in checkouts
-                }
-                ratio = harness.time_ratio(totals, "here", "there")
-                ratios.append(f"{backend}, {which}: here / there {ratio}")
+            rows.append([f"{backend}, {which}", *shown])
     print(harness.table(["seconds", *COLUMNS], rows))
-    print(*ratios, sep="\n")
 
 
 if __name__ == "__main__":

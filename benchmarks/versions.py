@@ -6,7 +6,7 @@
 Each checkout trains in a process of its own, which compiles its programs once; then one of them
 works at a time, in rounds with a random order. Each run is a whole training from its
 initialization. A ratio above 1 means that this checkout is slower than the other. The settings are
-those of `benchmarks.peers`. Time from a cold start: `benchmarks.time_to_return`.
+those of `benchmarks.peers`.
 """
 
 import functools

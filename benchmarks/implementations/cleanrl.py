@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts, tensors
-from .parts import Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout, SourceFile
 
 BATCH = ("b_obs", "b_actions", "b_logprobs", "b_values", "b_advantages", "b_returns")
@@ -22,41 +21,33 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         checkout.file(f"cleanrl/{name}.py") for name in ("ppo", "ppo_continuous_action", "dqn")
     )
     sac = checkout.file("cleanrl/sac_continuous_action.py")
+    args = SimpleNamespace(
+        clip_coef=0.2,
+        ent_coef=0.01,
+        vf_coef=0.5,
+        norm_adv=True,
+        clip_vloss=True,
+        gamma=parts.GAMMA,
+        gae_lambda=parts.LAMBDA,
+        learning_rate=parts.RATE,
+        max_grad_norm=parts.MAX_NORM,
+        num_iterations=parts.UPDATES,
+    )
 
-    def settings(defaults: bool) -> Any:
-        matched = {
-            "clip_coef": 0.2,
-            "ent_coef": 0.01,
-            "vf_coef": 0.5,
-            "norm_adv": True,
-            "clip_vloss": True,
-            "gamma": parts.GAMMA,
-            "gae_lambda": parts.LAMBDA,
-            "learning_rate": parts.RATE,
-            "max_grad_norm": parts.MAX_NORM,
-        }
-        if defaults:
-            matched = {name: ppo.default(name, scope="Args") for name in matched}
-        return SimpleNamespace(**matched)
+    def loss_in(file: SourceFile, agent_of: Callable[[Batch], object]) -> Function:
+        arguments = ("agent", *BATCH)
+        loss = file.statements(("loss",), arguments, mb_inds=slice(None), args=args)
 
-    def loss_in(file: SourceFile, agent_of: Callable[[Batch], Any]) -> Callable[[bool], Any]:
-        def loss(defaults: bool) -> Any:
-            theirs = file.statements(
-                ("loss",), ("agent", *BATCH), mb_inds=slice(None), args=settings(defaults),
-            )  # fmt: skip
+        def cleanrl_loss(batch: Batch) -> torch.Tensor:
+            agent, obs = agent_of(batch), batch.value  # the agent reads no observations
+            old = batch.old_log_prob, batch.old_value
+            return loss(agent, obs, batch.action, *old, batch.advantage, batch.target)
 
-            def cleanrl_loss(batch: Batch) -> torch.Tensor:
-                agent, obs = agent_of(batch), batch.value  # the agent reads no observations
-                old = batch.old_log_prob, batch.old_value
-                return theirs(agent, obs, batch.action, *old, batch.advantage, batch.target)
-
-            return cleanrl_loss
-
-        return loss
+        return cleanrl_loss
 
     outputs_of = continuous.function("Agent.get_action_and_value")
 
-    def gaussian_agent(batch: Batch) -> Any:
+    def gaussian_agent(batch: Batch) -> SimpleNamespace:
         networks = SimpleNamespace(
             actor_mean=lambda obs: batch.mean,
             actor_logstd=batch.log_std,
@@ -66,118 +57,95 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
             get_action_and_value=lambda obs, action: outputs_of(networks, obs, action)
         )
 
-    def gae(defaults: bool) -> Any:
-        args = settings(defaults)
-        theirs = ppo.statements(("advantages", "returns"), ROLLOUT, args=args, device="cpu")
+    gae = ppo.statements(("advantages", "returns"), ROLLOUT, args=args, device="cpu")
 
-        def cleanrl_gae(batch: Batch) -> dict[str, torch.Tensor]:
-            args.num_steps = batch.reward.shape[0]
-            done = torch.maximum(batch.terminated, batch.truncated)
-            starts = torch.cat([torch.zeros_like(done[:1]), done[:-1]])
-            agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(batch.last_value))
-            advantage, target = theirs(batch.reward, batch.value, starts, done[-1], None, agent)
-            return {"advantage": advantage, "target": target}
+    def cleanrl_gae(batch: Batch) -> dict[str, torch.Tensor]:
+        args.num_steps = batch.reward.shape[0]
+        done = torch.maximum(batch.terminated, batch.truncated)
+        starts = torch.cat([torch.zeros_like(done[:1]), done[:-1]])
+        agent = SimpleNamespace(get_value=lambda obs: tensors.AsArray(batch.last_value))
+        advantage, target = gae(batch.reward, batch.value, starts, done[-1], None, agent)
+        return {"advantage": advantage, "target": target}
 
-        return cleanrl_gae
+    optimizer_of = ppo.statements(("optimizer",), ("agent",), optim=tensors.OPTIM, args=args)
+    step_of = ppo.calls(
+        ("nn.utils.clip_grad_norm_", "optimizer.step"), ("agent", "optimizer"), args=args
+    )
+    rate = ppo.statements(("lrnow",), ("iteration",), args=args)
 
-    def optimizer(defaults: bool) -> Any:
-        build = ppo.statements(("optimizer",), ("agent",), optim=tensors.OPTIM,
-                               args=settings(defaults))  # fmt: skip
-        step_of = ppo.calls(
-            ("nn.utils.clip_grad_norm_", "optimizer.step"), ("agent", "optimizer"),
-            args=settings(defaults),
-        )  # fmt: skip
-        return torch_step(build, step_of)
+    def cleanrl_rate(step):
+        return rate(torch.div(step, parts.STEPS_PER_UPDATE, rounding_mode="floor") + 1)
 
-    def schedule(defaults: bool) -> Any:
-        args = settings(defaults)
-        args.num_iterations = parts.UPDATES
-        theirs = ppo.statements(("lrnow",), ("iteration",), args=args)
+    q_loss = dqn.statements(("loss",), ("data", "q_network", "target_network"), args=args)
 
-        def cleanrl_rate(step):
-            return theirs(torch.div(step, parts.STEPS_PER_UPDATE, rounding_mode="floor") + 1)
+    def cleanrl_dqn_loss(batch: Batch) -> torch.Tensor:
+        data = SimpleNamespace(
+            observations=batch.q,
+            next_observations=batch.next_target_q,
+            actions=batch.action[:, None].long(),
+            rewards=batch.reward[:, None],
+            dones=batch.terminated[:, None],
+        )
+        return q_loss(data, lambda obs: obs, lambda obs: obs)
 
-        return cleanrl_rate
-
-    def dqn_loss(defaults: bool) -> Any:
-        args = SimpleNamespace(gamma=dqn.default("gamma", scope="Args"))
-        theirs = dqn.statements(("loss",), ("data", "q_network", "target_network"), args=args)
-
-        def cleanrl_dqn_loss(batch: Batch) -> torch.Tensor:
-            data = SimpleNamespace(
-                observations=batch.q,
-                next_observations=batch.next_target_q,
-                actions=batch.action[:, None].long(),
-                rewards=batch.reward[:, None],
-                dones=batch.terminated[:, None],
-            )
-            return theirs(data, lambda obs: obs, lambda obs: obs)
-
-        return cleanrl_dqn_loss
-
-    def critics(values: torch.Tensor) -> list[Any]:
+    def critics(values: torch.Tensor) -> list[Function]:
         return [lambda obs, action, i=i: values[i][:, None] for i in range(2)]
 
-    def drawing(log_prob: torch.Tensor) -> Any:
+    def drawing(log_prob: torch.Tensor) -> SimpleNamespace:
         return SimpleNamespace(get_action=lambda obs: (None, log_prob[:, None], None))
 
-    def sac_critic(defaults: bool) -> Any:
-        args = SimpleNamespace(gamma=parts.GAMMA)
-        theirs = sac.statements(
-            ("qf_loss",), ("data", "actor", "qf1", "qf2", "qf1_target", "qf2_target", "alpha"),
-            args=args,
-        )  # fmt: skip
+    critic_loss = sac.statements(
+        ("qf_loss",),
+        ("data", "actor", "qf1", "qf2", "qf1_target", "qf2_target", "alpha"),
+        args=args,
+    )
+    actor_loss = sac.statements(("actor_loss",), ("data", "actor", "qf1", "qf2", "alpha"))
+    temperature_loss = sac.statements(
+        ("alpha_loss",), ("data", "actor", "log_alpha", "target_entropy")
+    )
 
-        def cleanrl_critic_loss(batch: Batch) -> torch.Tensor:
-            data = SimpleNamespace(
-                observations=None,
-                next_observations=None,
-                actions=None,
-                rewards=batch.reward[:, None],
-                dones=batch.terminated[:, None],
-            )
-            networks = (*critics(batch.q), *critics(batch.next_target_q))
-            actor = drawing(batch.next_log_prob)
-            return theirs(data, actor, *networks, batch.log_temperature.exp())
+    def cleanrl_critic_loss(batch: Batch) -> torch.Tensor:
+        data = SimpleNamespace(
+            observations=None,
+            next_observations=None,
+            actions=None,
+            rewards=batch.reward[:, None],
+            dones=batch.terminated[:, None],
+        )
+        networks = (*critics(batch.q), *critics(batch.next_target_q))
+        actor = drawing(batch.next_log_prob)
+        return critic_loss(data, actor, *networks, batch.log_temperature.exp())
 
-        return cleanrl_critic_loss
+    def cleanrl_actor_loss(batch: Batch) -> torch.Tensor:
+        data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
+        return actor_loss(data, actor, *critics(batch.q), batch.log_temperature.exp())
 
-    def sac_actor(defaults: bool) -> Any:
-        theirs = sac.statements(("actor_loss",), ("data", "actor", "qf1", "qf2", "alpha"))
-
-        def cleanrl_actor_loss(batch: Batch) -> torch.Tensor:
-            data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
-            return theirs(data, actor, *critics(batch.q), batch.log_temperature.exp())
-
-        return cleanrl_actor_loss
-
-    def sac_temperature(defaults: bool) -> Any:
-        theirs = sac.statements(("alpha_loss",), ("data", "actor", "log_alpha", "target_entropy"))
-
-        def cleanrl_temperature_loss(batch: Batch) -> torch.Tensor:
-            data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
-            return theirs(data, actor, batch.log_temperature, -1.0)
-
-        return cleanrl_temperature_loss
+    def cleanrl_temperature_loss(batch: Batch) -> torch.Tensor:
+        data, actor = SimpleNamespace(observations=None), drawing(batch.log_prob)
+        return temperature_loss(data, actor, batch.log_temperature, -1.0)
 
     return {
-        "ppo.loss": Theirs(loss_in(ppo, tensors.Outputs.of), ("unbiased_std",), "ppo.py, `loss`"),
-        "ppo.continuous": Theirs(loss_in(continuous, gaussian_agent), ("unbiased_std",),
-                                 "ppo_continuous_action.py, `loss`, `get_action_and_value`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `advantages`, `returns`",
-            lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")}),
-        "ppo.optimizer": Theirs(optimizer, (),
-                                "ppo.py, `optimizer`, `clip_grad_norm_`, `optimizer.step`"),
-        "ppo.schedule": Theirs(schedule, (), "ppo.py, `lrnow`"),
-        "dqn.loss": Theirs(dqn_loss, ("double_loss",), "dqn.py, `loss`"),
-        "sac.critic": Theirs(sac_critic, ("double_loss",), "sac_continuous_action.py, `qf_loss`",
-            lines={"double_loss": ("cleanrl/sac_continuous_action.py", "qf_loss = qf1_loss")}),
-        "sac.actor": Theirs(sac_actor, (), "sac_continuous_action.py, `actor_loss`"),
-        "sac.temperature": Theirs(sac_temperature, (), "sac_continuous_action.py, `alpha_loss`"),
-    }  # fmt: skip
+        "ppo.loss": Theirs(loss_in(ppo, tensors.Outputs.of), ("unbiased_std",)),
+        "ppo.continuous": Theirs(loss_in(continuous, gaussian_agent), ("unbiased_std",)),
+        "ppo.gae": Theirs(
+            cleanrl_gae,
+            ("cut_at_truncation",),
+            lines={"cut_at_truncation": ("cleanrl/ppo.py", "np.logical_or(terminations")},
+        ),
+        "ppo.optimizer": Theirs(torch_step(optimizer_of, step_of)),
+        "ppo.schedule": Theirs(cleanrl_rate),
+        "dqn.loss": Theirs(cleanrl_dqn_loss, ("double_loss",)),
+        "sac.critic": Theirs(
+            cleanrl_critic_loss,
+            ("double_loss",),
+            lines={"double_loss": ("cleanrl/sac_continuous_action.py", "qf_loss = qf1_loss")},
+        ),
+        "sac.actor": Theirs(cleanrl_actor_loss),
+        "sac.temperature": Theirs(cleanrl_temperature_loss),
+    }
 
 
-def torch_step(build: Any, step_of: Any) -> Any:
+def torch_step(build: Function, step_of: Function) -> Function:
     """Build the function of `ppo.optimizer` from PyTorch code.
 
     Args:

@@ -2,15 +2,14 @@
 
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from triglot import diff_networks
 from triglot.diff.report import DIFFERENT, Report
+from triglot.diff.types import Cause
 
-from .parts import PARTS, SWITCHES, Project, Theirs
+from .parts import PARTS, SWITCHES, Function, Project, Theirs
 from .sources import Checkout, SourceError
 
 ROOT, OURS = Path(__file__).parents[2], "triglot/"
@@ -24,14 +23,12 @@ class Finding:
     Attributes:
       switch: its name in `SWITCHES`.
       cause: the name that `diff` gave it; empty if it named no right one.
-      evidence: what `diff` said.
       theirs, ours: the lines, `file:line`, that `diff` named, else those that have the code.
       by_hand: which of both lines `diff` did not name: `theirs`, `ours`.
     """
 
     switch: str
     cause: str
-    evidence: str
     theirs: str
     ours: str
     by_hand: tuple[str, ...]
@@ -44,7 +41,6 @@ class Comparison:
     Attributes:
       project, part: their names.
       defaults: whether each side had its own default hyperparameters, and not equal ones.
-      code: what of theirs ran.
       findings: the differences, in the order in which they were found.
       verdicts: what `diff` said before and after each switch.
       others: causes that `diff` named in some round, and that belong to no switch.
@@ -54,20 +50,15 @@ class Comparison:
     project: str
     part: str
     defaults: bool
-    code: str
     findings: tuple[Finding, ...]
     verdicts: tuple[str, ...]
     others: tuple[str, ...]
     seconds: float
 
-    @property
-    def explained(self) -> bool:
-        """Whether nothing differs with all switches."""
-        return self.verdicts[-1] != DIFFERENT
 
-
-def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
-            defaults: bool = False) -> Comparison:  # fmt: skip
+def compare(
+    project: Project, checkout: Checkout, part: str, theirs: Theirs, *, defaults: bool
+) -> Comparison:
     """Compare one part.
 
     Args:
@@ -75,15 +66,14 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
       checkout: the files.
       part: a name of `PARTS`.
       theirs: the other side.
-      defaults: compare each side at its default hyperparameters.
+      defaults: whether it has its default hyperparameters.
     """
-    remaining = [*((theirs.of_defaults or ()) if defaults else theirs.switches)]
+    remaining = [*theirs.switches]
     applied: list[str] = []
     findings: list[Finding] = []
     others: list[str] = []
-    function = theirs.build(defaults)
     started = time.perf_counter()
-    report = _difference(part, frozenset(), function, project)
+    report = _difference(part, frozenset(), theirs.function, project)
     seconds = time.perf_counter() - started
     verdicts = [report.verdict]
     while report.verdict == DIFFERENT and remaining:
@@ -93,56 +83,53 @@ def compare(project: Project, checkout: Checkout, part: str, theirs: Theirs, *,
             remaining.remove(name)
             applied.append(name)
         known = {cause for each in named for cause in SWITCHES[each].causes}
-        others += [f"{cause.name}: {_evidence(cause, checkout)}" for cause in report.causes
-                   if cause.name not in known and cause.name != "initializer"]  # fmt: skip
-        report = _difference(part, frozenset(applied), function, project)
+        others += [
+            f"{cause.name}: {cause.evidence.replace(f'{checkout.path}/', '').replace(OURS, '')}"
+            for cause in report.causes
+            if cause.name not in known and cause.name != "initializer"
+        ]
+        report = _difference(part, frozenset(applied), theirs.function, project)
         verdicts.append(report.verdict)
-    return Comparison(project.name, part, defaults, theirs.code, tuple(findings), tuple(verdicts),
-                      tuple(others), seconds)  # fmt: skip
-
-
-def _difference(part: str, switches: frozenset[str], function: Any, project: Project) -> Report:
-    inputs: Mapping[str, Any] = PARTS[part].inputs
-    names = (f"triglot, {part}", f"{project.name}, {part}")
-    return diff_networks(
-        PARTS[part].ours(switches), function, inputs, names=names, level="standard"
+    return Comparison(
+        project.name, part, defaults, tuple(findings), tuple(verdicts), tuple(others), seconds
     )
 
 
-def _cause_of(switch: str, report: Report) -> Any:
+def _difference(
+    part: str, switches: frozenset[str], function: Function, project: Project
+) -> Report:
+    names = (f"triglot, {part}", f"{project.name}, {part}")
+    ours = PARTS[part].ours(switches)
+    return diff_networks(ours, function, PARTS[part].inputs, names=names, level="standard")
+
+
+def _cause_of(switch: str, report: Report) -> Cause | None:
     """Return the cause of a report that is right for a switch; None if there is none."""
     right = SWITCHES[switch].causes
     return next((cause for cause in report.causes if cause.name in right), None)
-
-
-def _evidence(cause: Any, checkout: Checkout) -> str:
-    """Return what `diff` said, with files named from the root of their project."""
-    return cause.evidence.replace(f"{checkout.path}/", "").replace(OURS, "")
 
 
 def _finding(switch: str, report: Report, checkout: Checkout, part: Theirs) -> Finding:
     cause = _cause_of(switch, report)
     where = "" if cause is None else f"{cause.where} {cause.evidence}"
     places = [(found["file"], found["line"]) for found in LINE.finditer(where)]
-    root = f"{checkout.path}/"
     lines = {
-        "theirs": [f"{file.removeprefix(root)}:{line}" for file, line in places
-                   if file.startswith(root)],
-        "ours": [f"{file.removeprefix(OURS)}:{line}" for file, line in places
-                 if file.startswith(OURS)],
-    }  # fmt: skip
-    by_hand = tuple(name for name, found in lines.items() if not found)
+        side: [
+            f"{file.removeprefix(root)}:{line}" for file, line in places if file.startswith(root)
+        ]
+        for side, root in (("theirs", f"{checkout.path}/"), ("ours", OURS))
+    }
+    by_hand = tuple(side for side, found in lines.items() if not found)
     known = SWITCHES[switch]
     if not lines["theirs"] and switch in part.lines:
         lines["theirs"] = [line_with(checkout.path, *part.lines[switch])]
-    if not lines["ours"] and known.file:
+    if not lines["ours"]:
         lines["ours"] = [line_with(ROOT, known.file, known.code)]
     return Finding(
         switch,
         "" if cause is None else cause.name,
-        "" if cause is None else _evidence(cause, checkout),
         "".join(lines["theirs"][:1]),
-        "".join(lines["ours"][:1]),
+        lines["ours"][0],
         by_hand,
     )
 

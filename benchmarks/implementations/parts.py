@@ -6,7 +6,7 @@ switches of a pair, `diff` must find both equivalent: so no difference is left t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import distrax
 import jax
@@ -16,6 +16,7 @@ import optax
 from triglot import rl
 from triglot.algorithms.ppo import PPOHyperparams
 from triglot.core.rl import optimizers
+from triglot.core.types import PyTree
 from triglot.diff.functions.algorithms import Reference, load_reference
 from triglot.diff.functions.lifting import Batch
 
@@ -24,6 +25,12 @@ from .sources import Checkout
 GAMMA, LAMBDA = 0.99, 0.95
 RATE, UPDATES, STEPS_PER_UPDATE = 2.5e-4, 100, 16  # gradient steps in one update
 MAX_NORM, ENTROPY_COEF = 0.5, 0.01
+
+
+Function: TypeAlias = Callable[..., Any]
+"""Of a batch and the constants of a part; returns a loss, or a dictionary of results."""
+Switched: TypeAlias = Callable[[frozenset[str]], Function]
+"""Builds triglot's function from the names of switches."""
 
 
 class Switch(NamedTuple):
@@ -37,8 +44,8 @@ class Switch(NamedTuple):
 
     text: str
     causes: tuple[str, ...]
-    file: str = ""
-    code: str = ""
+    file: str
+    code: str
 
 
 PPO_FILE, LOSSES = "algorithms/ppo.py", "core/rl/losses.py"
@@ -133,12 +140,12 @@ class Part:
     Attributes:
       title: its name on the page.
       inputs: as for `triglot diff --inputs`; Python numbers are constants.
-      ours: builds triglot's function of a batch and the constants from the names of switches.
+      ours: builds triglot's function.
     """
 
     title: str
     inputs: Mapping[str, str | float]
-    ours: Callable[[frozenset[str]], Callable[..., Any]]
+    ours: Switched
 
 
 @dataclass(frozen=True)
@@ -146,19 +153,16 @@ class Theirs:
     """A part of another implementation.
 
     Attributes:
-      build: builds the function of a batch and the constants, at our hyperparameters or at the
-        implementation's defaults.
-      switches: with which triglot's part is the same, at equal hyperparameters.
-      code: the file and the function or statements that run.
-      of_defaults: the switches at each side's defaults; None if these change no result.
+      function: theirs, at triglot's hyperparameters.
+      switches: with which triglot's part is the same.
       lines: by switch, a file of theirs and the text of its line, where `diff` names none of it.
+      defaults: the same at their default hyperparameters; None if these change no result.
     """
 
-    build: Callable[[bool], Callable[..., Any]]
-    switches: Sequence[str]
-    code: str
-    of_defaults: Sequence[str] | None = None
+    function: Function
+    switches: Sequence[str] = ()
     lines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    defaults: "Theirs | None" = None
 
 
 class Steps(NamedTuple):
@@ -226,14 +230,14 @@ def _discount(batch: Batch, switches: frozenset[str]) -> jax.Array:
     return GAMMA * (1 - batch.terminated)
 
 
-def _ppo_loss(name: str) -> Callable[[frozenset[str]], Callable[..., Any]]:
+def _ppo_loss(name: str) -> Switched:
     """Return what builds the loss of discrete or of continuous actions.
 
     Args:
       name: `algorithm:ppo` or `algorithm:ppo.continuous`.
     """
 
-    def build(switches: frozenset[str]) -> Callable[..., Any]:
+    def build(switches: frozenset[str]) -> Function:
         entropy_coef = 0.0 if "no_entropy" in switches else ENTROPY_COEF
         options = {
             f"entropy_coef={entropy_coef}": True,
@@ -264,7 +268,7 @@ def successors(batch: Batch, truncated: jax.Array) -> jax.Array:
     return jnp.where(truncated, batch.final_value, following)
 
 
-def _ppo_gae(switches: frozenset[str]) -> Callable[..., Any]:
+def _ppo_gae(switches: frozenset[str]) -> Function:
     def ppo_gae(batch: Batch) -> dict[str, jax.Array]:
         ended = batch.terminated > 0
         cut = (batch.truncated > 0) & ~ended
@@ -280,7 +284,7 @@ def _ppo_gae(switches: frozenset[str]) -> Callable[..., Any]:
     return ppo_gae
 
 
-def stepped(transform: optax.GradientTransformation, trees: Sequence[Any], step: int) -> Any:
+def stepped(transform: optax.GradientTransformation, trees: Sequence[PyTree], step: int) -> PyTree:
     """Take one step of an optax optimizer that has Adam's averages.
 
     Args:
@@ -303,7 +307,7 @@ def stepped(transform: optax.GradientTransformation, trees: Sequence[Any], step:
 def optax_step(
     actor_transform: optax.GradientTransformation,
     critic_transform: optax.GradientTransformation | None = None,
-) -> Callable[..., Any]:
+) -> Function:
     """Build the function of `ppo.optimizer` from optax optimizers.
 
     Args:
@@ -311,7 +315,7 @@ def optax_step(
       critic_transform: the optimizer of the critic's parameters; None for one of all.
     """
 
-    def optimizer_step(batch: Batch, step: int) -> Any:
+    def optimizer_step(batch: Batch, step: int) -> PyTree:
         names, columns = ("actor", "critic"), ("", "grad_", "mean_", "square_")
         if critic_transform is not None:
             transforms = dict(zip(names, (actor_transform, critic_transform), strict=True))
@@ -325,7 +329,7 @@ def optax_step(
     return optimizer_step
 
 
-def _ppo_optimizer(switches: frozenset[str]) -> Callable[..., Any]:
+def _ppo_optimizer(switches: frozenset[str]) -> Function:
     eps = 1e-8 if "adam_eps" in switches else 1e-5
     hyper: Any = PPOHyperparams(learning_rate=RATE, max_grad_norm=MAX_NORM, adam_eps=eps)
     whole, adam = optimizers.adam(hyper), optax.adam(RATE, eps=eps)
@@ -336,7 +340,7 @@ def _ppo_optimizer(switches: frozenset[str]) -> Callable[..., Any]:
     return optax_step(whole, whole) if "clip_each_network" in switches else optax_step(whole)
 
 
-def _ppo_schedule(switches: frozenset[str]) -> Callable[..., Any]:
+def _ppo_schedule(switches: frozenset[str]) -> Function:
     rate = 3e-4 if "larger_rate" in switches else RATE
     schedule = rl.schedule(f"linear({rate}, 0)").over(UPDATES)
 
@@ -349,7 +353,7 @@ def _ppo_schedule(switches: frozenset[str]) -> Callable[..., Any]:
     return ppo_schedule
 
 
-def _dqn_loss(switches: frozenset[str]) -> Callable[..., Any]:
+def _dqn_loss(switches: frozenset[str]) -> Function:
     options = {
         "huber=true": "huber" in switches,
         "double=true": "double_q" in switches,
@@ -366,34 +370,36 @@ def _dqn_loss(switches: frozenset[str]) -> Callable[..., Any]:
     return dqn_loss
 
 
-def _sac(part: str) -> Callable[[frozenset[str]], Callable[..., Any]]:
-    reference = load_reference(f"algorithm:sac.{part}")
+def _sac_critic(switches: frozenset[str]) -> Function:
+    reference = load_reference("algorithm:sac.critic")
 
-    def critic(switches: frozenset[str]) -> Callable[..., Any]:
-        def sac_critic_loss(batch: Batch) -> jax.Array:
-            loss = _call(reference, batch, discount=_discount(batch, switches))
-            return 2 * loss if "double_loss" in switches else loss
+    def sac_critic_loss(batch: Batch) -> jax.Array:
+        loss = _call(reference, batch, discount=_discount(batch, switches))
+        return 2 * loss if "double_loss" in switches else loss
 
-        return sac_critic_loss
+    return sac_critic_loss
 
-    def actor(switches: frozenset[str]) -> Callable[..., Any]:
-        del switches
 
-        def sac_actor_loss(batch: Batch) -> jax.Array:
-            return _call(reference, batch)
+def _sac_actor(switches: frozenset[str]) -> Function:
+    del switches
+    reference = load_reference("algorithm:sac.actor")
 
-        return sac_actor_loss
+    def sac_actor_loss(batch: Batch) -> jax.Array:
+        return _call(reference, batch)
 
-    def temperature(switches: frozenset[str]) -> Callable[..., Any]:
-        def sac_temperature_loss(batch: Batch) -> jax.Array:
-            loss = _call(reference, batch)
-            if "log_temperature_loss" in switches:
-                return loss * jnp.exp(-batch.log_temperature) * batch.log_temperature
-            return loss
+    return sac_actor_loss
 
-        return sac_temperature_loss
 
-    return {"critic": critic, "actor": actor, "temperature": temperature}[part]
+def _sac_temperature(switches: frozenset[str]) -> Function:
+    reference = load_reference("algorithm:sac.temperature")
+
+    def sac_temperature_loss(batch: Batch) -> jax.Array:
+        loss = _call(reference, batch)
+        if "log_temperature_loss" in switches:
+            return loss * jnp.exp(-batch.log_temperature) * batch.log_temperature
+        return loss
+
+    return sac_temperature_loss
 
 
 OPTIMIZER_INPUTS: Mapping[str, str | float] = {
@@ -468,16 +474,16 @@ PARTS: Mapping[str, Part] = {
             "terminated": "flag:32",
             "truncated": "flag:32",
         },
-        _sac("critic"),
+        _sac_critic,
     ),
     "sac.actor": Part(
         "SAC: actor's loss",
         {"log_prob": "param:32", "q": "param:2,32", "log_temperature": "value:"},
-        _sac("actor"),
+        _sac_actor,
     ),
     "sac.temperature": Part(
         "SAC: temperature's loss",
         {"log_temperature": "param:", "log_prob": "log_prob:32"},
-        _sac("temperature"),
+        _sac_temperature,
     ),
 }

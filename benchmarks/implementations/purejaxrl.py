@@ -1,16 +1,16 @@
 """PureJaxRL's PPO of both kinds of actions, and DQN: functions in `make_train`, in JAX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 
+import distrax
 import jax
 import jax.numpy as jnp
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout, SourceFile
 
 CONFIG = {
@@ -32,7 +32,7 @@ class Outputs:
     """A network whose parameters are its outputs."""
 
     @staticmethod
-    def apply(params: Any, obs: Any) -> Any:
+    def apply(params: Mapping[str, jax.Array], obs: None) -> tuple[distrax.Distribution, jax.Array]:
         """Return the policy and the values."""
         del obs
         return parts.policy_of(params), params["value"]
@@ -42,7 +42,7 @@ class Values:
     """A network whose parameters are its action values, or which reads them."""
 
     @staticmethod
-    def apply(params: Any, obs: Any) -> jax.Array:
+    def apply(params: jax.Array, obs: jax.Array | None) -> jax.Array:
         """Return action values `[B, A]`."""
         return params if obs is None else obs
 
@@ -53,79 +53,60 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         checkout.file(f"purejaxrl/{name}.py") for name in ("ppo", "ppo_continuous_action", "dqn")
     )
 
-    def config(defaults: bool) -> dict[str, Any]:
-        names = ("CLIP_EPS", "VF_COEF", "ENT_COEF", "GAMMA", "GAE_LAMBDA", "LR", "MAX_GRAD_NORM")
-        return CONFIG | {n: ppo.default(n, scope="") for n in names if defaults}
+    def loss_in(file: SourceFile) -> Function:
+        loss = file.function("make_train._loss_fn", network=Outputs, config=CONFIG)
 
-    def loss_in(file: SourceFile) -> Callable[[bool], Any]:
-        def loss(defaults: bool) -> Any:
-            theirs = file.function("make_train._loss_fn", network=Outputs, config=config(defaults))
+        def purejaxrl_loss(batch: Batch) -> jax.Array:
+            return loss(batch, parts.Samples.of(batch), batch.advantage, batch.target)[0]
 
-            def purejaxrl_loss(batch: Batch) -> jax.Array:
-                samples = parts.Samples.of(batch)
-                return theirs(batch, samples, batch.advantage, batch.target)[0]
+        return purejaxrl_loss
 
-            return purejaxrl_loss
+    gae = ppo.function("make_train._calculate_gae", config=CONFIG)
 
-        return loss
+    def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
+        advantage, target = gae(parts.Steps.of(batch), batch.last_value)
+        return {"advantage": advantage, "target": target}
 
-    def gae(defaults: bool) -> Any:
-        theirs = ppo.function("make_train._calculate_gae", config=config(defaults))
+    optimizer = ppo.statements(
+        ("tx",), (), scope="make_train.train", linear_schedule=None, config=CONFIG
+    )
+    rate = ppo.function("make_train.linear_schedule", config=CONFIG)
 
-        def purejaxrl_gae(batch: Batch) -> dict[str, jax.Array]:
-            advantage, target = theirs(parts.Steps.of(batch), batch.last_value)
-            return {"advantage": advantage, "target": target}
+    def purejaxrl_rate(step: jax.Array) -> jax.Array:
+        return rate(step)
 
-        return purejaxrl_gae
+    target_of = dqn.statements(
+        ("target",),
+        ("learn_batch", "train_state"),
+        scope="make_train._learn_phase",
+        network=Values,
+        config={"GAMMA": parts.GAMMA},
+    )
 
-    def optimizer(defaults: bool) -> Any:
-        build = ppo.statements(("tx",), (), scope="make_train.train", linear_schedule=None,
-                               config=config(defaults))  # fmt: skip
-        return parts.optax_step(build())
-
-    def schedule(defaults: bool) -> Any:
-        theirs = ppo.function("make_train.linear_schedule", config=config(defaults))
-
-        def purejaxrl_rate(step: jax.Array) -> jax.Array:
-            return theirs(step)
-
-        return purejaxrl_rate
-
-    def dqn_loss(defaults: bool) -> Any:
-        gamma = dqn.default("GAMMA", scope="main") if defaults else parts.GAMMA
-        target_of = dqn.statements(
-            ("target",),
-            ("learn_batch", "train_state"),
-            scope="make_train._learn_phase",
-            network=Values,
-            config={"GAMMA": gamma},
-        )
-
-        def purejaxrl_dqn_loss(batch: Batch) -> jax.Array:
-            done = jnp.maximum(batch.terminated, batch.truncated)
-            first = SimpleNamespace(obs=None, action=batch.action, reward=batch.reward, done=done)
-            second = SimpleNamespace(obs=batch.next_target_q)
-            steps = SimpleNamespace(first=first, second=second)
-            target = target_of(steps, SimpleNamespace(target_network_params=None))
-            theirs = dqn.function(
-                "make_train._learn_phase._loss_fn",
-                network=Values, learn_batch=steps, target=target,
-            )  # fmt: skip
-            return theirs(batch.q)
-
-        return purejaxrl_dqn_loss
+    def purejaxrl_dqn_loss(batch: Batch) -> jax.Array:
+        done = jnp.maximum(batch.terminated, batch.truncated)
+        first = SimpleNamespace(obs=None, action=batch.action, reward=batch.reward, done=done)
+        steps = SimpleNamespace(first=first, second=SimpleNamespace(obs=batch.next_target_q))
+        target = target_of(steps, SimpleNamespace(target_network_params=None))
+        name = "make_train._learn_phase._loss_fn"
+        return dqn.function(name, network=Values, learn_batch=steps, target=target)(batch.q)
 
     return {
-        "ppo.loss": Theirs(loss_in(ppo), (), "ppo.py, `_loss_fn`"),
-        "ppo.continuous": Theirs(loss_in(continuous), (), "ppo_continuous_action.py, `_loss_fn`"),
-        "ppo.gae": Theirs(gae, ("cut_at_truncation",), "ppo.py, `_calculate_gae`",
-            lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")}),
-        "ppo.optimizer": Theirs(optimizer, (), "ppo.py, `tx`"),
-        "ppo.schedule": Theirs(schedule, (), "ppo.py, `linear_schedule`"),
-        "dqn.loss": Theirs(dqn_loss, ("double_loss", "cut_at_truncation"),
-                           "dqn.py, `target` and `_loss_fn`",
-            lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")}),
-    }  # fmt: skip
+        "ppo.loss": Theirs(loss_in(ppo)),
+        "ppo.continuous": Theirs(loss_in(continuous)),
+        "ppo.gae": Theirs(
+            purejaxrl_gae,
+            ("cut_at_truncation",),
+            lines={"cut_at_truncation": ("purejaxrl/ppo.py", "next_value * (1 - done) - value")},
+        ),
+        "ppo.optimizer": Theirs(parts.optax_step(optimizer())),
+        "ppo.schedule": Theirs(purejaxrl_rate),
+        "dqn.loss": Theirs(
+            purejaxrl_dqn_loss,
+            ("double_loss", "cut_at_truncation"),
+            lines={"cut_at_truncation": ("purejaxrl/dqn.py", "(1 - learn_batch.first.done)")},
+        ),
+    }
 
 
 PROJECT = Project("PureJaxRL", "purejaxrl", "https://github.com/luchris429/purejaxrl", parts_of)

@@ -17,9 +17,15 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import triglot
+from triglot.core.agent import Trajectory
+from triglot.core.environment import Environment
 from triglot.core.loop.rollout import rollout
+from triglot.core.loop.state import RunnerState
+from triglot.core.network import Variables
 from triglot.core.networks.heads import merge_heads
 from triglot.core.rl.minibatches import flatten
+from triglot.core.rl.replay import ReplayState, Step
+from triglot.core.types import AnyAgentState, Obs
 from triglot.rl import VectorEnvironment
 
 FILE = Path(__file__).parent / "batch.npz"
@@ -27,7 +33,7 @@ CARTPOLE, PENDULUM = "gymnax:CartPole-v1,max_steps_in_episode=100", "gymnax:Pend
 ROWS = 256
 
 
-def half_trained(name: str, env: Any, total_steps: int) -> tuple[Any, Any]:
+def half_trained(name: str, env: Environment, total_steps: int) -> tuple[Any, RunnerState]:
     """Train an agent for half of a run.
 
     Returns:
@@ -41,7 +47,7 @@ def half_trained(name: str, env: Any, total_steps: int) -> tuple[Any, Any]:
     return agent, jax.tree.map(lambda each: each[0], state)
 
 
-def record_ppo() -> dict[str, Any]:
+def record_ppo() -> dict[str, np.ndarray]:
     """Record a rollout, its advantages, and a step of the optimizer one update later."""
     env = triglot.make_env(CARTPOLE)
     agent, state = half_trained("ppo", env, 40_960)
@@ -79,7 +85,7 @@ def record_ppo() -> dict[str, Any]:
     )
 
 
-def record_continuous_ppo() -> dict[str, Any]:
+def record_continuous_ppo() -> dict[str, np.ndarray]:
     """Record samples of continuous actions, and what the networks return one update later."""
     env = triglot.make_env(PENDULUM)
     agent, state = half_trained("ppo", env, 40_960)
@@ -101,7 +107,9 @@ def record_continuous_ppo() -> dict[str, Any]:
     return named("ppo.continuous", {name: array[:ROWS] for name, array in batch.items()})
 
 
-def optimizer_arrays(agent: Any, state: Any, trajectory: Any) -> dict[str, Any]:
+def optimizer_arrays(
+    agent: Any, state: AnyAgentState, trajectory: Trajectory
+) -> dict[str, jax.Array]:
     """Return parameters, gradients of the loss and Adam's averages, of actor and critic."""
     batch, learner = agent._prepare(state, trajectory), state.learner
     gradients = jax.grad(
@@ -123,7 +131,7 @@ def optimizer_arrays(agent: Any, state: Any, trajectory: Any) -> dict[str, Any]:
     }
 
 
-def record_dqn() -> dict[str, Any]:
+def record_dqn() -> dict[str, np.ndarray]:
     """Record a batch of replayed steps with what the networks return."""
     env = triglot.make_env(CARTPOLE)
     agent, state = half_trained("dqn", env, 40_000)
@@ -132,7 +140,7 @@ def record_dqn() -> dict[str, Any]:
     obs, next_obs = steps.obs[slot], steps.next_obs[slot]
     online = learned.learner.variables
 
-    def q(variables: Any, inputs: Any) -> jax.Array:
+    def q(variables: Variables, inputs: Obs) -> jax.Array:
         return agent.q_values(variables, inputs, learned.hyper)
 
     batch = {
@@ -145,7 +153,7 @@ def record_dqn() -> dict[str, Any]:
     return named("dqn.loss", batch)
 
 
-def record_sac() -> dict[str, Any]:
+def record_sac() -> dict[str, np.ndarray]:
     """Record a batch of replayed steps with what actor and critics return."""
     env = triglot.make_env(PENDULUM)
     agent, state = half_trained("sac", env, 20_000)
@@ -155,7 +163,7 @@ def record_sac() -> dict[str, Any]:
     actor = learned.learners["actor"].variables
     critic = learned.learners["critic"].variables
 
-    def drawn(inputs: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def drawn(inputs: Obs, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         policy, _ = agent.policy(actor, inputs)
         raw = policy.sample(key)
         return jnp.tanh(raw), policy.squashed_log_prob(raw)
@@ -183,7 +191,7 @@ def record_sac() -> dict[str, Any]:
     )
 
 
-def _slots(replay: Any) -> jax.Array:
+def _slots(replay: ReplayState) -> jax.Array:
     """Draw slots of a replay, every tenth of them a time limit, which are rare otherwise."""
     size = int(replay.size)
     slots = jax.random.randint(jax.random.key(5), (ROWS,), 0, size)
@@ -192,7 +200,7 @@ def _slots(replay: Any) -> jax.Array:
     return slots.at[: len(chosen)].set(jnp.asarray(chosen))
 
 
-def _ends(steps: Any, slot: jax.Array) -> dict[str, jax.Array]:
+def _ends(steps: Step, slot: jax.Array) -> dict[str, jax.Array]:
     return {
         "reward": steps.reward[slot],
         "terminated": steps.terminated[slot].astype(jnp.float32),
@@ -200,7 +208,7 @@ def _ends(steps: Any, slot: jax.Array) -> dict[str, jax.Array]:
     }
 
 
-def named(part: str, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def named(part: str, arrays: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
     """Put a part's name before those of its arrays."""
     return {f"{part}/{name}": np.asarray(array) for name, array in arrays.items()}
 

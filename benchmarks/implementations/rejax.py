@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from triglot.diff.functions.lifting import Batch
 
 from . import parts
-from .parts import Project, Theirs
+from .parts import Function, Project, Theirs
 from .sources import Checkout
 
 PPO, DQN, SAC, BASE = (f"src/rejax/algos/{n}.py" for n in ("ppo", "dqn", "sac", "algorithm"))
@@ -20,7 +21,9 @@ class Policy:
     """An actor whose parameters are its outputs."""
 
     @staticmethod
-    def apply(params: Batch, obs: Any, action: jax.Array, method: str) -> Any:
+    def apply(
+        params: Batch, obs: None, action: jax.Array, method: str
+    ) -> tuple[chex.Array, chex.Array]:
         """Return log-probabilities and entropies, `[B]` each."""
         del obs, method
         policy = parts.policy_of(params)
@@ -31,7 +34,7 @@ class Critic:
     """A critic whose parameters are its values."""
 
     @staticmethod
-    def apply(value: jax.Array, obs: Any) -> jax.Array:
+    def apply(value: jax.Array, obs: None) -> jax.Array:
         """Return values `[B]`."""
         del obs
         return value
@@ -42,7 +45,7 @@ class ActionValues:
 
     @staticmethod
     def apply(
-        q: jax.Array, obs: Any, action: jax.Array | None = None, method: str = ""
+        q: Any, obs: "ByNetwork | None", action: jax.Array | None = None, method: str = ""
     ) -> jax.Array:
         """Return action values `[B, A]`, or those of the actions, `[B]`."""
         del method
@@ -56,7 +59,9 @@ class Drawn:
     """An actor whose parameters are the log-probabilities of the actions that it draws."""
 
     @staticmethod
-    def apply(log_prob: jax.Array, obs: Any, key: jax.Array, method: str) -> Any:
+    def apply(
+        log_prob: jax.Array, obs: None, key: jax.Array, method: str
+    ) -> tuple[jax.Array, jax.Array]:
         """Return actions, which no critic reads, and their log-probabilities `[B]`."""
         del obs, key, method
         return log_prob[:, None], log_prob
@@ -65,48 +70,38 @@ class Drawn:
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build rejax's parts."""
     ppo, dqn, sac, base = (checkout.file(name) for name in (PPO, DQN, SAC, BASE))
+    ppo_self = SimpleNamespace(
+        clip_eps=0.2,
+        vf_coef=0.5,
+        ent_coef=0.01,
+        gae_lambda=parts.LAMBDA,
+        gamma=parts.GAMMA,
+        actor=Policy,
+        critic=Critic,
+    )
 
-    def settings(defaults: bool) -> dict[str, Any]:
-        names = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.01, "gae_lambda": parts.LAMBDA}
-        numbers = {n: ppo.default(n, scope="PPO") if defaults else v for n, v in names.items()}
-        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
-        return {**numbers, "gamma": gamma, "actor": Policy, "critic": Critic}
+    def rejax_loss(batch: Batch) -> jax.Array:
+        steps = SimpleNamespace(
+            trajectories=parts.Samples.of(batch), advantages=batch.advantage, targets=batch.target
+        )
+        actor_loss, critic_loss = (
+            ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=ppo_self, batch=steps)
+            for name in ("actor", "critic")
+        )
+        return actor_loss(batch) + critic_loss(batch.value)
 
-    def loss(defaults: bool) -> Any:
-        algorithm = SimpleNamespace(**settings(defaults))
+    gae = ppo.function("PPO.calculate_gae")
 
-        def rejax_loss(batch: Batch) -> jax.Array:
-            steps = SimpleNamespace(
-                trajectories=parts.Samples.of(batch),
-                advantages=batch.advantage,
-                targets=batch.target,
-            )
-            actor_loss, critic_loss = (
-                ppo.function(f"PPO.update_{name}.{name}_loss_fn", self=algorithm, batch=steps)
-                for name in ("actor", "critic")
-            )
-            return actor_loss(batch) + critic_loss(batch.value)
+    def rejax_gae(batch: Batch) -> dict[str, jax.Array]:
+        advantage, target = gae(ppo_self, parts.Steps.of(batch), batch.last_value)
+        return {"advantage": advantage, "target": target}
 
-        return rejax_loss
-
-    def gae(defaults: bool) -> Any:
-        theirs = ppo.function("PPO.calculate_gae")
-        algorithm = SimpleNamespace(**settings(defaults))
-
-        def rejax_gae(batch: Batch) -> dict[str, jax.Array]:
-            advantage, target = theirs(algorithm, parts.Steps.of(batch), batch.last_value)
-            return {"advantage": advantage, "target": target}
-
-        return rejax_gae
-
-    def optimizer(defaults: bool) -> Any:
-        limit = jnp.inf if defaults else parts.MAX_NORM  # the default is written `jnp.inf`
+    def optimizer(limit: float) -> Function:
         algorithm = SimpleNamespace(max_grad_norm=limit, learning_rate=parts.RATE)
         build = ppo.statements(("tx",), ("self",), scope="PPO.initialize_network_params")
         return parts.optax_step(build(algorithm), build(algorithm))
 
-    def schedule(defaults: bool) -> Any:
-        rate = base.default("learning_rate", scope="Algorithm") if defaults else parts.RATE
+    def schedule(rate: float) -> Function:
         rates_only = SimpleNamespace(
             chain=lambda clipping, rate: rate,
             clip=lambda limit: None,
@@ -123,9 +118,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_rate
 
-    def dqn_loss(defaults: bool) -> Any:
-        double = dqn.default("ddqn", scope="DQN") if defaults else False
-        gamma = base.default("gamma", scope="Algorithm") if defaults else parts.GAMMA
+    def dqn_loss(gamma: float, double: bool) -> Function:
         algorithm = SimpleNamespace(
             agent=ActionValues, gamma=gamma, ddqn=double, normalize_rewards=False
         )
@@ -143,7 +136,7 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
 
         return rejax_dqn_loss
 
-    def state(batch: Batch, log_prob: Any) -> Any:
+    def state(batch: Batch, log_prob: jax.Array | None) -> SimpleNamespace:
         return SimpleNamespace(
             rng=jax.random.key(0),
             alpha_ts=SimpleNamespace(params={"log_alpha": batch.log_temperature}),
@@ -159,61 +152,85 @@ def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
         gamma=parts.GAMMA,
         target_entropy=-1,
     )
+    critic, actor = (
+        sac.statements((f"{name}_loss_fn",), ("self", "ts", "mb"), scope=f"SAC.update_{name}")
+        for name in ("critic", "actor")
+    )
+    temperature = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
 
-    def sac_critic(defaults: bool) -> Any:
-        del defaults
-        build = sac.statements(("critic_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_critic")
+    def rejax_critic_loss(batch: Batch) -> jax.Array:
+        done = jnp.maximum(batch.terminated, batch.truncated)
+        steps = SimpleNamespace(
+            obs=None, next_obs=None, action=None, reward=batch.reward, done=done
+        )
+        return critic(soft, state(batch, batch.next_log_prob), steps)(batch.q)
 
-        def rejax_critic_loss(batch: Batch) -> jax.Array:
-            done = jnp.maximum(batch.terminated, batch.truncated)
-            steps = SimpleNamespace(
-                obs=None, next_obs=None, action=None, reward=batch.reward, done=done
-            )
-            return build(soft, state(batch, batch.next_log_prob), steps)(batch.q)
+    def rejax_actor_loss(batch: Batch) -> jax.Array:
+        steps = SimpleNamespace(obs=None)
+        return actor(soft, state(batch, None), steps)(batch.log_prob)[0]
 
-        return rejax_critic_loss
-
-    def sac_actor(defaults: bool) -> Any:
-        del defaults
-        build = sac.statements(("actor_loss_fn",), ("self", "ts", "mb"), scope="SAC.update_actor")
-
-        def rejax_actor_loss(batch: Batch) -> jax.Array:
-            steps = SimpleNamespace(obs=None)
-            return build(soft, state(batch, None), steps)(batch.log_prob)[0]
-
-        return rejax_actor_loss
-
-    def sac_temperature(defaults: bool) -> Any:
-        del defaults
-        theirs = sac.function("SAC.update_alpha.alpha_loss_fn", self=soft)
-
-        def rejax_temperature_loss(batch: Batch) -> jax.Array:
-            return theirs({"log_alpha": batch.log_temperature}, batch.log_prob)
-
-        return rejax_temperature_loss
+    def rejax_temperature_loss(batch: Batch) -> jax.Array:
+        return temperature({"log_alpha": batch.log_temperature}, batch.log_prob)
 
     at_limit = ("cut_at_truncation",)
+    dqn_lines = {"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}
+    default_rate, default_gamma = (
+        base.default(name, scope="Algorithm") for name in ("learning_rate", "gamma")
+    )
+    double = dqn.default("ddqn", scope="DQN")
     return {
-        "ppo.loss": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
-        "ppo.continuous": Theirs(loss, (), "ppo.py, `actor_loss_fn` + `critic_loss_fn`"),
-        "ppo.gae": Theirs(gae, at_limit, "ppo.py, `calculate_gae`",
-            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")}),
-        "ppo.optimizer": Theirs(optimizer, ("clip_by_element", "adam_eps"), "ppo.py, `tx`",
-                                of_defaults=("no_gradient_clip", "adam_eps"),
-            lines={"clip_by_element": (PPO, "optax.clip("), "adam_eps": (PPO, "optax.adam("),
-                   "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar")}),
-        "ppo.schedule": Theirs(schedule, ("constant_rate",), "ppo.py, `tx`",
-                               of_defaults=("constant_rate", "larger_rate"),
-            lines={"constant_rate": (PPO, "optax.adam("),
-                   "larger_rate": (BASE, "learning_rate: chex.Scalar")}),
-        "dqn.loss": Theirs(dqn_loss, at_limit, "dqn.py, `loss_fn`",
-                           of_defaults=(*at_limit, "double_q"),
-            lines={"cut_at_truncation": (DQN, "jnp.logical_not(mb.done)")}),
-        "sac.critic": Theirs(sac_critic, at_limit, "sac.py, `critic_loss_fn`",
-            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")}),
-        "sac.actor": Theirs(sac_actor, (), "sac.py, `actor_loss_fn`"),
-        "sac.temperature": Theirs(sac_temperature, (), "sac.py, `alpha_loss_fn`"),
-    }  # fmt: skip
+        "ppo.loss": Theirs(rejax_loss),
+        "ppo.continuous": Theirs(rejax_loss),
+        "ppo.gae": Theirs(
+            rejax_gae,
+            at_limit,
+            lines={"cut_at_truncation": (PPO, "next_value * (1 - transition.done)")},
+        ),
+        "ppo.optimizer": Theirs(
+            optimizer(parts.MAX_NORM),
+            ("clip_by_element", "adam_eps"),
+            lines={
+                "clip_by_element": (PPO, "optax.clip("),
+                "adam_eps": (PPO, "optax.adam("),
+            },
+            defaults=Theirs(
+                optimizer(jnp.inf),  # as the default is written
+                ("no_gradient_clip", "adam_eps"),
+                lines={
+                    "no_gradient_clip": (BASE, "max_grad_norm: chex.Scalar"),
+                    "adam_eps": (PPO, "optax.adam("),
+                },
+            ),
+        ),
+        "ppo.schedule": Theirs(
+            schedule(parts.RATE),
+            ("constant_rate",),
+            lines={"constant_rate": (PPO, "optax.adam(")},
+            defaults=Theirs(
+                schedule(default_rate),
+                ("constant_rate", "larger_rate"),
+                lines={
+                    "constant_rate": (PPO, "optax.adam("),
+                    "larger_rate": (BASE, "learning_rate: chex.Scalar"),
+                },
+            ),
+        ),
+        "dqn.loss": Theirs(
+            dqn_loss(parts.GAMMA, False),
+            at_limit,
+            lines=dqn_lines,
+            defaults=Theirs(
+                dqn_loss(default_gamma, double), (*at_limit, "double_q"), lines=dqn_lines
+            ),
+        ),
+        "sac.critic": Theirs(
+            rejax_critic_loss,
+            at_limit,
+            lines={"cut_at_truncation": (SAC, "(1 - mb.done) * q_target")},
+        ),
+        "sac.actor": Theirs(rejax_actor_loss),
+        "sac.temperature": Theirs(rejax_temperature_loss),
+    }
 
 
 class ByNetwork:
@@ -222,7 +239,7 @@ class ByNetwork:
     def __init__(self, online: jax.Array, target: jax.Array) -> None:
         self.online, self.target = online, target
 
-    def __getitem__(self, params: Any) -> jax.Array:
+    def __getitem__(self, params: object) -> jax.Array:
         return self.target if isinstance(params, str) else self.online
 
 

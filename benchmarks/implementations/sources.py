@@ -98,7 +98,8 @@ class SourceFile:
         Raises:
           SourceError: if no block assigns all results, or a name that is read is unknown.
         """
-        block = _block(self._scope(scope), set(results))
+        blocks = _blocks(self._scope(scope))
+        block = next((each for each in blocks if {*results} <= _always_assigned(each)), None)
         if block is None:
             raise SourceError(f"no block of {scope or 'the file'} assigns {', '.join(results)} in "
                               f"{self.path}.")  # fmt: skip
@@ -166,27 +167,23 @@ class SourceFile:
         Raises:
           SourceError: if there is none.
         """
-        node = self._scope(scope)
-        for value in _defaults(node, name):
+        for value in _defaults(self._scope(scope), name):
             try:
                 return ast.literal_eval(value)
             except ValueError:
                 continue
         raise SourceError(f"{scope or 'the file'} in {self.path} has no default of {name}.")
 
-    def line_of(self, name: str, *, scope: str = "") -> int:
-        """Return the line of the default of a parameter, a field or a key."""
-        for value in _defaults(self._scope(scope), name):
-            return value.lineno
-        raise SourceError(f"{scope or 'the file'} in {self.path} has no default of {name}.")
-
     def _scope(self, name: str) -> Scope:
         scope: Scope = self.tree
         for part in filter(None, name.split(".")):
-            inner = next((each for each in _definitions(scope) if each.name == part), None)
-            if inner is None:
+            for each in ast.walk(scope):  # outer ones first
+                is_definition = isinstance(each, ast.ClassDef | ast.FunctionDef)
+                if is_definition and each is not scope and each.name == part:
+                    scope = each
+                    break
+            else:
                 raise SourceError(f"{self.path} has no {name}: {part} is missing.")
-            scope = inner
         return scope
 
     def _compiled(self, node: ast.FunctionDef, bindings: Mapping[str, Any]) -> Callable[..., Any]:
@@ -232,30 +229,13 @@ def _called(statement: ast.stmt) -> str:
     return ""
 
 
-def _definitions(scope: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    """Yield all functions and classes within a scope, outer ones first."""
-    pending = [scope]
-    while pending:
-        children = list(ast.iter_child_nodes(pending.pop(0)))
-        yield from (each for each in children if isinstance(each, ast.ClassDef | ast.FunctionDef))
-        pending += children
-
-
 def _blocks(scope: ast.AST) -> Iterator[list[ast.stmt]]:
     """Yield all lists of statements within a scope, outer ones first."""
-    pending = [scope]
-    while pending:
-        node = pending.pop(0)
+    for node in ast.walk(scope):
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list):
                 yield block
-        pending += ast.iter_child_nodes(node)
-
-
-def _block(scope: ast.AST, results: set[str]) -> list[ast.stmt] | None:
-    """Return the outermost block after which all results are assigned, whatever branch is taken."""
-    return next((each for each in _blocks(scope) if results <= _always_assigned(each)), None)
 
 
 def _always_assigned(block: Sequence[ast.stmt]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import distrax
 import jax
@@ -17,21 +16,20 @@ from .sources import Checkout
 FILE = "stoix/systems/ppo/anakin/ff_ppo.py"
 
 
-def actor_apply(logits: jax.Array, obs: Any) -> Any:
+def actor_apply(logits: jax.Array, obs: None) -> distrax.Categorical:
     """Return the policy of an actor whose parameters are its logits."""
     del obs
     return distrax.Categorical(logits=logits)
 
 
-def critic_apply(value: jax.Array, obs: Any) -> jax.Array:
+def critic_apply(value: jax.Array, obs: None) -> jax.Array:
     """Return the values of a critic whose parameters they are."""
     del obs
     return value
 
 
-def config() -> Any:
-    """Return the hyperparameters of `configs/system/ppo/ff_ppo.yaml`, which are triglot's too."""
-    system = SimpleNamespace(
+CONFIG = SimpleNamespace(
+    system=SimpleNamespace(
         clip_eps=0.2,
         vf_coef=0.5,
         ent_coef=0.01,
@@ -41,88 +39,74 @@ def config() -> Any:
         reward_scale=1.0,
         standardize_advantages=True,
     )
-    return SimpleNamespace(system=system)
+)
+"""The hyperparameters of `configs/system/ppo/ff_ppo.yaml`, which are triglot's too."""
 
 
 def parts_of(checkout: Checkout) -> Mapping[str, Theirs]:
     """Build Stoix's parts."""
     ppo, losses = checkout.file(FILE), checkout.file("stoix/utils/loss.py")
     multistep, training = (checkout.file(f"stoix/utils/{n}.py") for n in ("multistep", "training"))
+    bound = {name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")}
+    bound |= {"actor_apply_fn": actor_apply, "critic_apply_fn": critic_apply}
+    actor_loss, critic_loss = (
+        ppo.function(f"get_learner_fn._{name}_loss_fn", config=CONFIG, **bound)
+        for name in ("actor", "critic")
+    )
 
-    def loss(defaults: bool) -> Any:
-        del defaults
-        bound = {name: losses.function(name) for name in ("ppo_clip_loss", "clipped_value_loss")}
-        bound |= {"actor_apply_fn": actor_apply, "critic_apply_fn": critic_apply}
-        actor_loss, critic_loss = (
-            ppo.function(f"get_learner_fn._{name}_loss_fn", config=config(), **bound)
-            for name in ("actor", "critic")
+    def stoix_loss(batch: Batch) -> jax.Array:
+        samples = parts.Samples.of(batch)
+        policy_loss, _ = actor_loss(batch.logits, samples, batch.advantage)
+        return policy_loss + critic_loss(batch.value, samples, batch.target)[0]
+
+    estimator = "batch_truncated_generalized_advantage_estimation"
+    gae = ppo.statements(
+        ("advantages", "targets"),
+        ("traj_batch",),
+        scope="get_learner_fn._update_step",
+        first=True,
+        config=CONFIG,
+        **{estimator: multistep.function(estimator)},
+    )
+
+    def stoix_gae(batch: Batch) -> dict[str, jax.Array]:
+        cut = batch.truncated * (1 - batch.terminated)
+        steps = SimpleNamespace(
+            value=batch.value,
+            reward=batch.reward,
+            bootstrap_value=parts.successors(batch, cut > 0),
+            done=batch.terminated,
+            truncated=cut,
         )
+        advantage, target = gae(steps)
+        return {"advantage": advantage, "target": target}
 
-        def stoix_loss(batch: Batch) -> jax.Array:
-            samples = parts.Samples.of(batch)
-            policy_loss, _ = actor_loss(batch.logits, samples, batch.advantage)
-            return policy_loss + critic_loss(batch.value, samples, batch.target)[0]
+    optimizers = ppo.statements(
+        ("actor_optim", "critic_optim"),
+        ("actor_lr", "critic_lr", "config"),
+        scope="learner_setup",
+    )
+    rate_of = training.function("make_learning_rate_schedule")(
+        parts.RATE, parts.UPDATES, 4, parts.STEPS_PER_UPDATE // 4
+    )
 
-        return stoix_loss
-
-    def gae(defaults: bool) -> Any:
-        del defaults
-        name = "batch_truncated_generalized_advantage_estimation"
-        theirs = ppo.statements(
-            ("advantages", "targets"),
-            ("traj_batch",),
-            scope="get_learner_fn._update_step",
-            first=True,
-            config=config(),
-            **{name: multistep.function(name)},
-        )
-
-        def stoix_gae(batch: Batch) -> dict[str, jax.Array]:
-            cut = batch.truncated * (1 - batch.terminated)
-            steps = SimpleNamespace(
-                value=batch.value,
-                reward=batch.reward,
-                bootstrap_value=parts.successors(batch, cut > 0),
-                done=batch.terminated,
-                truncated=cut,
-            )
-            advantage, target = theirs(steps)
-            return {"advantage": advantage, "target": target}
-
-        return stoix_gae
-
-    def optimizer(defaults: bool) -> Any:
-        del defaults
-        build = ppo.statements(
-            ("actor_optim", "critic_optim"), ("actor_lr", "critic_lr", "config"),
-            scope="learner_setup",
-        )  # fmt: skip
-        return parts.optax_step(*build(parts.RATE, parts.RATE, config()))
-
-    def schedule(defaults: bool) -> Any:
-        del defaults
-        build = training.function("make_learning_rate_schedule")
-        theirs = build(parts.RATE, parts.UPDATES, 4, parts.STEPS_PER_UPDATE // 4)
-
-        def stoix_rate(step: jax.Array) -> jax.Array:
-            return jnp.asarray(theirs(step))
-
-        return stoix_rate
+    def stoix_rate(step: jax.Array) -> jax.Array:
+        return jnp.asarray(rate_of(step))
 
     return {
         "ppo.loss": Theirs(
-            loss,
+            stoix_loss,
             ("no_standardization",),
-            "ff_ppo.py, `_actor_loss_fn` + `_critic_loss_fn`",
             lines={"no_standardization": ("stoix/utils/loss.py", "loss_actor1 = ratio * gae_t")},
         ),
-        "ppo.gae": Theirs(gae, ("rollout_standardization",),
-                          "ff_ppo.py, `advantages`, `targets`; multistep.py"),
-        "ppo.optimizer": Theirs(optimizer, ("clip_each_network",),
-                                "ff_ppo.py, `actor_optim`, `critic_optim`",
-            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")}),
-        "ppo.schedule": Theirs(schedule, (), "training.py, `make_learning_rate_schedule`"),
-    }  # fmt: skip
+        "ppo.gae": Theirs(stoix_gae, ("rollout_standardization",)),
+        "ppo.optimizer": Theirs(
+            parts.optax_step(*optimizers(parts.RATE, parts.RATE, CONFIG)),
+            ("clip_each_network",),
+            lines={"clip_each_network": (FILE, "critic_optim = optax.chain(")},
+        ),
+        "ppo.schedule": Theirs(stoix_rate),
+    }
 
 
 PROJECT = Project("Stoix", "Stoix", "https://github.com/EdanToledo/Stoix", parts_of)

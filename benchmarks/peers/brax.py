@@ -15,6 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from triglot.core.types import PyTree
+
 from .contender import Contender, NotInstalled, Train, not_played, overridden
 from .row import Row
 
@@ -54,7 +56,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
     )
 
 
-def _learner(row: Row) -> Callable[..., Any]:
+def _learner(row: Row) -> Callable[..., object]:
     """Bind brax's `train` to a row's environment and setting."""
     try:
         from brax.training.agents.ppo import networks, train
@@ -110,7 +112,7 @@ def _environment(row: Row) -> tuple[Any, dict[str, Any]]:
 class Epochs:
     """Run a training of brax epoch by epoch, each when it is asked for."""
 
-    def __init__(self, learn: Callable[..., Any]) -> None:
+    def __init__(self, learn: Callable[..., object]) -> None:
         self._ask: queue.Queue[None] = queue.Queue()
         self._done: queue.Queue[BaseException | None] = queue.Queue()
         self._learn = learn
@@ -142,5 +144,5 @@ def give_replication(module: Any) -> None:
     module.jax = overridden(jax, device_put_replicated=_replicated)
 
 
-def _replicated(tree: Any, devices: Sequence[Any]) -> Any:
+def _replicated(tree: PyTree, devices: Sequence[object]) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)

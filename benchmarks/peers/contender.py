@@ -12,10 +12,15 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from triglot.core.types import PyTree
+
 from ..harness import compile_timed
 
 # Trains all seeds of a round, and returns what `Contender.act` reads, `[S, ...]`.
-Train: TypeAlias = Callable[[int], Any]
+Train: TypeAlias = Callable[[int], PyTree]
+
+# Modules by name: the names that are imported from each, or what they stand for.
+Replacements: TypeAlias = Mapping[str, tuple[str, ...] | Mapping[str, object]]
 
 
 class NotInstalled(Exception):
@@ -38,13 +43,13 @@ class Contender:
 
     compile: Callable[[jax.Array], tuple[Train, float]]
     act: Callable[..., Any]
-    start: Callable[[Any, int], Any] | None = None
+    start: Callable[[PyTree, int], PyTree] | None = None
     version: str
     patches: tuple[str, ...] = ()
 
 
 def compile_one_program(
-    train: Callable[[jax.Array], Any], policy_of: Callable[[Any], Any]
+    train: Callable[[jax.Array], PyTree], policy_of: Callable[[PyTree], PyTree]
 ) -> Callable[[jax.Array], tuple[Train, float]]:
     """Build `Contender.compile` from a traceable function.
 
@@ -54,7 +59,7 @@ def compile_one_program(
         program, which so computes all that the peer computes.
     """
 
-    def over_seeds(keys: jax.Array) -> Any:
+    def over_seeds(keys: jax.Array) -> PyTree:
         if len(keys) > 1:
             return jax.vmap(train)(keys)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], train(keys[0]))
@@ -69,17 +74,17 @@ def compile_one_program(
 
 
 def greedy_returns(
-    env_id: str, one: Contender, policies: Any, key: jax.Array, num_episodes: int
+    env_id: str, one: Contender, policies: PyTree, key: jax.Array, num_episodes: int
 ) -> jax.Array:
     """Play whole episodes of a gymnax environment; returns float32 `[P, E]` for `[P, ...]`."""
     import gymnax  # a peer's process imports no more than the peer does
 
     env, params = gymnax.make(env_id)
 
-    def act(policy: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+    def act(policy: PyTree, obs: jax.Array, memory: PyTree) -> tuple[jax.Array, PyTree]:
         return (one.act(policy, obs), ()) if one.start is None else one.act(policy, obs, memory)
 
-    def play(policy: Any) -> jax.Array:
+    def play(policy: PyTree) -> jax.Array:
         obs, state = jax.vmap(env.reset_env, in_axes=(0, None))(starts, params)
 
         def step(carry: tuple, _: None) -> tuple[tuple, None]:
@@ -100,7 +105,7 @@ def greedy_returns(
     return jax.jit(lambda policies: jax.lax.map(play, policies))(policies)
 
 
-def overridden(module: types.ModuleType, **attributes: Any) -> types.SimpleNamespace:
+def overridden(module: types.ModuleType, **attributes: object) -> types.SimpleNamespace:
     """Copy a module with some attributes replaced, for one importer alone."""
     return types.SimpleNamespace(**{**vars(module), **attributes})
 
@@ -116,15 +121,12 @@ def clone(folder: Path | None, option: str, file: str) -> Path:
     return folder
 
 
-def import_files(
-    folder: Path, unused: Mapping[str, tuple[str, ...] | Mapping[str, Any]], *names: str
-) -> tuple[Any, ...]:
+def import_files(folder: Path, unused: Replacements, *names: str) -> tuple[Any, ...]:
     """Import modules of a clone that is not a package.
 
     Args:
       folder: on the path while they are imported.
-      unused: modules that are imported for nothing that runs here; with the names that are imported
-        from each, or what they stand for.
+      unused: modules that are imported for nothing that runs here.
       names: of the modules.
 
     Raises:
@@ -141,9 +143,7 @@ def import_files(
 
 
 @contextlib.contextmanager
-def replaced_modules(
-    modules: Mapping[str, tuple[str, ...] | Mapping[str, Any]],
-) -> Iterator[None]:
+def replaced_modules(modules: Replacements) -> Iterator[None]:
     """Replace modules for a while by ones that have nothing but these attributes."""
     before = {name: sys.modules.get(name) for name in modules}
     for name, attributes in modules.items():
@@ -170,6 +170,6 @@ def revision_of(folder: Path) -> str:
     return text[:8] or "unknown revision"
 
 
-def not_played(policy: Any, obs: jax.Array) -> jax.Array:
+def not_played(policy: PyTree, obs: jax.Array) -> jax.Array:
     """Stand for `Contender.act` where no episodes are played."""
     raise NotImplementedError("greedy episodes are played in gymnax alone")

@@ -13,7 +13,7 @@ Both step Gymnasium's environments, and reply the trained policy's layers.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from .row import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ("-W", "ignore", "-m", "benchmarks.peers.foreign_script")
+Layers: TypeAlias = list[list[jax.Array]]  # kernels and biases, `[1, ...]`
 CLEANRL_SCRIPTS = {"ppo": "ppo.py", "dqn": "dqn_jax.py"}
 
 
@@ -47,10 +48,8 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
         given["train-frequency"] = steps
         given["target-network-frequency"] = row.setting["target_update_period"] * steps
     script = folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]
-    python, missing = (
-        folder / ".venv" / "bin" / "python",
-        f"its environment is to be at {folder / '.venv'}",
-    )
+    python = folder / ".venv" / "bin" / "python"
+    missing = f"its environment is to be at {folder / '.venv'}"
     made = _contender(row, total_steps, [python, *RUN, script], given, missing)
     return replace(made, version=f"{revision_of(folder)} ({made.version})")
 
@@ -74,7 +73,7 @@ def sb3(row: Row, total_steps: int, python: Path | None) -> Contender:
 
 
 def _contender(
-    row: Row, total_steps: int, command: list[Any], given: Mapping[str, Any], missing: str
+    row: Row, total_steps: int, command: list[str | Path], given: Mapping[str, Any], missing: str
 ) -> Contender:
     """Build the contender of a process that replies its versions, then layers to each request."""
 
@@ -91,13 +90,13 @@ def _contender(
         seeds = jax.vmap(jax.random.bits)(keys[:, 0]) >> 1  # the largest is 2**31 - 1
         child.ask(request(seeds[0], max(total_steps // 10, 1)))  # a warmup
 
-        def train(index: int) -> Any:
+        def train(index: int) -> Layers:
             layers = child.ask(request(seeds[index], total_steps))
             return [[jnp.asarray(array)[None] for array in layer] for layer in layers]
 
         return train, 0.0
 
-    def greedy(layers: Any, obs: jax.Array) -> jax.Array:
+    def greedy(layers: Layers, obs: jax.Array) -> jax.Array:
         activation = jax.nn.relu if row.algorithm == "dqn" else jnp.tanh
         for kernel, bias in layers[:-1]:
             obs = activation(obs @ kernel + bias)

@@ -17,12 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..child import serve
 
+Layers: TypeAlias = list[list[list[Any]]]  # kernels `[in, out]` and biases `[out]`
 
-def cleanrl(script: Path, options: dict[str, Any]) -> list[Any]:
+
+def cleanrl(script: Path, options: dict[str, Any]) -> Layers:
     """Run a script, and return the layers of the policy among the names that it defined."""
     sys.argv = [str(script), *(f"--{name}={value}" for name, value in options.items())]
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:
@@ -36,7 +38,7 @@ def cleanrl(script: Path, options: dict[str, Any]) -> list[Any]:
     return [[one["kernel"].tolist(), one["bias"].tolist()] for one in found]
 
 
-def sb3(given: dict[str, Any]) -> list[Any]:
+def sb3(given: dict[str, Any]) -> Layers:
     """Train PPO, and return the layers of the policy."""
     import torch  # pyright: ignore[reportMissingImports]
     from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
@@ -67,7 +69,7 @@ def sb3(given: dict[str, Any]) -> list[Any]:
     return torch_layers([*model.policy.mlp_extractor.policy_net, model.policy.action_net])
 
 
-def torch_layers(modules: Iterable[Any]) -> list[Any]:
+def torch_layers(modules: Iterable[Any]) -> Layers:
     """Read the layers among modules of PyTorch."""
     return [[m.weight.T.tolist(), m.bias.tolist()] for m in modules if hasattr(m, "weight")]
 

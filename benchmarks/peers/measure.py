@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import harness, peak
+from triglot.core.types import PyTree
+
+from .. import harness
 from . import brax, foreign, jumanji, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
 from .cold import TRIGLOT
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
-PEAK = "matrix peak"
 BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "PureJaxRL": purejaxrl.contender,
     "purejaxql": purejaxql.contender,
@@ -90,8 +91,7 @@ def measure(
       say: called with what is done next.
 
     Returns:
-      Entries by framework, the seconds of each round, and triglot's share of the matrix peak where
-      the row `shows_peak`.
+      Entries by framework, and the seconds of each round.
     """
     keys = jax.random.split(jax.random.key(seed), (rounds, row.num_seeds))
     programs: dict[str, Train] = {}
@@ -100,18 +100,15 @@ def measure(
         say(f"compiling {name}")
         jax.clear_caches()
         programs[name], compile_seconds[name] = one.compile(keys)
-    policies: dict[str, list[Any]] = {name: [] for name in programs}
+    policies: dict[str, list[PyTree]] = {name: [] for name in programs}
 
-    def train(name: str) -> Any:
+    def train(name: str) -> PyTree:
         policies[name].append(programs[name](len(policies[name])))
         return policies[name][-1]
 
     say("training")
     # Without a warmup: the programs are compiled, and each run takes seconds.
     thunks: dict[str, harness.Thunk] = {name: partial(train, name) for name in programs}
-    if row.shows_peak:
-        jax.block_until_ready(peak.product())
-        thunks[PEAK] = peak.product
     seconds = harness.measure(thunks, rounds=rounds, warmups=0, max_seconds=max_seconds)
     play_key, entries = jax.random.key(seed + 1), {}
     for name, one in found.items():
@@ -129,15 +126,4 @@ def measure(
             "compile_seconds": compile_seconds[name],
             "greedy_return": returns,
         }
-    shares = {}
-    if row.shows_peak:
-        per_step = ours.matrix_flops_per_step(row)
-        reached = per_step * total_steps * row.num_seeds / seconds[TRIGLOT]
-        highest = peak.FLOPS / seconds[PEAK]
-        shares = {
-            "matrix_flops_per_step": per_step,
-            "matrix_flops_per_second": harness.interval(reached),
-            "peak_flops_per_second": harness.interval(highest),
-            "share_of_peak": harness.interval(reached / highest),
-        }
-    return {"programs": entries, "seconds": seconds, "peak": shares}
+    return {"programs": entries, "seconds": seconds}

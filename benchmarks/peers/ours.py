@@ -2,17 +2,15 @@
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import jax
 
 import triglot
 from triglot import nn
 from triglot.core.agent import PolicyInput
-from triglot.core.loop.trainer import Trainer, init_seeds
-from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.loop.trainer import init_seeds
+from triglot.core.types import AnyAgentState, Carry
 
-from .. import peak
 from .contender import Contender, Train
 from .row import Row
 
@@ -40,7 +38,7 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         program.compile(init(keys[0], hyper))
         seconds = time.perf_counter() - start
 
-        def train(index: int) -> Any:
+        def train(index: int) -> AnyAgentState:
             states = init(keys[index], hyper)
             for chunk in seeds.chunks(states, program=program):
                 states = chunk.runner_states
@@ -48,12 +46,12 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
 
         return train, seconds
 
-    def act(state: Any, obs: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
+    def act(state: AnyAgentState, obs: jax.Array, memory: Carry) -> tuple[jax.Array, Carry]:
         inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)
         output = agent.act(state, memory, inputs, jax.random.key(0), explore=False)
         return output.action, output.carry
 
-    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+    def greedy(state: AnyAgentState, obs: jax.Array) -> jax.Array:
         if plans:  # by its network, since gymnax's states are not the model's
             heads, _ = nn.apply_heads(agent.network, state.learner.variables, obs)
             return jax.numpy.argmax(heads["logits"], axis=-1)
@@ -66,12 +64,3 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         start=agent.initial_carry if recurrent else None,
         version=triglot.__version__,
     )
-
-
-def matrix_flops_per_step(row: Row) -> float:
-    """Count the floating-point operations of matrix products per environment step."""
-    env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
-    agent = triglot.make_agent(row.algorithm, env, config=row.config, hyper=row.hyper)
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
-    traced = jax.make_jaxpr(trainer.update)(jax.eval_shape(lambda: trainer.init(jax.random.key(0))))
-    return peak.matrix_flops(traced.jaxpr) / trainer.steps_per_update

@@ -21,13 +21,17 @@ import pgx
 import tyro
 
 from triglot import from_haiku, load_run, nn, rl
+from triglot.core.specs import Discrete, Spec
+from triglot.core.types import PyTree
 from triglot.core.wrappers.games import random_player
 
 from ..published import finished, train
 from .contender import import_files
 
-Net: TypeAlias = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]
+Net: TypeAlias = Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]]
 """Gives the logits `[N, num_actions]` and the value `[N]` of observations, from variables."""
+Loop: TypeAlias = tuple[pgx.State, jax.Array, jax.Array]
+"""Of a match: the games, the first player's score `[N]`, and the next key."""
 GAME = "connect_four"
 NUM_SIMULATIONS = 16
 SETTING = {
@@ -88,7 +92,7 @@ def load(script: Path) -> Any:
     return import_files(script, {"wandb": (), "omegaconf": {"OmegaConf": command}}, "train")[0]
 
 
-def trained(script: Any, seed: int, out: Path) -> Any:
+def trained(script: Any, seed: int, out: Path) -> PyTree:
     """Train by the functions of pgx's script, as its main part does.
 
     Returns:
@@ -116,7 +120,7 @@ def trained(script: Any, seed: int, out: Path) -> Any:
     return learned
 
 
-def network(obs_spec: Any, action_spec: Any) -> nn.Network:
+def network(obs_spec: Spec, action_spec: Discrete) -> nn.Network:
     """Make pgx's network for triglot; pgx's folder must be on the path."""
     module: Any = importlib.import_module("network")
     size = {"num_channels": SETTING["num_channels"], "num_blocks": SETTING["num_layers"]}
@@ -129,11 +133,11 @@ def network(obs_spec: Any, action_spec: Any) -> nn.Network:
     return from_haiku(heads, obs_spec, name="pgx")
 
 
-def apply_pgx(forward: Any, model: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def apply_pgx(forward: Any, model: PyTree, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
     return forward.apply(*model, obs, is_eval=True)[0]
 
 
-def net_of_run(folder: Path) -> tuple[Net, Any]:
+def net_of_run(folder: Path) -> tuple[Net, PyTree]:
     """Read the network of triglot's AlphaZero from its run."""
     run = load_run(folder)
     network = run.agent.network
@@ -149,9 +153,9 @@ def net_of_run(folder: Path) -> tuple[Net, Any]:
 @functools.partial(jax.jit, static_argnames=("one", "other", "num_games", "noise"))
 def played(
     one: Net,
-    ours: Any,
+    ours: PyTree,
     other: Net | None,
-    theirs: Any,
+    theirs: PyTree,
     key: jax.Array,
     num_games: int,
     *,
@@ -165,7 +169,7 @@ def played(
     env = pgx.make(GAME)
     reset_key, key = jax.random.split(key)
 
-    def move(loop: tuple[Any, jax.Array, jax.Array]) -> tuple[Any, jax.Array, jax.Array]:
+    def move(loop: Loop) -> Loop:
         states, score, key = loop
         next_key, one_key, other_key = jax.random.split(key, 3)
         mine = searched(env, one, ours, states, one_key, noise)
@@ -180,18 +184,23 @@ def played(
 
 
 def searched(
-    env: Any, net: Net | None, model: Any, states: Any, key: jax.Array, noise: bool
+    env: pgx.Env,
+    net: Net | None,
+    model: PyTree,
+    states: pgx.State,
+    key: jax.Array,
+    noise: bool,
 ) -> jax.Array:
     """Choose the moves of the players whose turn it is."""
     if net is None:
         return random_player(states.observation, states.legal_action_mask, key)
 
-    def node_of(states: Any, **rest: Any) -> rl.Node:
+    def node_of(states: pgx.State, **rest: Any) -> rl.Node:
         logits, value = net(model, states.observation)
         mask = states.legal_action_mask
         return rl.Node(state=states, logits=logits, value=value, action_mask=mask, **rest)
 
-    def expand(states: Any, action: jax.Array, key: jax.Array) -> rl.Node:
+    def expand(states: pgx.State, action: jax.Array, key: jax.Array) -> rl.Node:
         del key
         after = jax.vmap(env.step)(states, action)
         reward = after.rewards[jnp.arange(len(action)), states.current_player]

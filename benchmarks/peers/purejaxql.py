@@ -3,7 +3,6 @@
 It is imported from a folder that the user names.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,17 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, clone, compile_one_program, import_files, revision_of
+from .contender import (
+    Contender,
+    Replacements,
+    clone,
+    compile_one_program,
+    import_files,
+    revision_of,
+)
 from .row import Row
 
-UNUSED: Mapping[str, tuple[str, ...] | Mapping[str, Any]] = {
+UNUSED: Replacements = {
     "wandb": (),
     "hydra": {"main": lambda **how: lambda function: function},
     "omegaconf": ("OmegaConf",),
@@ -40,8 +46,10 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     has_images = row.env_id.endswith("-MinAtar")
     file = "pqn_minatar" if has_images else "pqn_gymnax"
     folder = clone(folder, "purejaxql", f"purejaxql/{file}.py")
-    given, module = row.setting, _patched(folder / "purejaxql", file)
-    sizes = given["hidden_sizes"]
+    (module,) = import_files(folder / "purejaxql", UNUSED, file)
+    log = module.LogWrapper
+    module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
+    given, sizes = row.setting, row.setting["hidden_sizes"]
     config = {
         "ENV_NAME": row.env_id,
         "TOTAL_TIMESTEPS": total_steps,
@@ -79,11 +87,3 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         version=revision_of(folder),
         patches=PATCHES,
     )
-
-
-def _patched(sources: Path, file: str) -> Any:
-    """Import one of its files, adapted to the installed libraries."""
-    (module,) = import_files(sources, UNUSED, file)
-    log = module.LogWrapper
-    module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
-    return module

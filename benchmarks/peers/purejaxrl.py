@@ -3,7 +3,7 @@
 It is not a package: its files are imported from a folder that the user names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
+from triglot.core.types import PyTree
+
 from .contender import (
     Contender,
+    Replacements,
     clone,
     compile_one_program,
     import_files,
@@ -27,7 +30,7 @@ FIVE_VALUES = (
     "1.x returns six"
 )
 
-UNUSED: Mapping[str, tuple[str, ...]] = {
+UNUSED: Replacements = {
     "wandb": (),
     "navix": (),
     "brax": ("envs",),
@@ -66,7 +69,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         network = module.QNetwork(action_dim=num_actions)
     train = module.make_train(config)
 
-    def greedy(params: Any, obs: jax.Array) -> jax.Array:
+    def greedy(params: PyTree, obs: jax.Array) -> jax.Array:
         outputs = network.apply(params, obs)
         return jnp.argmax(outputs[0].logits if algorithm == "ppo" else outputs, axis=-1)
 
@@ -105,10 +108,10 @@ def _keep_keys(module: Any) -> None:
     """Derive the keys that a module makes from numbers inside `train(key)` from that key."""
     make_train, keys = module.make_train, []
 
-    def make(config: dict[str, Any]) -> Any:
+    def make(config: dict[str, Any]) -> Callable[[jax.Array], PyTree]:
         train = make_train(config)
 
-        def seeded(key: jax.Array) -> Any:
+        def seeded(key: jax.Array) -> PyTree:
             keys.append(key)
             return train(key)
 

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
+from triglot.core.types import PyTree
+
 from .contender import Contender, NotInstalled, compile_one_program
 from .row import Row
 
@@ -26,7 +28,7 @@ SIZED = {"dqn": ("agent",), "pqn": ("agent",), "td3": ("actor", "critic")}
 class FiveValues(LegacyStepAPIWrapper):
     """The wrapper, which recurses without end where rejax copies its options."""
 
-    def __deepcopy__(self, memo: Any) -> "FiveValues":
+    def __deepcopy__(self, memo: object) -> "FiveValues":
         return self
 
 
@@ -65,7 +67,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
         sized = getattr(algo, part).clone(hidden_layer_sizes=given["hidden_sizes"])
         algo = algo.replace(**{part: sized})
 
-    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+    def greedy(state: PyTree, obs: jax.Array) -> jax.Array:
         if algorithm in ("dqn", "pqn"):
             return jnp.argmax(algo.agent.apply(state.q_ts.params, obs), axis=-1)
         if algorithm == "iqn":

@@ -23,7 +23,6 @@ class Row:
       config: of `make_agent`.
       hyper: of `make_agent`.
       whole_process: whether each run is a process, from Python's start.
-      shows_peak: whether triglot's matrix products are set beside this machine's peak.
       peers: the frameworks that take part.
       differences: what is not equal, whatever the options.
     """
@@ -37,7 +36,6 @@ class Row:
     config: Options
     hyper: Options = field(default_factory=dict)
     whole_process: bool = False
-    shows_peak: bool = False
     peers: tuple[str, ...]
     differences: tuple[str, ...] = ()
 

@@ -25,7 +25,6 @@ PPO = Row(
     rounds=10,
     config={"num_envs": 4, "rollout_length": 128, "num_epochs": 4, "num_minibatches": 4},
     hyper=PPO_HYPER,
-    shows_peak=True,
     peers=("PureJaxRL", "rejax", "Stoix"),
     differences=(
         "time limits: triglot bootstraps from the true last observation; the others treat them as "
@@ -74,7 +73,6 @@ CLEANRL_CLOCK = (
 # The defaults of either in the row with Stable-Baselines3.
 SB3 = replace(
     PPO,
-    shows_peak=False,
     total_steps=49_152,
     rounds=6,
     suites=("gymnasium",),
@@ -180,7 +178,6 @@ ROWS: Mapping[str, Row] = {
         total_steps=51_200,
         rounds=5,
         whole_process=True,
-        shows_peak=False,
         peers=("PureJaxRL", "rejax"),
     ),
     "cold-start-sac": replace(SAC, rounds=5, whole_process=True),
@@ -239,7 +236,6 @@ ROWS: Mapping[str, Row] = {
     # The rows of CleanRL have the defaults of its scripts, from which PureJaxRL's and ours come.
     "ppo-cleanrl": replace(
         PPO,
-        shows_peak=False,
         suites=("gymnasium", "gymnax"),
         total_steps=51_200,
         rounds=8,

@@ -14,6 +14,8 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
+from triglot.core.types import PyTree
+
 from .contender import Contender, NotInstalled, Train
 from .row import Row
 
@@ -64,7 +66,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
             models.append(begin(int(jax.random.randint(key, (), 0, 2**31 - 1))))
             seconds = time.perf_counter() - start
 
-        def train(index: int) -> Any:
+        def train(index: int) -> PyTree:
             model = models[index]
             model.learn(total_steps - model.num_timesteps, reset_num_timesteps=False)
             state = model.policy.actor_state
@@ -73,7 +75,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
 
         return train, seconds
 
-    def greedy(learned: Any, obs: jax.Array) -> jax.Array:
+    def greedy(learned: PyTree, obs: jax.Array) -> jax.Array:
         model = models[0]
         high = jnp.asarray(model.action_space.high)
         return model.policy.actor.apply(learned, obs).mode() * high

@@ -16,11 +16,13 @@ from typing import Any
 import jax
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, Train, clone, import_files, revision_of
+from triglot.core.types import PyTree
+
+from .contender import Contender, Replacements, Train, clone, import_files, revision_of
 from .row import NAMES, PEERS, Row
 from .stoix_systems import SYSTEMS, System
 
-UNUSED: Mapping[str, tuple[str, ...]] = {
+UNUSED: Replacements = {
     "wandb": (),
     "neptune": (),
     "neptune.utils": ("stringify_unsupported",),
@@ -80,14 +82,14 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         program = made[0].lower(states[0]).compile()  # a pmap has no `trace`
         seconds = time.perf_counter() - start
 
-        def train(index: int) -> Any:
+        def train(index: int) -> PyTree:
             params = program(states[index]).learner_state.params
             params = operator.attrgetter(system.params)(params) if system.params else params
             return jax.tree.map(lambda leaf: leaf[0], params)
 
         return train, seconds
 
-    def start(params: Any, num_envs: int) -> Any:
+    def start(params: PyTree, num_envs: int) -> PyTree:
         assert system.memory is not None
         return made[system.memory].initialize_carry(num_envs)
 

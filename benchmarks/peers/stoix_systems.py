@@ -1,39 +1,43 @@
 """Which of Stoix's systems has an algorithm, its words for triglot's options, and how it acts."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from triglot.core.types import PyTree
+
 from .row import Options
 
 
-def by_mode(made: Any, params: Any, obs: jax.Array) -> jax.Array:
+def by_mode(made: Sequence[Any], params: PyTree, obs: jax.Array) -> jax.Array:
     """Take the most likely action of the network that `learner_setup` made."""
     return made[1].apply(params, obs).mode()
 
 
-def by_noisy_mode(made: Any, params: Any, obs: jax.Array) -> jax.Array:
+def by_noisy_mode(made: Sequence[Any], params: PyTree, obs: jax.Array) -> jax.Array:
     """Take the best action by noisy layers, whose noise has no switch; it is one draw."""
     return made[1].apply(params, obs, rngs={"noise": jax.random.PRNGKey(0)}).mode()
 
 
-def by_recurrent_mode(made: Any, params: Any, obs: jax.Array, memory: Any) -> Any:
+def by_recurrent_mode(
+    made: Sequence[Any], params: PyTree, obs: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
     """Take the best action by a recurrent network, within one episode; returns its memory too."""
     resets = jnp.zeros((1, len(obs)), bool)
     memory, distribution = made[1].apply(params, memory, (obs[None], resets))
     return distribution.mode()[0], memory
 
 
-def by_prior(made: Any, params: Any, obs: jax.Array) -> jax.Array:
+def by_prior(made: Sequence[Any], params: PyTree, obs: jax.Array) -> jax.Array:
     """Take the most likely action of the policy's network, without a search."""
     return jnp.argmax(made[1](params, obs, (), jax.random.PRNGKey(0)).prior_logits, axis=-1)
 
 
-def by_search(made: Any, params: Any, obs: jax.Array) -> jax.Array:
+def by_search(made: Sequence[Any], params: PyTree, obs: jax.Array) -> jax.Array:
     """Take the action that a search visits most, without noise."""
     key = jax.random.PRNGKey(0)
     found = made[2](params, key, made[1](params, obs, (), key), dirichlet_fraction=0.0)

@@ -60,7 +60,6 @@ LEFT_OUT = {
         "python -m benchmarks.fingerprints --out",
         "taskset -c 0 python -m benchmarks.versions",
         "git worktree add ../before",
-        "python -m benchmarks.time_to_return --backends linen --against",
         "python -m benchmarks.implementations --checkouts",
         "pip install -e '.[torch]' distrax",
     ),

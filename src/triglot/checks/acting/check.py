@@ -27,14 +27,9 @@ def compare_on_probe(agent: Agent, env: Any, key: jax.Array, *, masked: bool) ->
 
     An agent that plans acts in the environment itself.
     """
-    agent, reason = without_extension(agent)
     if not agent.plans:
         env = Probe(agent.obs_spec, agent.action_spec, masked)
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=1)
-    outcome = compare_training(trainer, key)
-    if reason:
-        outcome.left_out["extension"] = reason
-    return outcome
+    return compare_training(Trainer(agent, VectorEnvironment(env, agent.num_envs)), key)
 
 
 def check_training(trainer: Trainer | HostTrainer, key: jax.Array) -> str:
@@ -53,17 +48,14 @@ def check_training(trainer: Trainer | HostTrainer, key: jax.Array) -> str:
     if isinstance(trainer, HostTrainer):
         outcome = compare_on_probe(agent, trainer.single_env, key, masked=False)
     else:
-        alone, reason = without_extension(agent)
-        size = vector_size(alone.obs_spec)
-        rows = 2 * (alone.learning_starts + LEAST_STEPS * alone.num_envs)
+        size = vector_size(agent.obs_spec)
+        rows = 2 * (agent.learning_starts + LEAST_STEPS * agent.num_envs)
         if (memory := 4 * size * rows) > MAX_BYTES:
             raise TriglotError(
                 f"--debug acting keeps {rows:,} observations of {size:,} numbers, which are "
                 f"{memory / 1e9:.0f} GB: set a smaller --learning-starts."
             )
-        outcome = compare_training(replace(trainer, agent=alone, sharding=None), key)
-        if reason:
-            outcome.left_out["extension"] = reason
+        outcome = compare_training(replace(trainer, sharding=None), key)
     if outcome.first is not None:
         raise TriglotError(
             f"learning differs from acting: {outcome.first} `triglot check` explains the check."
@@ -72,22 +64,23 @@ def check_training(trainer: Trainer | HostTrainer, key: jax.Array) -> str:
 
 
 def compare_training(trainer: Trainer, key: jax.Array) -> Outcome:
-    """Let a trainer's agent act and learn with frozen parameters, and compare."""
-    play = Play(trainer)
+    """Let a trainer's agent act and learn with frozen parameters, and compare.
+
+    An algorithm with extensions acts and learns alone.
+    """
+    agent = trainer.agent
+    while isinstance(agent, Extended):
+        agent = agent.agent
+    play = Play(replace(trainer, agent=agent))
     updates = _num_updates(play)
     learns = play.agent.learning_starts // (play.num_steps * trainer.env.num_envs)
     chosen = {*range(learns, learns + NUM_RECORDED), *range(updates - NUM_RECORDED, updates)}
     played = list(play.run(play.start(key), updates, chosen.__contains__))
-    return Comparison(play, played).run()
-
-
-def without_extension(agent: Agent) -> tuple[Agent, str]:
-    """Take the algorithm out of its extensions, with the reason."""
-    reason = ""
-    while isinstance(agent, Extended):
+    outcome = Comparison(play, played).run()
+    if agent is not trainer.agent:
         reason = "it changes rewards or adds losses; the algorithm alone acts"
-        agent = agent.agent
-    return agent, reason
+        outcome.left_out["extension"] = reason
+    return outcome
 
 
 def _num_updates(play: Play) -> int:

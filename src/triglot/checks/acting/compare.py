@@ -6,16 +6,14 @@ replays need no knowledge of the algorithm.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...core.specs import Discrete
 from .differences import Difference
-from .play import MAX_CHANGED, Play, Update, gradients, moved
-from .recorder import Application, Forbidden
+from .play import Play, Update, gradients, moved
+from .recorder import MAX_CHANGED, Application, Forbidden
 
 TOLERANCE = 1e-6  # relative to the largest number of a row, and at least absolute
 ALIKE = 0.5  # share of equal numbers from which all must be equal
@@ -86,12 +84,10 @@ class Reference:
     Attributes:
       where: update, step, environment.
       follows: whether it is the step's true successor, rather than its observation.
-      number: row of the tables of `References`.
     """
 
     where: tuple[int, int, int]
     follows: bool
-    number: int
 
 
 class References:
@@ -108,19 +104,13 @@ class References:
                 for follows, (main, applications) in enumerate(pairs):
                     size = main.inputs.shape[0]
                     where = ((number, time, env) for env in range(size))
-                    base = len(self.rows)
-                    self.rows += [
-                        Reference(w, bool(follows), base + i) for i, w in enumerate(where)
-                    ]
+                    self.rows += [Reference(each, bool(follows)) for each in where]
                     inputs.append(main.inputs)
                     carries.append(main.carry)
                     mask = step.next_forbidden if follows else step.forbidden
                     forbidden.append(mask)
-                    by_part = {}
-                    for application in sorted(
-                        applications, key=lambda application: -application.site
-                    ):
-                        by_part[application.part] = application
+                    later_first = sorted(applications, key=lambda each: -each.site)
+                    by_part = {application.part: application for application in later_first}
                     for part in self.acting:
                         self.outputs.setdefault(part, []).append(by_part[part].outputs)
         self.inputs = np.concatenate(inputs)
@@ -169,10 +159,7 @@ def near(row: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Compare numbers, with the tolerance; infinite and undefined ones equal themselves."""
     one, other = one.astype(np.float64), other.astype(np.float64)
-    scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(other)))
-    with np.errstate(invalid="ignore"):
-        close = np.abs(one - other) <= TOLERANCE * scale
-    return close | (one == other) | (np.isnan(one) & np.isnan(other))
+    return np.isclose(one, other, TOLERANCE, TOLERANCE, equal_nan=True)
 
 
 class Comparison:
@@ -415,23 +402,21 @@ class Comparison:
     ) -> tuple[int, int, int]:
         """Find the step of one number: by where the batch has it, and the observation there."""
         shape = difference.stored.shape
-        for name in difference.names:
+        obs = [leaf for path, leaf in difference.batch.items() if path not in difference.names]
+        for name in difference.names if obs else ():
             leaf = difference.batch[name]
-            spots = [tuple(index[: leaf.ndim])] if leaf.shape[: len(shape)] == shape else []
-            if not spots and leaf.ndim <= 2:
-                spots = [tuple(spot) for spot in np.argwhere(leaf == difference.stored[index])]
-            obs = [
-                difference.batch[path] for path in difference.batch if path not in difference.names
-            ]
-            for spot in spots[:1]:
-                rows = [part[spot[:2]] if part.ndim > 2 else part[spot[:1]] for part in obs]
-                if not rows:
-                    continue
-                row = np.concatenate([np.ravel(r).astype(np.float32) for r in rows])
-                if row.shape[-1] == self.references.inputs.shape[-1]:
-                    some = near(row, self.references.inputs)
-                    if len(some):
-                        return self.references.place(some)
+            if leaf.shape[: len(shape)] == shape:
+                spot = index[: leaf.ndim]
+            elif leaf.ndim <= 2 and (leaf == difference.stored[index]).any():
+                spot = tuple(np.argwhere(leaf == difference.stored[index])[0])
+            else:
+                continue
+            rows = [part[spot[:2]] if part.ndim > 2 else part[spot[:1]] for part in obs]
+            row = np.concatenate([np.ravel(r).astype(np.float32) for r in rows])
+            if row.shape[-1] == self.references.inputs.shape[-1]:
+                some = near(row, self.references.inputs)
+                if len(some):
+                    return self.references.place(some)
         return number, 0, 0
 
     def _masks(self) -> None:
@@ -477,10 +462,12 @@ class Comparison:
             reason = "the agent's state has no LearnerState, whose gradients would show an effect"
             self.outcome.left_out["masks"] = reason
             return
-        rows = rows[:MAX_CHANGED]
+        rows, table = rows[:MAX_CHANGED], self.references.forbidden
+        assert table is not None
 
         def changed(count: int) -> bool:
-            now = self.play.gradients_with(update, self._tables(rows[:count]))
+            forbidden = Forbidden.of(self.references.inputs[rows[:count]], table[rows[:count]])
+            now = self.play.gradients_with(update, forbidden)
             return any(not _alike(base[name], now[name]) for name in base)
 
         self.outcome.compared["masks"] += len(rows)
@@ -494,24 +481,6 @@ class Comparison:
         array = "next_action_mask" if reference.follows else "action_mask"
         text = "is not applied in the update: the output of a forbidden action changes the gradient"
         self._find(reference.where, array, f"{text}.")
-
-    def _tables(self, rows: list[int]) -> tuple[Forbidden, ...]:
-        tables, table = [], self.references.forbidden
-        assert table is not None
-        for width, forbidden in self.play.tables.items():
-            if width == self.references.inputs.shape[-1]:
-                forbidden = replace(
-                    forbidden,
-                    inputs=_filled(forbidden.inputs, self.references.inputs[rows]),
-                    actions=_filled(forbidden.actions, table[rows]),
-                    active=_filled(forbidden.active, np.ones(len(rows), bool)),
-                )
-            tables.append(forbidden)
-        return tuple(tables)
-
-
-def _filled(old: jax.Array, rows: np.ndarray) -> jax.Array:
-    return jnp.asarray(old).at[: len(rows)].set(jnp.asarray(rows, old.dtype))
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:

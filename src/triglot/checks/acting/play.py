@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,6 @@ from ...core.types import AnyAgentState, AnyHyperparams, Key, PyTree
 from ..purity import FAST_COMPILATION
 from .differences import Difference
 from .recorder import ACT, LEARN, NEXT, Application, Forbidden, Recorder, rows_of
-
-MAX_CHANGED = 512  # inputs whose forbidden actions are changed at once
 
 
 def frozen(hyper: AnyHyperparams) -> optax.GradientTransformation:
@@ -53,7 +51,6 @@ class Step:
     """One step of `N` environments.
 
     Attributes:
-      obs, next_obs: `[N, D]` as rows.
       first: bool `[N]`.
       forbidden, next_forbidden: bool `[N, A]`; None without masks.
       carry: what `act` was given, leaves `[N, ...]` as rows; None without.
@@ -62,8 +59,6 @@ class Step:
       main, next_main: those of them that read the observations.
     """
 
-    obs: np.ndarray
-    next_obs: np.ndarray
     first: np.ndarray
     forbidden: np.ndarray | None
     next_forbidden: np.ndarray | None
@@ -75,7 +70,7 @@ class Step:
     next_main: Application
 
 
-@dataclass
+@dataclass(frozen=True)
 class Update:
     """One update: the steps before it, and what it computed.
 
@@ -83,17 +78,17 @@ class Update:
       steps: `T` of them, the newest of the loss's batch.
       given: the agent's state before, the trajectory and the key.
       state: the agent's state after it.
-      applied: the networks' applications; empty where nothing was recorded.
+      recorded: whether the following is kept.
+      applied: the networks' applications.
       differences: of stored and computed numbers, in the losses.
-      recorded: whether this update was recorded.
     """
 
     steps: list[Step]
     given: tuple[AnyAgentState, Trajectory, Key]
     state: AnyAgentState
-    applied: list[Application] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-    recorded: bool = False
+    recorded: bool
+    applied: list[Application]
+    differences: list[Difference]
 
 
 class Play:
@@ -102,16 +97,14 @@ class Play:
     The environments, their resets, the keys and the opponent of a self-play are the trainer's.
     """
 
-    def __init__(self, trainer: Trainer, left_out: frozenset[str] = frozenset()) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self.recorder = Recorder()
         agent: Any = trainer.agent
-        changed: dict[str, Any] = {"network": self.recorder.network(agent.network, left_out)}
-        names = {field.name for field in dataclasses.fields(agent)}
-        if "optimizer" in names:
+        changed: dict[str, Any] = {"network": self.recorder.network(agent.network)}
+        if "optimizer" in {field.name for field in dataclasses.fields(agent)}:
             changed["optimizer"] = frozen
         self.agent: Any = replace(agent, **changed)
         self.trainer = replace(trainer, agent=self.agent)
-        self.tables: dict[int, Forbidden] = {}
         self.stores: list[str] = []
         self.inputs: Any = None
 
@@ -190,9 +183,9 @@ class Play:
             state: AnyAgentState,
             trajectory: Trajectory,
             key: jax.Array,
-            tables: tuple[Forbidden, ...],
+            forbidden: Forbidden | None,
         ) -> tuple:
-            with self.recorder.phase(LEARN, tables):
+            with self.recorder.phase(LEARN, forbidden):
                 return self.agent.update(state, trajectory, key)
 
         return jax.jit(update, compiler_options=FAST_COMPILATION)
@@ -232,19 +225,21 @@ class Play:
                 trajectory = Trajectory(**stacked, carry=carry).checked()
                 key = learn_keys[start] if self.agent.online else keys.learn
                 arguments = (runner.agent, trajectory, key)
-                update = Update(steps=steps, given=arguments, state=None, recorded=recorded(done))
-                tables = self._tables(steps)
-                if update.recorded:
-                    with self.recorder.listen():
-                        state, _ = self._update(*arguments, tables)
-                        jax.block_until_ready(state)
-                    update.applied = self.recorder.applications
-                    update.differences = self.recorder.differences
-                else:
-                    state, _ = self._update(*arguments, tables)
-                update.state = state
+                main, mask = steps[0].main, steps[0].forbidden
+                nothing = None if mask is None else Forbidden.of(main.inputs[:0], mask[:0])
+                with self.recorder.listen():
+                    state, _ = self._update(*arguments, nothing)
+                    jax.block_until_ready(state)
+                kept = recorded(done)
+                yield Update(
+                    steps,
+                    arguments,
+                    state,
+                    recorded=kept,
+                    applied=self.recorder.applications if kept else [],
+                    differences=self.recorder.differences if kept else [],
+                )
                 runner = replace(runner, agent=state)
-                yield update
                 done += 1
                 if done >= num_updates:
                     return
@@ -262,8 +257,6 @@ class Play:
             for phase in (ACT, NEXT)
         )
         return Step(
-            obs=np.asarray(rows_of(recorded["obs"])),
-            next_obs=np.asarray(rows_of(recorded["next_obs"])),
             first=np.asarray(recorded["first"]),
             forbidden=forbidden(recorded["action_mask"]),
             next_forbidden=forbidden(recorded["next_action_mask"]),
@@ -275,26 +268,9 @@ class Play:
             next_main=first_of(after, size) or NOTHING,
         )
 
-    def _tables(self, steps: list[Step]) -> tuple[Forbidden, ...]:
-        """Make tables that change nothing, of fixed shapes."""
-        if not self.tables and steps[0].forbidden is not None:
-            widths = {steps[0].main.inputs.shape[-1]}
-            actions = steps[0].forbidden.shape[-1]
-            self.tables = {
-                width: Forbidden(
-                    inputs=jnp.zeros((MAX_CHANGED, width)),
-                    actions=jnp.zeros((MAX_CHANGED, actions), bool),
-                    active=jnp.zeros((MAX_CHANGED,), bool),
-                )
-                for width in widths
-            }
-        return tuple(self.tables.values())
-
-    def gradients_with(
-        self, update: Update, tables: tuple[Forbidden, ...]
-    ) -> dict[str, np.ndarray]:
+    def gradients_with(self, update: Update, forbidden: Forbidden) -> dict[str, np.ndarray]:
         """Repeat an update with changed outputs; return the sums of the gradients."""
-        state, _ = self._update(*update.given, tables)
+        state, _ = self._update(*update.given, forbidden)
         return gradients(state)
 
     def look(self, state: AnyAgentState, obs: PyTree) -> np.ndarray:

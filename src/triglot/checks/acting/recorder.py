@@ -16,6 +16,7 @@ from .differences import Difference, with_differences
 
 ACT, NEXT, LEARN = "act", "next", "learn"
 STEP = 3.0  # by which outputs of forbidden actions are changed
+MAX_CHANGED = 512  # inputs whose forbidden actions are changed at once
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,17 @@ class Forbidden:
     actions: jax.Array
     active: jax.Array
 
+    @classmethod
+    def of(cls, inputs: np.ndarray, actions: np.ndarray) -> "Forbidden":
+        """Fill a table of `M` = `MAX_CHANGED` rows with at most as many rows."""
+
+        def padded(rows: np.ndarray) -> jax.Array:
+            rest = np.zeros((MAX_CHANGED - len(rows), *rows.shape[1:]), rows.dtype)
+            return jnp.asarray(np.concatenate([rows, rest]))
+
+        active = np.ones(len(inputs), bool)
+        return cls(inputs=padded(inputs), actions=padded(actions), active=padded(active))
+
 
 class Recorder:
     """Wraps networks and losses so that what they compute arrives on the host.
@@ -67,7 +79,7 @@ class Recorder:
         self._listening = False
         self._phase: str | None = None
         self._sites = 0
-        self._forbidden: tuple[Forbidden, ...] = ()
+        self._forbidden: Forbidden | None = None
 
     @contextmanager
     def listen(self) -> Iterator[None]:
@@ -81,8 +93,8 @@ class Recorder:
             self._listening = False
 
     @contextmanager
-    def phase(self, name: str | None, forbidden: tuple[Forbidden, ...] = ()) -> Iterator[None]:
-        """Record what is traced meanwhile as of this phase; None records nothing."""
+    def phase(self, name: str, forbidden: Forbidden | None = None) -> Iterator[None]:
+        """Record what is traced meanwhile as of this phase."""
         before = self._phase, self._sites, self._forbidden
         self._phase, self._sites, self._forbidden = name, 0, forbidden
         try:
@@ -91,12 +103,9 @@ class Recorder:
         finally:
             self._phase, self._sites, self._forbidden = before
 
-    def network(self, network: Network, left_out: frozenset[str] = frozenset()) -> Network:
-        """Wrap a network and its parts, but for those `left_out`."""
-        parts = {
-            name: part if name in left_out else self._wrapped(part, name)
-            for name, part in network.parts.items()
-        }
+    def network(self, network: Network) -> Network:
+        """Wrap a network and its parts."""
+        parts = {name: self._wrapped(part, name) for name, part in network.parts.items()}
         return replace(self._wrapped(network, ""), parts=parts)
 
     def _wrapped(self, network: Network, name: str) -> Network:
@@ -132,11 +141,10 @@ class Recorder:
             self.applications.append(application)
 
     def _changed(self, observed: jax.Array, outputs: PyTree) -> PyTree:
-        for forbidden in self._forbidden:
-            if forbidden.inputs.shape[-1] == observed.shape[-1]:
-                rows = rows_forbidden(forbidden, observed)
-                return jax.tree.map(partial(_change, rows), outputs)
-        return outputs
+        forbidden = self._forbidden
+        if forbidden is None or forbidden.inputs.shape[-1] != observed.shape[-1]:
+            return outputs
+        return jax.tree.map(partial(_change, rows_forbidden(forbidden, observed)), outputs)
 
     def _observed(self, loss: Loss) -> Loss:
         if self._phase != LEARN:

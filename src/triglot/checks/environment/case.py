@@ -1,5 +1,6 @@
 """The calls and rollouts with which `check_environment` tries one; each is computed once."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -177,38 +178,43 @@ class StepInput:
         return cls(step.state, step.obs, step.action_mask)
 
 
+class Episodes(ABC):
+    """Episodes in `T` steps of `N` environments."""
+
+    @property
+    @abstractmethod
+    def done(self) -> np.ndarray:
+        """Where an episode ended, bool `[T, N]`."""
+
+    @property
+    def time(self) -> np.ndarray:
+        """Number of each step in its episode, from 1: int `[T, N]`."""
+        steps = np.arange(len(self.done))[:, None]
+        is_first = np.concatenate([np.ones_like(self.done[:1]), self.done[:-1]])
+        return steps - np.maximum.accumulate(np.where(is_first, steps, 0)) + 1
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Indices of the steps, of `T x N`, that end an episode of at least two steps."""
+        return np.flatnonzero(self.done & (self.time > 1))
+
+    @property
+    def middles(self) -> np.ndarray:
+        """Indices of the steps, of `T x N`, that do not end an episode."""
+        return np.flatnonzero(~self.done)
+
+
 @dataclass(frozen=True)
-class Rollout:
+class Rollout(Episodes):
     """Steps `[T, N, ...]`; `after` comes before any reset, `before` after it."""
 
     before: StepInput
     action: PyTree
     after: TimeStep
 
-    @cached_property
+    @property
     def done(self) -> np.ndarray:
-        """Where an episode ended, bool `[T, N]`."""
         return np.asarray(self.after.terminated) | np.asarray(self.after.truncated)
-
-    @cached_property
-    def time(self) -> np.ndarray:
-        """Number of each step in its episode, from 1: int `[T, N]`."""
-        time = np.zeros(self.done.shape, int)
-        running = np.zeros(self.done.shape[1], int)
-        for t, done in enumerate(self.done):
-            time[t] = running + 1
-            running = np.where(done, 0, time[t])
-        return time
-
-    @cached_property
-    def ends(self) -> np.ndarray:
-        """Indices of the steps, of `T x N`, that end an episode of at least two steps."""
-        return np.flatnonzero(self.done & (self.time > 1))
-
-    @cached_property
-    def middles(self) -> np.ndarray:
-        """Indices of the steps, of `T x N`, that do not end an episode."""
-        return np.flatnonzero(~self.done)
 
     def where(self, step: int) -> str:
         """Describe one of the `T x N` steps."""

@@ -1,17 +1,20 @@
 """`check_environment`: check an environment before training in it."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..purity import purity_checks
 from ..report import Checklist, Report
 from ..trees import flat
-from . import play, protocol
+from . import host_checks, play, protocol
 from .case import EnvironmentCase
-from .host_checks import check_host
+from .episode_ends import notes_of_lengths
+from .host_case import HostCase
 from .reading import reading_notes
 
+CaseT = TypeVar("CaseT", EnvironmentCase, HostCase)
 TYPED = ["flags", "observation", "action mask"]  # what must fit the specs before a batch is made
 CHECKS: Checklist[Any] = Checklist(
     [
@@ -44,16 +47,23 @@ def check_environment(env: Any, *, seed: int = 0) -> Report:
     >>> check_environment(probes.make("two-step")).passed
     True
     """
-    if is_host(env):
-        return check_host(env, seed, _name(env))
-    case = EnvironmentCase(env, seed)
-    results = CHECKS.run(case)
-    if any(result.name == "scan" and result.outcome == "passed" for result in results):
-        _add_notes(case)
-    return Report(f"environment {_name(env)}", results, tuple(case.notes))
+    if _is_host(env):
+        host_case = HostCase(env, seed)
+        return _report(host_case, host_checks.CHECKS, "finite", host_checks.add_notes)
+    return _report(EnvironmentCase(env, seed), CHECKS, "scan", _add_notes)
 
 
-def is_host(env: Any) -> bool:
+def _report(
+    case: CaseT, checks: Checklist[CaseT], played: str, add_notes: Callable[[CaseT], None]
+) -> Report:
+    """Run checks; with notes if the check `played` passed, after which there is a rollout."""
+    results = checks.run(case)
+    if any(result.name == played and result.outcome == "passed" for result in results):
+        add_notes(case)
+    return Report(f"environment {_name(case.env)}", results, tuple(case.notes))
+
+
+def _is_host(env: Any) -> bool:
     """Return whether an object is meant as an environment that is stepped in Python."""
     return not isinstance(env, type) and hasattr(env, "open") and hasattr(env, "obs_spec")
 
@@ -72,13 +82,5 @@ def _add_notes(case: EnvironmentCase) -> None:
     case.notes += reading_notes(case.env.obs_spec, [case.starts.obs, rollout.after.obs])
     if len(np.unique(flat(case.starts, 1), axis=0)) == 1:
         case.notes.append("Every reset gives the same start: the key has no effect.")
-    ends = np.flatnonzero(rollout.done)
-    lengths = rollout.time.ravel()[ends]
-    truncated = np.any(rollout.after.truncated)
-    if not len(ends):
-        case.notes.append(f"No episode ended in {rollout.done.size} random steps.")
-    elif len(ends) >= 4 and lengths.min() == lengths.max() >= 10 and not truncated:
-        case.notes.append(
-            f"All {len(ends)} episodes terminated after {lengths[0]} steps. If that is a time "
-            "limit and not part of the task, set `truncated` (or wrap it in TimeLimit)."
-        )
+    advice, truncated = "set `truncated` (or wrap it in TimeLimit)", rollout.after.truncated
+    case.notes += notes_of_lengths(rollout, truncated=bool(truncated.any()), advice=advice)

@@ -5,37 +5,33 @@ environment does not give: ends that look like starts although other steps do no
 that depends on the key alone, or an observation that stops following the state at episode ends.
 """
 
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..report import NotApplicable
 from ..trees import flat
-from .case import NUM_STARTS, EnvironmentCase
+from .case import NUM_STARTS, EnvironmentCase, Episodes
 
 MIN_ENDS = 3
 
 
 def resets_itself(case: EnvironmentCase) -> str:
     """Describe the evidence that `step` resets at an episode's end; "" if there is none."""
-    _need_ends(case)
     rollout = case.rollout
+    require_ends(rollout)
     starts, after = flat(case.starts.state, 1), flat(rollout.after.state, 2)
     if not after.shape[1]:
         raise NotApplicable("its state contains no arrays.")
-    at_ends, in_middle = _alike(starts, after, rollout.ends), _alike(starts, after, rollout.middles)
-    if at_ends >= 0.9 and in_middle <= 0.5:
-        return (
-            f"the state after {at_ends:.0%} of {len(rollout.ends)} episode ends looks like "
-            f"that of a reset, but only after {in_middle:.0%} of the other steps"
-        )
-    return _follows_from_key(case, "state")
+    return ends_like_starts("state", rollout, starts, after) or _follows_from_key(case, "state")
 
 
 def wrong_successor(case: EnvironmentCase) -> str:
     """Describe the evidence that the last observation is not of the last state, or ""."""
-    _need_ends(case)
     rollout = case.rollout
+    require_ends(rollout)
     if problem := _follows_from_key(case, "obs"):
         return problem
     starts, after = flat(case.starts.obs, 1), flat(rollout.after.obs, 2)
@@ -70,12 +66,43 @@ def wrong_successor(case: EnvironmentCase) -> str:
     return text if in_middle <= 0.5 else ""
 
 
-def _need_ends(case: EnvironmentCase) -> None:
-    count = len(case.rollout.ends)
+def require_ends(episodes: Episodes) -> None:
+    """Raise `NotApplicable` if too few episodes ended to tell anything."""
+    count = len(episodes.ends)
     if count < MIN_ENDS:
         raise NotApplicable(
-            f"only {count} episodes of at least two steps ended in {case.rollout.done.size} random "
+            f"only {count} episodes of at least two steps ended in {episodes.done.size} random "
             f"steps; at least {MIN_ENDS} are needed."
+        )
+
+
+def ends_like_starts(name: str, episodes: Episodes, starts: np.ndarray, after: np.ndarray) -> str:
+    """Describe the evidence that what follows ends, but not other steps, is a start; or ""."""
+    at_ends = _alike(starts, after, episodes.ends)
+    in_middle = _alike(starts, after, episodes.middles)
+    if at_ends < 0.9 or in_middle > 0.5:
+        return ""
+    return (
+        f"the {name} after {at_ends:.0%} of {len(episodes.ends)} episode ends looks like "
+        f"that of a reset, but only after {in_middle:.0%} of the other steps"
+    )
+
+
+def notes_of_lengths(episodes: Episodes, *, truncated: bool, advice: str) -> Iterator[str]:
+    """Note that no episode ended, or that all have one length, which may be a time limit.
+
+    Args:
+      episodes: of random actions.
+      truncated: whether any of them was truncated.
+      advice: what to do where that is a time limit.
+    """
+    lengths = episodes.time[episodes.done]
+    if not len(lengths):
+        yield f"No episode ended in {episodes.done.size} random steps."
+    elif len(lengths) >= 4 and lengths.min() == lengths.max() >= 10 and not truncated:
+        yield (
+            f"All {len(lengths)} episodes terminated after {lengths[0]} steps. If that is a time "
+            f"limit and not part of the task, {advice}."
         )
 
 

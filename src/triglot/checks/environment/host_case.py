@@ -17,6 +17,7 @@ from ...core.specs import Spec
 from ...core.types import Obs
 from ..purity import attempt
 from ..report import NotApplicable
+from .case import Episodes
 
 NUM_ENVS, NUM_STEPS, NUM_RAW, NUM_SHORT = 4, 256, 256, 48
 MAX_SECONDS = 20.0  # of a rollout
@@ -27,18 +28,20 @@ class Raw:
     """What one environment returned, without any conversion.
 
     Attributes:
+      space: of its observations.
       starts: the results of `reset`.
       steps: the results of `step`.
       mask_fault: what is wrong with an action mask, which ends the steps; "" if nothing.
     """
 
+    space: Any
     starts: list[Any] = field(default_factory=list)
     steps: list[Any] = field(default_factory=list)
     mask_fault: str = ""
 
 
 @dataclass(frozen=True)
-class Played:
+class Played(Episodes):
     """Steps of several environments, `[T, N, ...]`; `next_obs` comes before any reset."""
 
     obs: Obs
@@ -50,17 +53,7 @@ class Played:
 
     @property
     def done(self) -> np.ndarray:
-        """Where an episode ended, bool `[T, N]`."""
         return self.terminated | self.truncated
-
-    @property
-    def time(self) -> np.ndarray:
-        """Number of each step in its episode, from 1: int `[T, N]`."""
-        time, running = np.zeros(self.done.shape, int), np.zeros(self.done.shape[1], int)
-        for t, done in enumerate(self.done):
-            time[t] = running + 1
-            running = np.where(done, 0, time[t])
-        return time
 
 
 class HostCase:
@@ -143,8 +136,8 @@ class HostCase:
     def raw(self) -> Raw:
         """What one environment returns to random actions; it ends at the first wrong form."""
         single = attempt("making it", self.inspectable.open_single)
-        raw, until, reset = Raw(), time.monotonic() + MAX_SECONDS, True
-        try:
+        raw, until, reset = Raw(single.observation_space), time.monotonic() + MAX_SECONDS, True
+        with closing(single):
             for number in range(NUM_RAW):
                 if reset:
                     options = {} if raw.starts else {"seed": self.seed}
@@ -159,9 +152,7 @@ class HostCase:
                 raw.steps.append(_copied(attempt("step", single.step, action)))
                 if not _is_step(raw.steps[-1]) or time.monotonic() > until:
                     break
-                reset = bool(np.any(raw.steps[-1][2]) or np.any(raw.steps[-1][3]))
-        finally:
-            single.close()
+                reset = _ended(raw.steps[-1])
         return raw
 
     def _raw_mask(self, single: Any, raw: Raw) -> tuple[np.ndarray | None, str]:

@@ -9,16 +9,16 @@ import jax
 import numpy as np
 
 from ...core import specs
-from ...core.errors import TriglotError
 from ...core.host.vector import HostRunner
 from ...core.host_environment import HostInspectable, host_mask_size
 from ...core.specs import check_fits
 from ...core.types import Obs
 from ..members import check_hashable, check_members
 from ..purity import attempt
-from ..report import Checklist, Failed, NotApplicable, Report, describe_value, reject
+from ..report import Checklist, Failed, NotApplicable, describe_value, reject
 from ..trees import find_value_difference, flat
 from .case import spec_leaves
+from .episode_ends import ends_like_starts, notes_of_lengths, require_ends
 from .host_case import NUM_ENVS, HostCase, Played, Raw, drawn
 from .reading import reading_notes
 
@@ -26,7 +26,6 @@ CHECKS: Checklist[HostCase] = Checklist()
 MEMBERS: dict[str, type | str] = {
     "name": str, "obs_spec": object, "action_spec": object, "open": "num_envs",
 }  # fmt: skip
-MIN_ENDS = 3
 RETURNS = "return obs, reward, terminated, truncated, info"
 
 
@@ -102,9 +101,8 @@ def _observation(case: HostCase) -> None:
 
     Fix: Declare what is returned, or convert: np.array(obs, self.observation_space.dtype).
     """
-    space = _space(case)
     for when, obs in _raw_observations(case.raw):
-        for path, child, value in _pairs(space, obs, "obs", when):
+        for path, child, value in _pairs(case.raw.space, obs, "obs", when):
             if not hasattr(child, "dtype") or child.dtype is None or child.shape is None:
                 continue
             array = np.asarray(value)
@@ -115,11 +113,6 @@ def _observation(case: HostCase) -> None:
             is_index = array.dtype.kind in "iu" and np.dtype(child.dtype).kind in "iu"
             if array.dtype != child.dtype and not (is_index and array.ndim == 0):
                 raise Failed(f"{when}, {path} is {array.dtype}; {child} declares {child.dtype}.")
-
-
-def _space(case: HostCase) -> Any:
-    with closing(attempt("making it", case.inspectable.open_single)) as single:
-        return single.observation_space
 
 
 def _pairs(space: Any, value: Any, path: str, when: str) -> Iterator[tuple[str, Any, Any]]:
@@ -146,9 +139,8 @@ def _declared_bounds(case: HostCase) -> None:
 
     Fix: Widen the bounds (infinite ones are allowed), or clip the observation.
     """
-    space = _space(case)
     for when, obs in _raw_observations(case.raw):
-        for path, child, value in _pairs(space, obs, "obs", when):
+        for path, child, value in _pairs(case.raw.space, obs, "obs", when):
             low, high = _limits(child)
             array = np.asarray(value)
             if low is None or array.dtype.kind not in "iufb":
@@ -369,27 +361,13 @@ def _no_self_reset(case: HostCase) -> None:
     Fix: Do not call reset in step. A vector environment returns the last observations in
     info["final_obs"].
     """
-    played = case.rollout
-    ends = (played.done & (played.time > 1)).ravel()
-    if ends.sum() < MIN_ENDS:
-        raise NotApplicable(f"only {ends.sum()} episodes of at least two steps ended; at least "
-                            f"{MIN_ENDS} are needed.")  # fmt: skip
-    starts, after = flat(case.starts, 1), flat(played.next_obs, 2)
-    low, high = starts.min(axis=0), starts.max(axis=0)
-    margin = 0.25 * (high - low)
-    alike = ((after >= low - margin) & (after <= high + margin)).all(axis=1)
-    middles = ~played.done.ravel()
-    in_middle = alike[middles].mean() if middles.any() else 1.0
-    if alike[ends].mean() < 0.9 or in_middle > 0.5:
+    require_ends(case.rollout)
+    starts, after = flat(case.starts, 1), flat(case.rollout.next_obs, 2)
+    problem = ends_like_starts("observation", case.rollout, starts, after)
+    if problem and np.ptp(starts) == 0:  # a blank observation may be at both ends
+        case.notes.append(f"{problem}. This is correct if episodes end as they start.")
         return
-    text = (
-        f"the observation after {alike[ends].mean():.0%} of {ends.sum()} episode ends looks like "
-        f"that of a reset, but only after {in_middle:.0%} of the other steps"
-    )
-    if np.ptp(starts) == 0:  # a blank observation may be at both ends
-        case.notes.append(f"{text}. This is correct if episodes end as they start.")
-        return
-    raise Failed(f"{text}.")
+    reject(problem)
 
 
 @CHECKS.check(needs=["finite"])
@@ -432,44 +410,27 @@ def _allowed(spec: Any, action: np.ndarray, masks: np.ndarray | None) -> bool:
     return bool(masks[0][:, offsets + np.ravel(action)].all())
 
 
-def check_host(env: Any, seed: int, name: str) -> Report:
-    """Check an environment that is stepped in Python; see `check_environment`."""
-    case = HostCase(env, seed)
-    results = CHECKS.run(case)
-    if any(result.name == "finite" and result.outcome == "passed" for result in results):
-        _add_notes(case)
-    return Report(f"environment {name}", results, tuple(case.notes))
-
-
-def _add_notes(case: HostCase) -> None:
+def add_notes(case: HostCase) -> None:
+    """Note properties that may or may not be mistakes."""
     played = case.rollout
     case.notes += reading_notes(case.env.obs_spec, [case.starts, played.next_obs])
     if isinstance(case.env, HostInspectable):
         _note_types(case)
-    lengths = played.time[played.done]
-    if not len(lengths):
-        case.notes.append(f"No episode ended in {played.done.size} random steps.")
-    elif len(lengths) >= 4 and lengths.min() == lengths.max() >= 10 and not played.truncated.any():
-        case.notes.append(
-            f"All {len(lengths)} episodes terminated after {lengths[0]} steps. If that is a time "
-            "limit and not part of the task, return it as `truncated`."
-        )
+    advice, truncated = "return it as `truncated`", bool(played.truncated.any())
+    case.notes += notes_of_lengths(played, truncated=truncated, advice=advice)
 
 
 def _note_types(case: HostCase) -> None:
     """Note what float32 rounds."""
-    try:
-        for _, obs in _raw_observations(case.raw):
-            for path, _, value in _pairs(_space(case), obs, "obs", ""):
-                array = np.asarray(value)
-                if array.dtype != np.float64:
-                    continue
-                whole = (np.abs(array) > 2**24) & (array == np.round(array)) & np.isfinite(array)
-                if (array[whole] != array[whole].astype(np.float32)).any():
-                    case.notes.append(
-                        f"{path} has whole numbers such as {array[whole].flat[0]:.0f}, which "
-                        "float32 rounds: it holds whole numbers up to 16,777,216."
-                    )
-                    return
-    except (Failed, TriglotError):
-        return
+    for when, obs in _raw_observations(case.raw):
+        for path, _, value in _pairs(case.raw.space, obs, "obs", when):
+            array = np.asarray(value)
+            if array.dtype != np.float64:
+                continue
+            whole = (np.abs(array) > 2**24) & (array == np.round(array)) & np.isfinite(array)
+            if (array[whole] != array[whole].astype(np.float32)).any():
+                case.notes.append(
+                    f"{path} has whole numbers such as {array[whole].flat[0]:.0f}, which "
+                    "float32 rounds: it holds whole numbers up to 16,777,216."
+                )
+                return
