@@ -4,9 +4,9 @@ The checkouts are the reader's own; nothing of them is copied. It writes `docs/i
 and the page `docs/implementations.md`:
 
     git clone https://github.com/luchris429/purejaxrl CHECKOUTS/purejaxrl    # and the others
-    python -m benchmarks.implementations --checkouts CHECKOUTS
+    python -m benchmarks.implementations --checkouts CHECKOUTS --returns
 
-Half an hour on two cores; `--only PureJaxRL` compares one, without writing the page.
+An hour on two cores; `--only PureJaxRL` compares one, without writing the page.
 """
 
 import importlib
@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
 from .comparing import compare
@@ -26,6 +27,7 @@ from .recording import read
 from .sources import Checkout
 
 MODULES = ("purejaxrl", "rejax", "stoix", "cleanrl", "sb3")
+LARGEST = ("no_gradient_clip", "clip_each_network", "rollout_standardization")
 VARIABLE = "TRIGLOT_CHECKOUTS"
 JSON = Path(__file__).parents[2] / "docs" / "implementations.json"
 
@@ -38,11 +40,15 @@ class Options:
       checkouts: the folder that has the clones; by default that of the environment variable
         `TRIGLOT_CHECKOUTS`.
       only: names of implementations to compare, without writing the page.
+      returns: train with each detail, 10 seeds each; otherwise the returns of the page are kept.
+      details: names of `SWITCHES` to train with.
       page: compare nothing, and write the page from the JSON.
     """
 
     checkouts: Path | None = None
     only: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    returns: bool = False
+    details: tuple[str, ...] = LARGEST
     page: bool = False
 
 
@@ -79,8 +85,16 @@ def main(options: Options) -> None:
         if not options.only or project.name in options.only:
             known["projects"][project.name] = compare_project(project, folder)
             JSON.write_text(json.dumps(known, indent=1) + "\n")
+    if options.returns:
+        from .returns import measure
+
+        known["returns"] = []
+        for each in measure(options.details):
+            known["returns"].append(asdict(each))
+            JSON.write_text(json.dumps(known, indent=1) + "\n")
+            print(f"{each.detail or 'as it is'}: {np.mean(each.training):.1f}", flush=True)
     if not options.only:
-        write(known["projects"])
+        write(known)
 
 
 if __name__ == "__main__":

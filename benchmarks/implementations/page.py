@@ -7,6 +7,7 @@ from typing import Any
 from .. import harness
 from . import details
 from .parts import PARTS, SWITCHES
+from .returns import ENV, SEEDS, STEPS, Returns, difference
 
 PAGE = Path(__file__).parents[2] / "docs" / "implementations.md"
 TEXT = """\
@@ -45,6 +46,10 @@ These parts are equal up to rounding, without any switch: {equal}.
 
 {torch}
 
+## Effect on the return
+
+{returns}
+
 ## The 37 details of PPO
 
 [Huang et al. 2022](https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/) list
@@ -69,7 +74,7 @@ git clone https://github.com/EdanToledo/Stoix checkouts/Stoix
 git clone https://github.com/vwxyzjn/cleanrl checkouts/cleanrl
 git clone https://github.com/DLR-RM/stable-baselines3 checkouts/stable-baselines3
 pip install -e '.[torch]' distrax gymnasium
-python -m benchmarks.implementations --checkouts checkouts
+python -m benchmarks.implementations --checkouts checkouts --returns
 ```
 
 Check out the commits above for the same lines. Nothing of a clone is installed: Python's `ast`
@@ -79,8 +84,9 @@ All {count} comparisons took {minutes} minutes on two cores.
 """
 
 
-def write(projects: Mapping[str, Any]) -> None:
-    """Write the page from the comparisons, by project."""
+def write(known: Mapping[str, Any]) -> None:
+    """Write the page from the comparisons and returns."""
+    projects = known["projects"]
     rows = [row for project in projects.values() for row in project["rows"]]
     differing, named = details.count(projects)
     seconds = [row["seconds"] for row in rows]
@@ -91,6 +97,7 @@ def write(projects: Mapping[str, Any]) -> None:
             equal=_equal(rows),
             others=_others(rows),
             torch=_torch(rows),
+            returns=_returns(known.get("returns", [])),
             differing=differing,
             named=named,
             yardstick=_yardstick(projects),
@@ -184,6 +191,38 @@ def _torch(rows: list[dict[str, Any]]) -> str:
         f"the same in all {len(known)} parts of CleanRL and Stable-Baselines3, up to "
         f"{max(known):.1g} of the largest number."
     )
+
+
+def _returns(known: list[dict[str, Any]]) -> str:
+    if not known:
+        return "Not measured."
+    every = [Returns(each["detail"], tuple(each["training"]), tuple(each["final"]))
+             for each in known]  # fmt: skip
+    base, *others = every
+    changes = {each.detail: difference(each, base) for each in others}
+    rows = [_return_row("triglot's PPO", base, "")]
+    for each in others:
+        mean, low, high = changes[each.detail]
+        text = SWITCHES[each.detail].text
+        rows.append(_return_row(text, each, f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"))
+    header = ["PPO in which", "return in training", "greedy, afterwards", "change in training"]
+    table = harness.table(header, rows)
+    return (
+        f"triglot's PPO, {SEEDS} seeds of {STEPS:,} steps in `{ENV}` as one program, with one "
+        "detail switched. Returns are means over the episodes of the whole training, and over 32 "
+        "greedy episodes after it; intervals are at 95 % over seeds (Student's t), those of "
+        "changes of pairs with equal keys. The details are those of PPO with the largest effect on "
+        f"the batch.\n\n{table}"
+    )
+
+
+def _return_row(name: str, returns: Returns, change: str) -> list[str]:
+    zero = Returns("", (0.0,) * len(returns.training), ())
+    mean, low, high = difference(returns, zero)
+    final = Returns("", returns.final, ())
+    end = difference(final, zero)
+    shown = f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    return [name, shown, f"{end[0]:.1f} [{end[1]:.1f}, {end[2]:.1f}]", change]
 
 
 def _yardstick(projects: Mapping[str, Any]) -> str:
