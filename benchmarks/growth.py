@@ -125,7 +125,9 @@ class Measured:
             else:
                 contender = rejax.contender(row, steps)
             jax.clear_caches()
-            train, seconds = contender.compile(jax.random.split(jax.random.key(0), (1, row.num_seeds)))
+            train, seconds = contender.compile(
+                jax.random.split(jax.random.key(0), (1, row.num_seeds))
+            )
             self.compile_seconds = seconds
 
             def run() -> float:
@@ -263,7 +265,9 @@ def bend(sizes: Sequence[float], values: Sequence[float]) -> Bend:
     if len(x) < 4:
         return one_line
     # A bend needs two sizes on either side; between sizes, four places each are tried.
-    knots = np.unique(np.concatenate([np.linspace(a, b, 5) for a, b in itertools.pairwise(x[1:-1])]))
+    knots = np.unique(
+        np.concatenate([np.linspace(a, b, 5) for a, b in itertools.pairwise(x[1:-1])])
+    )
     knot = min(knots, key=lambda one: fitted(one)[1])
     weights = fitted(knot)[0]
     first, second = float(weights[1]), float(weights[1] + weights[2])
@@ -274,7 +278,7 @@ def bend(sizes: Sequence[float], values: Sequence[float]) -> Bend:
 
 def curve(points: Mapping[str, Any], framework: str, of: str) -> tuple[list[int], list[float]]:
     """Return the sizes of a framework's curve and its values: `milliseconds` or `memory` in MB."""
-    sizes = sorted((int(size) for size in points if framework in points[size]))
+    sizes = sorted(int(size) for size in points if framework in points[size])
     if of == "milliseconds":
         return sizes, [float(np.median(points[str(n)][framework][of])) for n in sizes]
     return sizes, [points[str(n)][framework][of] / 1e6 for n in sizes]
@@ -367,8 +371,8 @@ def main(
       rounds: interleaved trainings of each framework at a size.
       max_seconds: after which no further round of a size begins.
       only_draw: measure nothing.
-      out: the JSON file, which is continued; tables are beside it, ending in .md, and the picture in
-        .png.
+      out: the JSON file, which is continued; tables are beside it, ending in .md, and the picture,
+        ending in .png.
     """
     unknown = sorted(set(axes) - set(AXES))
     if unknown:
