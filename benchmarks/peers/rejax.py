@@ -117,7 +117,7 @@ def _own_options(algorithm: str, given: Mapping[str, Any], total_steps: int) -> 
         }
     if algorithm == "dqn":
         options["agent"] = "DuelingQNetwork" if given["dueling"] else "QNetwork"
-    if algorithm == "iqn":
+    if algorithm in ("ppo", "iqn") and "hidden_sizes" in given:
         options["agent_kwargs"]["hidden_layer_sizes"] = given["hidden_sizes"]
     return options
 
