@@ -7,6 +7,8 @@ NAMES = (
     "peers",
     "gpu",
     "start",
+    "growth",
+    "account",
     "seams",
     "versions",
     "time_to_return",

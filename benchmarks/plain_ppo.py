@@ -230,7 +230,7 @@ def collect(
     return jax.lax.scan(env_step, carry, drawn)
 
 
-def targets(config: Config, critic: dict[str, Any], seen: dict[str, Any]) -> dict[str, jax.Array]:
+def targets(config: Config, critic: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     """Compute values, returns and advantages of a rollout: what the loss reads."""
 
     def value_of(obs):
@@ -268,7 +268,7 @@ def shuffle(config: Config, key: jax.Array, rollout: dict[str, jax.Array]) -> di
 
 def loss(
     config: Config, params: dict[str, Any], batch: dict[str, jax.Array]
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+) -> tuple[Any, dict[str, Any]]:
     """Compute PPO's loss and metrics of a minibatch."""
     log_probs = jax.nn.log_softmax(mlp(params["actor"], batch["obs"]))
     log_ratio = select(log_probs, batch["action"]) - batch["log_prob"]
@@ -295,8 +295,8 @@ def loss(
 
 
 def gradient_step(
-    config: Config, carry: tuple[dict[str, Any], Any], batch: dict[str, jax.Array]
-) -> tuple[tuple[dict[str, Any], Any], dict[str, jax.Array]]:
+    config: Config, carry: tuple[Any, Any], batch: dict[str, jax.Array]
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
     """Improve the parameters by one minibatch."""
     params, opt_state = carry
     grads, metrics = jax.grad(loss, argnums=1, has_aux=True)(config, params, batch)

@@ -78,7 +78,7 @@ def compare_project(project: Project, folder: Path) -> dict[str, Any]:
 
 def main(options: Options) -> None:
     """Compare, and write the page."""
-    known = json.loads(JSON.read_text()) if JSON.exists() else {"projects": {}}
+    known: dict[str, Any] = json.loads(JSON.read_text()) if JSON.exists() else {"projects": {}}
     folder = options.checkouts or Path(os.environ.get(VARIABLE, "checkouts"))
     for name in () if options.page else MODULES:
         project: Project = importlib.import_module(f".{name}", __package__).PROJECT

@@ -6,15 +6,17 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # benchmarks are not installed
 
-from benchmarks import gpu, harness, versions  # noqa: E402
+from benchmarks import account, gpu, growth, harness, versions  # noqa: E402
 from benchmarks.__main__ import NAMES, main  # noqa: E402
 from benchmarks.child import Child, Ended  # noqa: E402
+from triglot.core.types import is_key  # noqa: E402
 
 ECHO = "import json, sys\nfor line in sys.stdin: print(json.dumps(json.loads(line)), flush=True)"
 
@@ -96,3 +98,60 @@ def test_without_time_every_row_is_dropped_and_said(tmp_path: Path) -> None:
     text = out.with_suffix(".md").read_text()
     assert all(f"Left out: {one}" in text for one in dropped)
     assert text in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "second", "size"),
+    [
+        pytest.param([3, 3, 3, 6, 12, 24], 0.0, 1.0, 4.0, id="bends"),
+        pytest.param([1, 2, 4, 8, 16, 32], 1.0, 1.0, None, id="straight"),
+        pytest.param([7, 7, 7, 7, 7, 7], 0.0, 0.0, None, id="flat"),
+        pytest.param([1, 2, 4, 4, 4, 4], 1.0, 0.0, 4.0, id="saturates"),
+    ],
+)
+def test_a_curve_has_the_exponents_that_it_was_made_of(
+    values: list[float], first: float, second: float, size: float | None
+) -> None:
+    found = growth.bend([1, 2, 4, 8, 16, 32], values)
+    assert (found.first, found.second) == pytest.approx((first, second), abs=1e-5)
+    assert found.size == (None if size is None else pytest.approx(size))
+
+
+def test_each_axis_changes_one_number_of_its_row() -> None:
+    for axis in growth.AXES.values():
+        one, other = (
+            {"seeds": row.num_seeds, **row.config} for row in map(axis.at, axis.sizes[:2])
+        )
+        changed = {name: other[name] for name in other if other[name] != one[name]}
+        assert len(changed) == 1
+        assert next(iter(changed.values())) in (axis.sizes[1], (axis.sizes[1],) * 2)
+
+
+def test_an_axis_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no axis layers; there are seeds, environments"):
+        growth.main(axes=("layers",))
+
+
+def test_the_parts_of_an_update_repeat_what_the_whole_does() -> None:
+    config = account.plain_ppo.Config(num_envs=2, rollout_length=8, num_minibatches=2, num_epochs=1)
+    parts = account.parts_of(config)
+    # The plain program is written as people write JAX.
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        state = account.whole_state(config, parts)
+        repeated = {name: account.repeated(part, 2)(state) for name, part in parts.items()}
+    for name, after in repeated.items():
+        changed = {
+            key for key in state
+            if any(
+                not np.array_equal(a, b)
+                for a, b in zip(leaves(state[key]), leaves(after[key]), strict=True)
+            )
+        }  # fmt: skip
+        assert changed, name
+
+
+def leaves(tree: object) -> list[np.ndarray]:
+    return [
+        np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+        for leaf in jax.tree.leaves(tree)
+    ]

@@ -26,6 +26,7 @@ LEFT_OUT = {
     "starts processes, as the tests of jobs do": ("--jobs", "--executor"),
     "this process has one device": ("--devices", "--distributed"),
     "checks the environments of a suite for minutes": ("gymnax$",),
+    "goes on until Ctrl-C, as tests/cli/test_diff_watch.py tests": ("--watch",),
     "reads a run that is left out": ("runs/maze", "runs/ant", "runs/pendulum"),
 }
 # Options that a command gets if it has them, does not give them, and does not sweep over them.
