@@ -43,7 +43,8 @@ def normalized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a training before its first update."""
-    monkeypatch.setattr(train._Loop, "train", lambda loop, chunks, state: (state, None))
+    ended: Any = lambda plan, chunks, state, **_: (state, None, False)  # noqa: E731
+    monkeypatch.setattr(train, "_train_in_chunks", ended)
     monkeypatch.setattr("triglot.core.loop.trainer.CompiledProgram.compile", lambda *_: None)
 
 
