@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...core.records import JSON, JSONDict
+from ...shared.statistics.curves import finite_mean, forward_filled
 from ..results import Arrays, Record
 from ..rungs import Rung
 
@@ -229,13 +230,7 @@ def _largest(one: Arrays, other: Arrays, prefix: str) -> tuple[float, float]:
 
 def _running_mean(metrics: Mapping[str, np.ndarray]) -> np.ndarray:
     """Give the mean over seeds of each seed's last return so far, `[U]`."""
-    curves = np.asarray(metrics["episode_return"], np.float64)
-    known = ~np.isnan(curves)
-    places = np.maximum.accumulate(np.where(known, np.arange(curves.shape[1]), -1), axis=1)
-    held = np.take_along_axis(curves, np.maximum(places, 0), axis=1)
-    counts = (places >= 0).sum(axis=0)
-    total = np.where(places >= 0, held, 0.0).sum(axis=0)
-    return np.divide(total, counts, out=np.full(total.shape, np.nan), where=counts > 0)
+    return finite_mean(forward_filled(np.asarray(metrics["episode_return"], np.float64)).T)
 
 
 def _return_distance(one: np.ndarray, other: np.ndarray, update: int) -> float | None:
