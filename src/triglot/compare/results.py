@@ -103,7 +103,7 @@ class Record:
         return replace(self, chunks=max(self._by_process(), key=len, default=[]))
 
     def _by_process(self) -> list[list[JSONDict]]:
-        by_number = itertools.groupby(self.chunks, key=lambda chunk: chunk.get("process", 0))
+        by_number = itertools.groupby(self.chunks, key=lambda chunk: chunk["process"])
         return [list(chunks) for _, chunks in by_number]
 
     def save(self, folder: Path) -> None:
@@ -150,5 +150,5 @@ class Record:
         # A folder of another version may hold anything.
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise TriglotError(f"{describe(error)}.") from None
-        record.process = 1 + max(chunk.get("process", 0) for chunk in record.chunks)
+        record.process = 1 + max(chunk["process"] for chunk in record.chunks)
         return record
