@@ -17,7 +17,7 @@ from ..runs.jobs.run import run_tasks
 from ..runs.registry.overrides import from_overrides
 from ..runs.registry.own import own_parts
 from ..shared.machine.cores import free_cores
-from ..shared.machine.interrupt import Interrupt, Signalled
+from ..shared.machine.interrupt import Interrupt
 from .batches import Batch
 from .options import SweepCommandOptions
 from .plan import SweepPlan, make_plan
@@ -149,8 +149,7 @@ def train_batches(
         done=done + sum(task.size for task in tasks if ledger.is_done(task.name)),
         total=total,
     )
-    if interrupt.number is not None:
-        raise Signalled(interrupt.number)
+    interrupt.check()
     lost = [(name, outcome) for name, outcome in ended.items() if outcome.is_lost]
     if lost:
         name, outcome = lost[0]

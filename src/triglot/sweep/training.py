@@ -21,7 +21,6 @@ from ..core.manifest import DamagedError
 from ..runs.jobs.job import RunningJob
 from ..runs.jobs.ledger import Ledger
 from ..runs.train import CHUNK_SECONDS
-from ..shared.machine.interrupt import Signalled
 from .batches import Batch, by_pair
 from .learning import SUMS, Learning
 from .plan import SweepPlan
@@ -86,9 +85,9 @@ class Runner:
                 if seconds and time.perf_counter() - saved >= seconds:
                     save()
                     saved = time.perf_counter()
-        if job.interrupt.number is not None:
+        if job.interrupt.pressed:
             save()
-            raise Signalled(job.interrupt.number)
+            job.interrupt.check()
         job.saves = False
         whole = experiment.whole(state)
         arrays = {

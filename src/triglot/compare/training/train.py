@@ -21,7 +21,6 @@ from ...runs.jobs.ledger import Ledger
 from ...runs.registry.environments import make_env
 from ...shared.machine import version
 from ...shared.machine.files import replacing
-from ...shared.machine.interrupt import Signalled
 from ..jobs import Job, weights_file
 from ..options import CompareOptions
 from ..programs import Program, describe, program_text
@@ -274,8 +273,7 @@ def _train(
                 except TriglotError as error:  # the disk may have room later
                     done = counted(chunk.num_updates, "update")
                     running.say(f"{job.label}: no checkpoint after {done}: {error}")
-            if running.interrupt.number is not None:
-                raise Signalled(running.interrupt.number)
+            running.interrupt.check()
     running.saves = False
     return state
 
