@@ -13,7 +13,7 @@ import triglot
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.runs import train
-from triglot.runs.load import named_weights, stats_of
+from triglot.runs.load import named_weights, run_of, stats_of
 
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
@@ -49,7 +49,7 @@ def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def weights(folder: Path, seed_index: int) -> dict[str, np.ndarray]:
-    return named_weights(triglot.load_run(folder), seed_index)
+    return named_weights(run_of(folder), seed_index)
 
 
 @pytest.mark.slow
