@@ -38,8 +38,6 @@ from ..types import (
     AnyHyperparams,
     Metrics,
     PyTree,
-    by_path,
-    path_of,
     pytree_dataclass,
 )
 
@@ -487,27 +485,6 @@ class Extended:
             hyper=replace_options(hyper, option_values(agent_state.hyper)),
             kind=type(self.extension),
         )
-
-
-def older_paths(tree: PyTree) -> dict[str, str]:
-    """Map paths of arrays as triglot 0.2 wrote them to those in `tree`, where they differ.
-
-    There, the extension's state was a field of the algorithm's state, by the extension's name.
-    """
-    paths = {}
-    for keys, node in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_extended):
-        for path in by_path(node) if _is_extended(node) else ():
-            state, steps = node, path.split(".")
-            while _is_extended(state) and steps[0] == "agent":
-                state, steps = state.agent, steps[1:]
-            if _is_extended(state) and steps[0] == "extension":
-                steps[0] = state.kind.name
-            paths[".".join([path_of(keys), *steps])] = f"{path_of(keys)}.{path}"
-    return {older: path for older, path in paths.items() if older != path}
-
-
-def _is_extended(node: object) -> bool:
-    return isinstance(node, ExtendedState)
 
 
 def without_extensions(agent: Agent, state: AnyAgentState) -> tuple[Agent, AnyAgentState]:

@@ -84,7 +84,6 @@ def restore_bound(
     like: State,
     added: Mapping[str, PyTree] | None = None,
     dropped: tuple[str, ...] = (),
-    renamed: Mapping[str, str] | None = None,
 ) -> tuple[State, JSONDict]:
     """Read a pytree written by `save`, and what it belongs to.
 
@@ -92,14 +91,11 @@ def restore_bound(
       path: the folder.
       like: a pytree with arrays of the same paths, shapes and dtypes; `jax.ShapeDtypeStruct`
         leaves suffice. Containers without arrays may differ.
-      added: arrays of `like` by path, used where the checkpoint lacks them, because an older
-        version wrote it.
+      added: arrays of `like` by path, used where the checkpoint lacks them.
       dropped: how paths begin of arrays that the checkpoint may have, and `like` lacks.
-      renamed: paths of `like` by those at which an older version wrote them.
 
     Returns:
-      The arrays, in the structure of `like`; and what they belong to, empty in a checkpoint of an
-      earlier version.
+      The arrays, in the structure of `like`; and what they belong to.
 
     Raises:
       TriglotError: if there is no checkpoint, or its structure, shapes or dtypes differ from `like`
@@ -118,8 +114,7 @@ def restore_bound(
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
-            places = [(renamed or {}).get(name, name) for name in by_path(metadata.tree)]
-            stored = dict(zip(places, by_path(metadata.tree).values(), strict=True))
+            stored = by_path(metadata.tree)
             # Orbax would silently cast a different dtype.
             differences = type_differences(stored, by_path(_plain(abstract)))
             wanted = by_path(abstract)
@@ -139,7 +134,7 @@ def restore_bound(
             ]
             item = jax.tree.unflatten(jax.tree.structure(metadata.tree), described)
             arrays = by_path(checkpointer.restore(path.absolute(), item)).values()
-            leaf_arrays = {**filled, **dict(zip(places, arrays, strict=True))}
+            leaf_arrays = {**filled, **dict(zip(stored, arrays, strict=True))}
             # Not committed to a device: a program for committed arrays is compiled separately, and
             # would miss the compilation cache.
             leaves = [
@@ -265,7 +260,6 @@ class Checkpoints:
         previous: bool = False,
         added: Mapping[str, PyTree] | None = None,
         dropped: tuple[str, ...] = (),
-        renamed: Mapping[str, str] | None = None,
     ) -> tuple[int, State, JSONDict]:
         """Read the last checkpoint, and what it belongs to.
 
@@ -273,7 +267,7 @@ class Checkpoints:
           like: see `checkpoint.restore_bound`; or a function of the checkpoint's number that
             returns it.
           previous: if the last one is damaged, read the one before it.
-          added, dropped, renamed: see `checkpoint.restore_bound`.
+          added, dropped: see `checkpoint.restore_bound`.
 
         Returns:
           The updates done, the state, and what it belongs to.
@@ -287,7 +281,7 @@ class Checkpoints:
 
         def read(number: int) -> tuple[int, State, JSONDict]:
             wanted: Any = like(number) if callable(like) else like
-            return number, *restore_bound(self.path(number), wanted, added, dropped, renamed)
+            return number, *restore_bound(self.path(number), wanted, added, dropped)
 
         try:
             return read(numbers[-1])

@@ -127,7 +127,7 @@ CASES = [(name, change) for name, changes in RECORDS.items() for change in chang
 def test_a_wrong_value_is_reported_and_ends_no_list(
     name: str, change: dict[str, Any], run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = {"pid": 1, "host": "here", "since": "then"}
+    whole = {"pid": 1, "host": "here", "since": "then", "started": 0.0}
     path = run / name
     if path.exists():
         whole = json.loads(path.read_text())

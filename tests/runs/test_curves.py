@@ -10,7 +10,7 @@ import pytest
 from triglot.cli import main as cli
 from triglot.runs.plots import learning_curves as plots
 from triglot.runs.plots.learning_curves import Curve, learning_curves
-from triglot.runs.storage.config import FIELDS
+from triglot.runs.storage.config import FIELDS, SCHEMA
 from triglot.shared.statistics.curves import finite_mean, mean_and_interval
 
 
@@ -29,7 +29,7 @@ def write_run(
     folder.mkdir(parents=True)
     described = {
         **{field: None for field, kind in FIELDS.items() if not kind.optional},
-        "schema": 1,
+        "schema": SCHEMA,
         "optimizer": None,
         "algorithm": algorithm,
         "env": env,

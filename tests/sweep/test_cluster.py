@@ -20,7 +20,7 @@ import pytest
 
 from tests.printed import unwrapped
 from tests.sweep.small import arrays, options
-from tests.sweep.test_jobs import LONG, assert_equal, long, no_pages, when_saved
+from tests.sweep.test_jobs import LONG, assert_equal, long, when_saved
 from tests.sweep.test_search import proposals
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
@@ -30,12 +30,13 @@ from triglot.sweep.run import sweep
 
 pytestmark = [
     pytest.mark.packaging,
+    pytest.mark.usefixtures("no_pages"),
     pytest.mark.skipif(
         importlib.util.find_spec("ray") is None,
         reason="Ray is not installed: pip install triglot[ray]",
     ),
 ]
-__all__ = ["long", "no_pages"]
+__all__ = ["long"]
 RAY = Path(sys.executable).with_name("ray")
 
 

@@ -20,23 +20,14 @@ from tests.sweep.small import arrays, options
 from triglot.core.errors import TriglotError
 from triglot.runs.jobs.local import WORKER
 from triglot.shared.machine.interrupt import Signalled
-from triglot.sweep import jobs, report, run
+from triglot.sweep import jobs, run
 from triglot.sweep.batches import bytes_of_one
 from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.run import sweep
 
-pytestmark = pytest.mark.packaging
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("no_pages")]
 
 LONG = {"total_steps": 500_000, "checkpoint_seconds": 0.5, "eval_episodes": 0}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_pages() -> Any:
-    """Draw nothing: test_report.py looks at the report."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "page", lambda *given: "")
-        patch.setattr(report, "main_charts", lambda result: {})
-        yield
 
 
 def two_batches(out: Path, **changes: Any) -> SweepCommandOptions:
@@ -157,8 +148,8 @@ def test_one_batch_runs_here_by_default_and_several_in_processes(
 def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def stop(course: Any, *given: Any) -> None:
-        seen.append(course.stages[0])
+    def stop(under_way: Any, *given: Any) -> None:
+        seen.append(under_way.stages[0])
         raise Signalled(signal.SIGINT)
 
     monkeypatch.setattr(run, "train", stop)

@@ -34,16 +34,7 @@ from triglot.sweep.options import SweepCommandOptions
 from triglot.sweep.run import sweep
 from triglot.sweep.settings import algorithms_of, train_options
 
-pytestmark = pytest.mark.packaging
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_pages() -> Iterator[None]:
-    """Draw nothing: test_report.py looks at the report."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "page", lambda *given: "")
-        patch.setattr(report, "main_charts", lambda result: {})
-        yield
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("no_pages")]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from triglot.sweep.search import choices, confirm, rounds
 from triglot.sweep.search.study import as_trial, propose, space_of
 from triglot.sweep.settings import Settings, algorithms_of, draw_new, settings_of
 
-pytestmark = pytest.mark.packaging
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("no_pages")]
 
 RANGES = ("learning_rate=log:0.01..1", "epsilon=0.05..1")
 AXES = [Range("learning_rate", 0.01, 1.0, log=True), Range("epsilon", 0.05, 1.0)]
@@ -37,15 +36,6 @@ TPE: dict[str, Any] = {
     "search_batch": 6,
     "num_seeds": 1,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_pages() -> Iterator[None]:
-    """Draw nothing: test_report.py looks at the report."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "page", lambda *given: "")
-        patch.setattr(report, "main_charts", lambda result: {})
-        yield
 
 
 REFUSED = {

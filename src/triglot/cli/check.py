@@ -139,7 +139,9 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
 def _env_for(component: Component, options: CheckOptions) -> "Environment":
     """Make the environment that was chosen, or find one that fits, and say which."""
     if options.env is not None:
-        return _compilable(make_env(options.env))
+        env = make_env(options.env)
+        require_jittable(env)
+        return env
 
     def make_network_for(env: "Environment") -> "Network":
         if component.target is not None:
@@ -217,11 +219,6 @@ def _agent(
     if component.algorithm is None:
         return component.loaded
     return small_agent(component.text, env, options.config, backend=backend, hyper=options.hyper)
-
-
-def _compilable(env: "Environment") -> "Environment":
-    require_jittable(env)
-    return env
 
 
 def _environments(component: Component) -> Iterator[tuple[str, Callable[[], Any]]]:

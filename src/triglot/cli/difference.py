@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import TriglotError, masked, shown, user_error_context
 from ..diff.porting.options import TranslateOptions
 from ..diff.porting.recordings.reading import is_recording, read_recording
+from ..runs.registry.arg import flag
 from ..runs.registry.loading import load
 from .options import DiffOptions
 
@@ -112,14 +113,9 @@ def _of_losses(options: DiffOptions, mapping: dict[str, str]) -> Callable[[], in
     Raises:
       TriglotError: if an option does not apply, or the loss of the algorithm cannot be built.
     """
-    for name, value in {
-        "--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
-        "--checkpoint": options.checkpoint,
-    }.items():  # fmt: skip
-        if value:
-            raise TriglotError(
-                f"{name} does not apply to {PREFIX}NAME, which defines the inputs: leave it out."
-            )
+    _check_absent(
+        options, ("env", "obs_shape", "inputs", "checkpoint"), f"{PREFIX}NAME, which defines the"
+    )
     from ..diff.functions.algorithms import load_reference
     from ..diff.options import ComparisonOptions
 
@@ -183,18 +179,8 @@ def _of_recording(options: DiffOptions, mapping: dict[str, str]) -> Callable[[],
         raise TriglotError(
             f"{options.other} is the second network: give the recording first, and then the port."
         )
-    inapplicable = {
-        "--env": options.env,
-        "--obs-shape": options.obs_shape,
-        "--inputs": options.inputs,
-        "--quick": options.quick,
-        "--thorough": options.thorough,
-    }
-    for name, value in inapplicable.items():
-        if value:
-            raise TriglotError(
-                f"{name} does not apply to a recording, which has its own inputs: leave it out."
-            )
+    names = ("env", "obs_shape", "inputs", "quick", "thorough")
+    _check_absent(options, names, "a recording, which has its own")
     if options.other.partition(":")[0] == ZOO:
         raise TriglotError(f"{options.other} cannot be compared with a recording: give a module.")
     if len(options.checkpoint) > 1:
@@ -224,6 +210,13 @@ def _of_recording(options: DiffOptions, mapping: dict[str, str]) -> Callable[[],
         return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
 
     return compare
+
+
+def _check_absent(options: DiffOptions, names: Sequence[str], what: str) -> None:
+    """Reject options that do not apply to something with inputs of its own."""
+    for name in names:
+        if getattr(options, name):
+            raise TriglotError(f"{flag(name)} does not apply to {what} inputs: leave it out.")
 
 
 def _with_weights(

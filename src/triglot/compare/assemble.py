@@ -16,6 +16,7 @@ from ..runs.identity import Trace, compare_traces
 from ..runs.jobs.ledger import Ledger
 from ..runs.registry.bounds import Bounds
 from ..shared.machine import version
+from ..shared.pages.thinning import thin_curves
 from ..shared.statistics import estimate
 from ..shared.statistics.curves import area_under_curve
 from .jobs import Job, environments
@@ -29,7 +30,6 @@ from .verdict.pairs import Pair, judge_together
 Records: TypeAlias = Mapping[str, Record]  # by library
 
 SCHEMA = 2  # of `comparison.json`
-MAX_POINTS = 200  # of a learning curve in `comparison.json`
 # Options that `comparison.json` shows in another form or under another name.
 SHOWN_OTHERWISE = ("backends", "total_steps", "out", "ladder", "against", "open", "no_preset")
 
@@ -187,20 +187,9 @@ def _divergence(pairs: Sequence[JSONDict], steps_per_update: int) -> JSONDict:
 def _curves(records: Records, steps_per_update: int) -> JSONDict:
     """Average the learning curves over runs of updates, at most 200 points."""
     num_updates = next(iter(records.values())).facts["num_updates"]
-    edges = np.linspace(0, num_updates, min(num_updates, MAX_POINTS) + 1).round().astype(int)
-
-    def thinned(curve: np.ndarray) -> list[float | None]:
-        runs = [curve[start:stop] for start, stop in itertools.pairwise(edges)]
-        known = [run[~np.isnan(run)] for run in runs]
-        return [float(f"{run.mean():.6g}") if len(run) else None for run in known]
-
-    return {
-        "env_steps": [int(edge) * steps_per_update for edge in edges[1:]],
-        "backends": {
-            name: [thinned(curve) for curve in np.asarray(r.metrics["episode_return"], np.float64)]
-            for name, r in records.items()
-        },
-    }
+    env_steps = [update * steps_per_update for update in range(1, num_updates + 1)]
+    returns = {name: record.metrics["episode_return"] for name, record in records.items()}
+    return thin_curves({"env_steps": env_steps, "backends": returns})
 
 
 def _statistics(records: Records, bounds: Bounds, random_return: float | None) -> JSONDict:
@@ -208,7 +197,6 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
         name: np.asarray(record.facts["final_returns"], np.float64)
         for name, record in records.items()
     }
-    whole = {name: returns for name, returns in scores.items() if np.isfinite(returns).all()}
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
@@ -221,7 +209,6 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     low, high = (bound if math.isfinite(bound) else None for bound in bounds)
     return {
         "backends": entries,
-        "profiles": _profiles(whole),
         "return_bounds": [low, high],
         "random_return": random_return,
     }
@@ -240,20 +227,6 @@ def _estimated(
     """Estimate a statistic with its interval; None if a score is NaN or infinite."""
     finite = all(np.isfinite(returns).all() for returns in scores)
     return function(scores, bounds).as_json() if finite else None
-
-
-def _profiles(scores: Mapping[str, np.ndarray]) -> JSONDict | None:
-    if not scores:
-        return None
-    everything = np.concatenate(list(scores.values()))
-    thresholds = np.linspace(everything.min(), everything.max(), 41)
-    return {
-        "thresholds": thresholds.tolist(),
-        "backends": {
-            name: estimate.performance_profile(returns, thresholds)
-            for name, returns in scores.items()
-        },
-    }
 
 
 def _aggregate(by_env: Mapping[str, JSONDict]) -> JSONDict:

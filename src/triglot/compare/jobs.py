@@ -18,7 +18,7 @@ from ..runs.jobs.local import LocalExecutor
 from ..runs.jobs.run import run_tasks
 from ..shared.machine.cores import free_cores
 from ..shared.machine.files import plain
-from ..shared.machine.interrupt import Interrupt, Signalled
+from ..shared.machine.interrupt import Interrupt
 from .options import CompareOptions
 from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 
@@ -192,8 +192,7 @@ def run_jobs(
     with Interrupt() as interrupt:
         outcomes = run_tasks(executor, weights, interrupt)
         outcomes |= run_tasks(executor, trainings, interrupt)
-    if interrupt.number is not None:
-        raise Signalled(interrupt.number)
+    interrupt.check()
     for weights_outcome in (outcomes[weights_task.name] for weights_task in weights):
         if weights_outcome.is_lost:
             raise TriglotError(

@@ -22,7 +22,7 @@ from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box, Discrete, MultiDiscrete
-from ..runs.load import MEAN, VARIANCE, Trained, statistics_of, variables_of
+from ..runs.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from ..runs.registry.algorithms import ALGORITHMS
 from .sources import camel, network_source
 
@@ -91,7 +91,7 @@ def act({arguments}):
 '''
 
 
-def model_files(run: Trained, seed_index: int, library: Library, title: str) -> dict[str, bytes]:
+def model_files(run: Run, seed_index: int, library: Library, title: str) -> dict[str, bytes]:
     """Write `model.py`, which builds a run's networks in one library, and a file of weights.
 
     An ensemble becomes as many networks, such as `critic_0` and `critic_1`. A single number, such
@@ -154,7 +154,7 @@ def model_files(run: Trained, seed_index: int, library: Library, title: str) -> 
     return {style.file: _written(weights, style), MODEL: f"{text}{more}".encode()}
 
 
-def without_act(run: Trained) -> str:
+def without_act(run: Run) -> str:
     """Say that `model.py` has no `act`; empty if it has one."""
     if _largest(run.agent) is not None:
         return ""
@@ -180,7 +180,7 @@ def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
     return file.getvalue()
 
 
-def specs_of(run: Trained) -> dict[str, NetworkSpec]:
+def specs_of(run: Run) -> dict[str, NetworkSpec]:
     """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
     asked = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
@@ -194,7 +194,7 @@ def _members(name: str, spec: NetworkSpec) -> list[str]:
 
 
 def _native_weights(
-    run: Trained, seed_index: int, name: str, spec: NetworkSpec, library: Library
+    run: Run, seed_index: int, name: str, spec: NetworkSpec, library: Library
 ) -> dict[str, np.ndarray]:
     """Translate one network's weights, by their names in the plain module."""
     source = run.agent.network.parts[name]
@@ -218,7 +218,7 @@ def _native_weights(
     return style.complete(named)
 
 
-def _act(run: Trained, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
+def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     """Write the function of the greedy action; empty for a custom algorithm."""
     agent: Any = run.agent
     kind = _largest(agent)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ..core.errors import check_path, check_text
+from ..runs.load import Run
 from ..runs.python import plan_of
 from ..runs.result import TrainResult, load_run
 from ..shared.machine.files import check_free, write_files
@@ -38,6 +39,7 @@ def export(
     check_format(format, "the training", custom=custom)
     check_free(folder)
     result.agent_state(seed_index)  # refuses a seed that does not exist
-    files = files_of(result, plan.options, format, seed_index)
+    trained = Run.of(result.experiment, result.runner_state)
+    files = files_of(trained, plan.options, format, seed_index)
     write_files(folder, files)
     return [folder / name for name in sorted(files)]

@@ -5,7 +5,7 @@ import re
 from ..backends import libraries
 from ..core.errors import TriglotError, counted, unknown
 from ..runs.acting import Acting
-from ..runs.load import Trained, run_of, safetensors_files
+from ..runs.load import Run, run_of, safetensors_files
 from ..runs.options import TrainOptions
 from ..runs.population import chosen_seed_index
 from ..shared.machine.files import check_free, write_files
@@ -78,9 +78,7 @@ def check_format(name: str, run: str, *, custom: bool) -> None:
         check_installed()
 
 
-def files_of(
-    run: Trained, run_options: TrainOptions, name: str, seed_index: int
-) -> dict[str, bytes]:
+def files_of(run: Run, run_options: TrainOptions, name: str, seed_index: int) -> dict[str, bytes]:
     """Encode one seed of a run.
 
     Args:
@@ -111,7 +109,7 @@ def files_of(
     return write(Acting.of(run, seed_index), f"Greedy policy of {title}")
 
 
-def _title(run_options: TrainOptions, run: Trained, index: int) -> str:
+def _title(run_options: TrainOptions, run: Run, index: int) -> str:
     # The names come from a run folder, and the title goes into Python source.
     algorithm, env = (
         re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)

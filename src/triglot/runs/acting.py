@@ -13,7 +13,7 @@ from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, describe
 from ..core.loop.frozen import FrozenPolicy, num_masked
 from ..core.types import Obs, PyTree
-from .load import Trained
+from .load import Run
 
 TraceT = TypeVar("TraceT")
 
@@ -23,7 +23,7 @@ class Acting(FrozenPolicy):
     """The policy of one seed of a run, as a function to export."""
 
     @classmethod
-    def of(cls, run: Trained, seed_index: int, *, explore: bool = False) -> "Acting":
+    def of(cls, run: Run, seed_index: int, *, explore: bool = False) -> "Acting":
         """Select the arrays of one seed that its policy reads.
 
         Raises:

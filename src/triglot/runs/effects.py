@@ -3,9 +3,6 @@
 `registry.effects` finds them; nothing is refused unless it is certain.
 """
 
-from dataclasses import Field
-from typing import Any
-
 from ..core.agent import Agent, Algorithm
 from ..core.errors import TriglotError
 from ..core.host_environment import AnyEnvironment
@@ -13,7 +10,7 @@ from ..core.options import option_fields
 from ..core.types import AnyConfig
 from .options import TrainOptions
 from .registry.arg import flag
-from .registry.effects import chosen, why_not
+from .registry.effects import Effects, chosen
 from .registry.options import SharedOptions
 
 
@@ -31,16 +28,15 @@ def check_effects(
     Raises:
       TriglotError: naming the option and where it would act.
     """
-    custom = _custom(options)
-    if isinstance(options, TrainOptions) and custom and options.backend != TrainOptions.backend:
-        raise TriglotError(
-            f"--backend {options.backend} has no effect: {_source(custom)}; leave it out."
-        )
+    effects = _effects(options, algorithm, env, config)
+    backend = options.backend if isinstance(options, TrainOptions) else TrainOptions.backend
+    if effects.custom and backend != TrainOptions.backend:
+        raise TriglotError(f"--backend {backend} has no effect: {effects.custom}; leave it out.")
     for field, value in (
         *chosen(algorithm.Config, options.config),
         *chosen(algorithm.Hyperparams, options.hyper),
     ):
-        why = _why_not(field, options, algorithm, env, config)
+        why = effects.why_not(field)
         if why is not None:
             raise TriglotError(
                 f"{flag(field.name)} {_words(value)} has no effect: {why}; leave it out."
@@ -55,41 +51,24 @@ def with_effect(
     Args:
       options, algorithm, env, config: as in `check_effects`.
     """
-    owners = (algorithm.Config, algorithm.Hyperparams)
-    return {
-        field.name
-        for owner in owners
-        for field in option_fields(owner)
-        if _why_not(field, options, algorithm, env, config) is None
-    }
+    effects = _effects(options, algorithm, env, config)
+    declared = (*option_fields(algorithm.Config), *option_fields(algorithm.Hyperparams))
+    return {field.name for field in declared if effects.why_not(field) is None}
 
 
-def _why_not(
-    field: "Field[Any]",
-    options: SharedOptions,
-    algorithm: Algorithm | Agent,
-    env: AnyEnvironment,
-    config: AnyConfig,
-) -> str | None:
-    custom = _custom(options)
-    return why_not(
-        field,
-        algorithm,
-        options.algorithm,
-        env,
-        config,
+def _effects(
+    options: SharedOptions, algorithm: Algorithm | Agent, env: AnyEnvironment, config: AnyConfig
+) -> Effects:
+    custom = getattr(options, "network", ())
+    return Effects(
+        algorithm=algorithm,
+        called=options.algorithm,
+        env=env,
+        config=config,
         optimizer=options.optimizer,
-        custom=_source(custom) if custom else None,
+        custom=f"the networks come from --network {' '.join(custom)}" if custom else None,
         named=flag,
     )
-
-
-def _custom(options: SharedOptions) -> tuple[str, ...]:
-    return getattr(options, "network", ())
-
-
-def _source(custom: tuple[str, ...]) -> str:
-    return f"the networks come from --network {' '.join(custom)}"
 
 
 def _words(value: object) -> str:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError, counted
-from ..core.experiment import evaluation_key
+from ..core.experiment import Experiment, evaluation_key
 from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.episode import Episodes
 from ..core.loop.state import RunnerState
@@ -17,7 +17,6 @@ from ..shared.machine.files import write_json
 from ..shared.statistics import format_return
 from ..shared.terminal.progress import Bar, phase
 from ..shared.terminal.wrapping import wrapped
-from .monitoring.evaluating import plans_by_levels, play
 from .options import EvaluateOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .registry.environments import make_env
@@ -64,9 +63,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     print(wrapped("\n".join([f"{played.title}, {done}", *notes])))
     state = progress.state
     assert state is not None  # there is a checkpoint
-    episodes, *unseen = (
-        _play(level_plan, options, state) for level_plan in plans_by_levels(played)
-    )
+    episodes, *unseen = (_play(levels, options, state) for levels in played.experiment.by_levels)
     results = evaluation(episodes, *unseen)
     lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
     print(wrapped("\n".join(lines)))
@@ -116,7 +113,8 @@ def _in_env(plan: Plan, name: str, env: AnyEnvironment) -> Plan:
                 f"--env {name} has other {what} than {plan.options.env}, in which the run was "
                 f"trained: {found} instead of {expected}."
             )
-    return replace(plan.in_env(env), options=replace(plan.options, env=name))
+    options = replace(plan.options, env=name)
+    return replace(plan, experiment=plan.experiment.in_env(env), options=options)
 
 
 def batches(episodes: int, *, steps_on_host: bool) -> tuple[int, int]:
@@ -135,22 +133,21 @@ def batches(episodes: int, *, steps_on_host: bool) -> tuple[int, int]:
     return num_batches, -(-episodes // num_batches)
 
 
-def _play(plan: Plan, options: EvaluateOptions, state: RunnerState) -> Episodes:
+def _play(experiment: Experiment, options: EvaluateOptions, state: RunnerState) -> Episodes:
     """Play `[S, episodes]` in batches, with a progress bar."""
-    steps_on_host = plan.experiment.trainer.steps_on_host
+    steps_on_host = experiment.trainer.steps_on_host
     num_batches, size = batches(options.episodes, steps_on_host=steps_on_host)
-    num_seeds = plan.options.num_seeds
+    num_seeds = experiment.num_seeds
     # 0 is the number of the evaluation after training.
     key = evaluation_key(jax.random.key(options.seed), num_seeds, 1)
     played = []
     total = num_batches * size * num_seeds
     with Bar(total=total, unit=" episodes") as bar:
         for batch_key in jax.random.split(key, num_batches):
-            batch = play(
-                plan,
+            batch = experiment.evaluate(
                 state,
-                batch_key,
                 num_episodes=size,
+                keys=jax.random.split(batch_key, num_seeds),
                 max_steps=options.max_steps,
                 explore=options.sampled,
             )

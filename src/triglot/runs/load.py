@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ..core.agent import Agent
 from ..core.environment import Environment
 from ..core.errors import check_path
-from ..core.experiment import updates_of
+from ..core.experiment import Experiment, updates_of
 from ..core.host_environment import AnyEnvironment, HostEnvironment
 from ..core.loop.state import RunnerState
 from ..core.network import Variables
@@ -25,30 +25,6 @@ from .storage.config import options_of_run
 
 FILE = "weights.safetensors"
 MEAN, VARIANCE = "observation/mean", "observation/variance"
-
-
-class Trained(Protocol):
-    """Trained agents, with the environment."""
-
-    @property
-    def agent(self) -> Agent:
-        """The algorithm with its network."""
-        ...
-
-    @property
-    def env(self) -> Environment | HostEnvironment:
-        """The single environment."""
-        ...
-
-    @property
-    def agent_states(self) -> AnyAgentState:
-        """The agent state of each seed, `[S, ...]`."""
-        ...
-
-    @property
-    def num_updates(self) -> int:
-        """Updates done."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +42,16 @@ class Run:
     env: Environment | HostEnvironment
     agent_states: AnyAgentState
     num_updates: int
+
+    @classmethod
+    def of(cls, experiment: Experiment, state: RunnerState) -> "Run":
+        """Select the trained agents of an experiment in the states `[S, ...]`."""
+        return cls(
+            agent=experiment.agent,
+            env=experiment.env,
+            agent_states=state.agent,
+            num_updates=updates_of(state),
+        )
 
 
 def read_run(
@@ -98,15 +84,10 @@ def read_run(
 def run_of(folder: str | Path, **options: Any) -> Run:
     """Read the trained agents of a folder; `options` as of `read_run`."""
     plan, state = read_run(folder, **options)
-    return Run(
-        agent=plan.agent,
-        env=plan.env,
-        agent_states=state.agent,
-        num_updates=updates_of(state),
-    )
+    return Run.of(plan.experiment, state)
 
 
-def variables_of(run: Trained, seed_index: int) -> Variables:
+def variables_of(run: Run, seed_index: int) -> Variables:
     """Select the variables of one seed, structured as those of the agent's network.
 
     Raises:
@@ -115,7 +96,7 @@ def variables_of(run: Trained, seed_index: int) -> Variables:
     return jax.tree.map(lambda leaf: leaf[seed_index], learned(run.agent_states))
 
 
-def named_weights(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
+def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     """Name the parameters of one seed canonically, in canonical layouts.
 
     Raises:
@@ -132,7 +113,7 @@ def stats_of(agent_states: AnyAgentState) -> RunningStats | None:
     return next((node for name, node in named if name == "obs_stats"), None)
 
 
-def statistics_of(run: Trained, seed_index: int) -> dict[str, np.ndarray]:
+def statistics_of(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     """Return the mean and the variance by which observations are normalized; empty without."""
     stats = stats_of(run.agent_states)
     if stats is None:
@@ -145,7 +126,7 @@ def _is_stats(node: object) -> bool:
     return isinstance(node, RunningStats)
 
 
-def safetensors_files(run: Trained, seed_index: int, facts: Mapping[str, str]) -> dict[str, bytes]:
+def safetensors_files(run: Run, seed_index: int, facts: Mapping[str, str]) -> dict[str, bytes]:
     """Encode all weights and the statistics of observations as `weights.safetensors`.
 
     Args:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import jax
 
@@ -17,7 +17,7 @@ from ..core.host_environment import AnyEnvironment
 from ..core.hyper import check_count
 from ..core.loop.population import Population
 from ..core.options import has_options, option_fields, replace_options
-from ..core.records import JSON
+from ..core.records import JSON, AnyOptions
 from ..core.types import AnyHyperparams
 from ..shared.machine import memory, version
 from ..shared.machine.files import check_free, creating, make_new_folder
@@ -28,8 +28,6 @@ from .options import TrainOptions
 from .registry.agents import build_agent, describe_images
 from .registry.algorithms import ALGORITHMS
 from .registry.environments import SUITES, make_env, with_resolved_runs
-from .registry.loading import load_networks
-from .registry.origins import remember_agent
 from .storage import logs
 from .storage.config import PYTHON, read_config, write_config
 from .storage.python import arrays_of, hyper_of, key_of
@@ -76,10 +74,6 @@ class Plan:
         options = self.options
         networks = " ".join(options.network) or options.backend
         return f"{options.algorithm} on {options.env}, {networks}"
-
-    def in_env(self, env: AnyEnvironment) -> "Plan":
-        """Put the agent into another environment, with the same observations and actions."""
-        return replace(self, experiment=self.experiment.in_env(env))
 
     def announcement(self) -> str:
         """Describe the training, with a line for each surprise, such as a rounded total."""
@@ -332,25 +326,17 @@ def agent_of(options: TrainOptions, env: AnyEnvironment) -> Agent:
     Raises:
       TriglotError: as `make_agent`.
     """
-    agent = build_agent(
+    networks: Any = options.network  # by their names, which a run folder needs
+    return build_agent(
         options.algorithm,
         env,
         config=options.config,
         hyper=options.hyper,
-        networks=load_networks(options.network, env),
+        networks=networks,
         backend=options.backend,
         arithmetic=options.arithmetic,
         optimizer=options.optimizer,
     )
-    remember_agent(
-        agent,
-        options.algorithm,
-        networks=options.network,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
-        optimizer=options.optimizer,
-    )
-    return agent
 
 
 def with_defaults(options: TrainOptions) -> TrainOptions:
@@ -373,17 +359,8 @@ def _has_custom_components(options: TrainOptions) -> bool:
     return not built_in or bool(options.network)
 
 
-class Seeded(Protocol):
-    """Options with a random seed."""
-
-    @property
-    def seed(self) -> int:
-        """The random seed."""
-        ...
-
-
-def check_minimums(options: Seeded, **minimums: int) -> None:
-    """Reject invalid seeds, and counts below the given minimum of each option or above 2^31 - 1.
+def check_minimums(options: AnyOptions, **minimums: int) -> None:
+    """Reject an invalid `seed`, and counts below the minimum of each option or above 2^31 - 1.
 
     Raises:
       TriglotError: with the option and what it allows.

@@ -15,7 +15,7 @@ from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..core.types import Carry, Obs, PyTree
 from .acting import Acting
-from .load import Trained, run_of
+from .load import Run, run_of
 from .population import chosen_seed_index
 
 
@@ -187,7 +187,7 @@ def load_policy(
     return policy_of(run, index, sampled=sampled, seed=seed)
 
 
-def policy_of(run: Trained, seed_index: int, *, sampled: bool = False, seed: int = 0) -> Policy:
+def policy_of(run: Run, seed_index: int, *, sampled: bool = False, seed: int = 0) -> Policy:
     """Build the policy of one seed; see `load_policy`."""
     check_count("seed", seed, 0, 2**32 - 1)
     return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)

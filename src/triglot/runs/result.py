@@ -19,7 +19,7 @@ from ..core.loop.state import RunnerState
 from ..core.network import Variables
 from ..core.types import AnyAgentState, AnyHyperparams, as_key
 from ..shared.machine.files import check_free, make_folder
-from .load import read_run, variables_of
+from .load import Run, read_run, variables_of
 from .policy import Policy, policy_of
 from .population import chosen_seed_index
 from .python import plan_of
@@ -130,7 +130,7 @@ class TrainResult:
           TriglotError: if there is no such seed, or the agent's state holds no learner.
         """
         _check_seed(seed_index, self.num_seeds)
-        return variables_of(self, seed_index)
+        return variables_of(Run.of(self.experiment, self.runner_state), seed_index)
 
     def policy(
         self, seed_index: int | None = None, *, sampled: bool = False, seed: int = 0
@@ -150,7 +150,8 @@ class TrainResult:
         if self.folder is not None:
             index = chosen_seed_index(self.folder, seed_index, self.num_seeds)
         _check_seed(index, self.num_seeds)
-        return policy_of(self, index, sampled=sampled, seed=seed)
+        run = Run.of(self.experiment, self.runner_state)
+        return policy_of(run, index, sampled=sampled, seed=seed)
 
     def evaluate(
         self,

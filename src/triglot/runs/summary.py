@@ -88,13 +88,8 @@ def _differences(config: JSON) -> Iterator[str]:
             yield f"{name} was {was} and is {now or 'not installed'}"
     was, now = config.get("device"), device()
     # Their number is JAX's, and not that of the devices in use (`--devices`).
-    if was is not None and _kind(was) != _kind(now):
+    if was is not None and was.rpartition(" x ")[0] != now.rpartition(" x ")[0]:
         yield f"the device was {was} and is {now}"
-
-
-def _kind(device: str) -> str:
-    kind = device.rpartition(" x ")[0]
-    return "cpu" if kind == "cpu (cpu)" else kind  # as it was written before
 
 
 def describe_recent(returns: Sequence[float] | np.ndarray) -> str:

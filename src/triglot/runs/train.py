@@ -299,11 +299,17 @@ def run(
                     chunks = profiler.chunks(
                         chunks_of, state, plan.experiment.num_updates, target_seconds=CHUNK_SECONDS
                     )
-                loop = _Loop(plan, evaluator, journal, interrupt, observe)
-                state, diverged = loop.train(chunks, state)
+                state, diverged, stopped = _train_in_chunks(
+                    plan,
+                    chunks,
+                    state,
+                    evaluator=evaluator,
+                    journal=journal,
+                    interrupt=interrupt,
+                    observe=observe,
+                )
                 if diverged and finder is not None:
                     diverged = f"{diverged}; {finder.explain(state)}"
-                stopped = loop.stopped
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
@@ -436,76 +442,69 @@ def _debugging(modes: Sequence[str]) -> Iterator[None]:
         yield
 
 
-class _Loop:
-    """Trains in chunks until done, interrupted, diverged, stopped, or at `--stop-at`.
+def _train_in_chunks(
+    plan: Plan,
+    chunks: Iterator[Chunk],
+    state: RunnerState,
+    *,
+    evaluator: Evaluator,
+    journal: Journal,
+    interrupt: Interrupt,
+    observe: Observe | None,
+) -> tuple[RunnerState, str | None, bool]:
+    """Train until done, interrupted, diverged, stopped by the observer, or at `--stop-at`.
 
-    Attributes:
-      stopped: whether the observer ended the training.
+    Returns:
+      The last states, a description of the divergence or None, and whether the observer ended it.
     """
-
-    def __init__(
-        self,
-        plan: Plan,
-        evaluator: Evaluator,
-        journal: Journal,
-        interrupt: Interrupt,
-        observe: Observe | None,
-    ) -> None:
-        self._plan, self._evaluator, self._journal = plan, evaluator, journal
-        self._interrupt, self._observe = interrupt, observe
-        self.stopped = False
-
-    def train(self, chunks: Iterator[Chunk], state: RunnerState) -> tuple[RunnerState, str | None]:
-        """Return the last states, and a description of the divergence or None."""
-        plan, journal, evaluator = self._plan, self._journal, self._evaluator
-        options, experiment = plan.options, plan.experiment
-        keeping = keeping_period(options, experiment.steps_per_update)
-        steps_per_update = experiment.steps_per_update * options.num_seeds
-        diverged, saved = None, time.perf_counter()
-        with Bar(
-            total=experiment.num_updates * steps_per_update,
-            initial=journal.num_updates * steps_per_update,
-            unit=" steps",
-            unit_scale=True,
-            desc="all seeds" if options.num_seeds > 1 else None,
-        ) as bar:
-            try:
-                for chunk in chunks:
-                    state = chunk.runner_states
-                    journal.check_folder()
-                    diverged = experiment.divergence(chunk)
-                    played = None if diverged else state
-                    metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
-                    journal.add_chunk(metrics)
-                    if self._observe is not None:
-                        self.stopped = self._observe(replace(chunk, metrics=metrics), diverged)
-                    bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
-                    bar.update(chunk.count * steps_per_update)
-                    ended = self._interrupt.pressed or evaluator.reached is not None
-                    if diverged or ended or self.stopped:
-                        break
-                    if keeping is not None and chunk.num_updates % keeping == 0:
-                        folder = kept_checkpoints(plan.out)
-                        experiment.save(folder.folder, state, of=binding(plan), keep=folder.keep)
-                    seconds = options.checkpoint_seconds
-                    if seconds and time.perf_counter() - saved >= seconds:
-                        _checkpoint(plan, journal, state)
-                        saved = time.perf_counter()
-            except MetricsChanged as error:
-                _checkpoint(plan, journal, state)
-                raise TriglotError(
-                    f"{error} The training is saved after "
-                    f"{counted(journal.num_updates, 'update')}: "
-                    f"`triglot resume {plan.out}` continues it, without the metrics that are gone."
-                ) from None
-            except HostFailure as failure:  # the state before it can be continued
-                if failure.metrics:
-                    journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
-                _checkpoint(plan, journal, failure.runner_state)
-                resumes = f"`triglot resume {plan.out}` continues from it."
-                failure.args = (f"{failure} The state before it is saved: {resumes}",)
-                raise
-        return state, diverged
+    options, experiment = plan.options, plan.experiment
+    keeping = keeping_period(options, experiment.steps_per_update)
+    steps_per_update = experiment.steps_per_update * options.num_seeds
+    diverged, stopped, saved = None, False, time.perf_counter()
+    with Bar(
+        total=experiment.num_updates * steps_per_update,
+        initial=journal.num_updates * steps_per_update,
+        unit=" steps",
+        unit_scale=True,
+        desc="all seeds" if options.num_seeds > 1 else None,
+    ) as bar:
+        try:
+            for chunk in chunks:
+                state = chunk.runner_states
+                journal.check_folder()
+                diverged = experiment.divergence(chunk)
+                played = None if diverged else state
+                metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
+                journal.add_chunk(metrics)
+                if observe is not None:
+                    stopped = observe(replace(chunk, metrics=metrics), diverged)
+                bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
+                bar.update(chunk.count * steps_per_update)
+                ended = interrupt.pressed or evaluator.reached is not None
+                if diverged or ended or stopped:
+                    break
+                if keeping is not None and chunk.num_updates % keeping == 0:
+                    folder = kept_checkpoints(plan.out)
+                    experiment.save(folder.folder, state, of=binding(plan), keep=folder.keep)
+                seconds = options.checkpoint_seconds
+                if seconds and time.perf_counter() - saved >= seconds:
+                    _checkpoint(plan, journal, state)
+                    saved = time.perf_counter()
+        except MetricsChanged as error:
+            _checkpoint(plan, journal, state)
+            raise TriglotError(
+                f"{error} The training is saved after "
+                f"{counted(journal.num_updates, 'update')}: "
+                f"`triglot resume {plan.out}` continues it, without the metrics that are gone."
+            ) from None
+        except HostFailure as failure:  # the state before it can be continued
+            if failure.metrics:
+                journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
+            _checkpoint(plan, journal, failure.runner_state)
+            resumes = f"`triglot resume {plan.out}` continues from it."
+            failure.args = (f"{failure} The state before it is saved: {resumes}",)
+            raise
+    return state, diverged, stopped
 
 
 def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:

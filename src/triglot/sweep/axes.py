@@ -3,17 +3,16 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..core.agent import Algorithm
 from ..core.errors import TriglotError, shown, unknown
-from ..core.options import OptionTable, option_fields
 from ..core.rl.schedules import schedule
 from ..runs.registry.arg import other_name
-from ..runs.registry.overrides import item_type, parse_words, type_hints, type_members
+from ..runs.registry.overrides import field_types, item_type, parse_words
 from ..shared.pages.numbers import format_value
 
 # Swept by name, beside the fields of an algorithm; each value is a program of its own.
@@ -112,8 +111,8 @@ def split_values(name: str, values: str) -> list[str]:
 def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
     members: set[Any] = {str}
     if name not in COMPONENTS:
-        declared = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
-        members = {member for cls, field in declared for member in _types(cls, field)}
+        types = [_types(owner, algorithm, name) for owner, algorithm in algorithms.items()]
+        members = {member for members in types for member in members}
     is_number = not members.isdisjoint((int, float))
     if is_number and "(" not in values and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)
@@ -123,23 +122,16 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Algorithm]) -> Axis:
     return _choices(name, [_value(name, text, members) for text in texts])
 
 
-def _field(owner: str, algorithm: Algorithm, name: str) -> tuple[type | OptionTable, "Field[Any]"]:
-    """Find the field of an algorithm's `Config` or `Hyperparams`."""
+def _types(owner: str, algorithm: Algorithm, name: str) -> tuple[Any, ...]:
+    """List the types that a field of an algorithm's `Config` or `Hyperparams` may have."""
     known = {
-        field.name: (o, field)
-        for o in (algorithm.Config, algorithm.Hyperparams)
-        for field in option_fields(o)
+        field.name: types
+        for part in (algorithm.Config, algorithm.Hyperparams)
+        for field, types in field_types(part).items()
     }
     if name not in known:
         raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS], other_name(name))
     return known[name]
-
-
-def _types(owner: type | OptionTable, field: "Field[Any]") -> tuple[Any, ...]:
-    hint = type_hints(owner).get(field.name)
-    if hint is None or hint is Any:
-        return () if field.default is MISSING else (type(field.default),)
-    return type_members(hint)
 
 
 def _choices(name: str, values: list[Any]) -> Choices:

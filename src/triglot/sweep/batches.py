@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ..core.errors import TriglotError, user_error_context
+from ..core.errors import TriglotError, counted, user_error_context
 from ..shared.machine import memory
 from .learning import Learning
 from .plan import Group, SweepPlan
@@ -156,8 +156,8 @@ def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | Non
     trainings = sum(map(len, batches))
     num_settings, num_seeds = len(plan.settings), plan.options.num_seeds
     text = (
-        f"{_counted(num_settings, 'setting')} x {_counted(num_seeds, 'seed')} = "
-        f"{_counted(trainings, 'training')}"
+        f"{counted(num_settings, 'setting')} x {counted(num_seeds, 'seed')} = "
+        f"{counted(trainings, 'training')}"
     )
     counts = [(size, len(list(same))) for size, same in groupby(map(len, batches))]
     shown = ", ".join(f"{count} of {size}" for size, count in counts[:4])
@@ -173,10 +173,6 @@ def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | Non
     if bytes_per_job is not None:
         return f"{text}; {_bytes(run_bytes)} per run; {_bytes(bytes_per_job)} per job"
     return f"{text}; {_bytes(run_bytes)} per run; {_bytes(_free())} free"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _bytes(number: int) -> str:

@@ -17,11 +17,12 @@ from ..runs.jobs.run import run_tasks
 from ..runs.registry.overrides import from_overrides
 from ..runs.registry.own import own_parts
 from ..shared.machine.cores import free_cores
-from ..shared.machine.interrupt import Interrupt, Signalled
+from ..shared.machine.interrupt import Interrupt
 from .batches import Batch
 from .options import SweepCommandOptions
 from .plan import SweepPlan, make_plan
 from .report import MACHINE
+from .results import Outcome, outcomes
 from .search.confirm import fresh_plan
 from .search.rounds import recorded
 from .training import Runner, has_checkpoint
@@ -61,23 +62,35 @@ def recorded_devices(out: Path | None) -> int | None:
     return None if begun is None else begun[DEVICES]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sweep:
     """A sweep that is under way.
 
     Attributes:
-      plan: the sweep.
+      plan: the sweep, with the settings of all rounds up to now.
       ledger: its folder.
       executor: trains the batches; None trains one after the other in this process.
       interrupt: whether to stop.
+      sizes: the most trainings in a batch, by group.
       programs: compiled programs of this process; see `Runner`.
+      stages: the batches of each stage up to now.
+      names: of all batches up to now.
+      confirmed: the winners' outcomes with fresh seeds.
     """
 
     plan: SweepPlan
     ledger: Ledger
     executor: Executor | None
     interrupt: Interrupt
+    sizes: list[int]
     programs: dict[tuple[int, int], Program] = field(default_factory=dict)
+    stages: list[list[Batch]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    confirmed: list[Outcome] = field(default_factory=list)
+
+    def outcomes(self) -> list[Outcome]:
+        """Read the outcomes of all settings up to now."""
+        return outcomes(self.plan, self.ledger, self.stages)
 
 
 def train_batches(
@@ -129,16 +142,15 @@ def train_batches(
     def here(task: Task, job: RunningJob) -> None:
         runner.run(named[task.name], earlier, job)
 
-    outcomes = run_tasks(
+    ended = run_tasks(
         sweep.executor or HereExecutor(here, interrupt),
         [task for task in tasks if not ledger.is_done(task.name)],
         interrupt,
         done=done + sum(task.size for task in tasks if ledger.is_done(task.name)),
         total=total,
     )
-    if interrupt.number is not None:
-        raise Signalled(interrupt.number)
-    lost = [(name, outcome) for name, outcome in outcomes.items() if outcome.is_lost]
+    interrupt.check()
+    lost = [(name, outcome) for name, outcome in ended.items() if outcome.is_lost]
     if lost:
         name, outcome = lost[0]
         raise TriglotError(

@@ -2,7 +2,6 @@
 
 import io
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from ..core.errors import TriglotError, shown
 from ..core.records import JSON
 from ..runs.options import TrainOptions
 from ..runs.plan import default_folder
-from ..runs.registry.algorithms import ALGORITHMS
+from ..runs.registry.origins import importable_name
 from ..shared.machine.interrupt import Signalled
 from ..shared.terminal.progress import on_terminals_only
 from . import run
@@ -205,13 +204,10 @@ def _name(kind: str, named: object) -> str:
     Raises:
       TriglotError: if it is not at the top level of a module.
     """
-    if isinstance(named, str):
-        return named
-    module, name = (getattr(named, attribute, "") for attribute in ("__module__", "__qualname__"))
-    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not named:
+    name = importable_name(named)
+    if name is None:
         raise TriglotError(
             f"{kind} {shown(named)} is not at the top level of a module, and the sweep's folder "
             "names what it trains: put it in a file, and give package.module:object or import it."
         )
-    path = f"{module}:{name}"
-    return next((short for short, full in ALGORITHMS.items() if full == path), path)
+    return name

@@ -30,7 +30,7 @@ from .plan import SweepPlan, describe_setting, make_plan
 from .results import SHOWN, ranking_table
 from .search.choices import check_installed, has_rounds
 from .search.confirm import sentence
-from .stages import Course, stage_of, train
+from .stages import stage_of, train
 from .training import has_checkpoint
 
 # Options of `report.MACHINE` that a command which continues has as well.
@@ -88,38 +88,39 @@ def _sweep(plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Pa
     facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
     interrupt = Interrupt()
-    course = Course(Sweep(plan, ledger, executor, interrupt), ledger.facts["sizes"])
-    course.stages.append(stage_of(plan, course.sizes, 0, plan.in_round(0)))
+    sizes = ledger.facts["sizes"]
+    first = stage_of(plan, sizes, 0, plan.in_round(0))
+    current = Sweep(plan, ledger, executor, interrupt, sizes, stages=[first])
     continues = ledger.continuable(
-        course.names,
+        current.names,
         "batches",
         partial(has_checkpoint, ledger),
         continuing(report.command(options), replace(options, out=out), CONTINUING),
     )
     with locked(out), continues:
         ledger.tidy()
-        batches = describe(plan, course.stages[0], memory)
+        batches = describe(plan, first, memory)
         if executor is not None:
             batches += f"; {executor.title}"
         elif options.devices is not None and options.devices > 1:
             batches += f"; at most {counted(options.devices, 'device')}"
         print(wrapped(_announcement(plan, batches)), flush=True)
-        if num_done := sum(ledger.is_done(batch.name) for batch in course.stages[0]):
-            print(f"continuing: {num_done} of {len(course.stages[0])} batches are done", flush=True)
+        if num_done := sum(ledger.is_done(batch.name) for batch in first):
+            print(f"continuing: {num_done} of {len(first)} batches are done", flush=True)
         with interrupt:
-            train(course, lambda text: print(wrapped(text), flush=True))
+            train(current, lambda text: print(wrapped(text), flush=True))
         with raising(), phase("writing the report"):
-            outcomes = course.outcomes()
+            outcomes = current.outcomes()
             rungs = _describe_rungs(plan) if options.halving else None
             result = report.result_of(
-                course.plan,
+                current.plan,
                 outcomes,
                 batches=batches,
                 halving=rungs,
-                confirmed=course.confirmed,
+                confirmed=current.confirmed,
             )
-            report.write(out, course.plan, result, outcomes)
-            logs.send(out, course.plan, outcomes)
+            report.write(out, current.plan, result, outcomes)
+            logs.send(out, current.plan, outcomes)
     print(_ending(result, out))
     if options.open:
         open_report(out)

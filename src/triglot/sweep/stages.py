@@ -1,7 +1,7 @@
 """Train the stages of a sweep: the rungs of each round, and the winner again with fresh seeds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from shutil import rmtree
 
 from . import halving
@@ -11,34 +11,6 @@ from .plan import SweepPlan, describe_setting
 from .results import Outcome, outcomes, ranked
 from .search import confirm, rounds
 from .training import STATE
-
-
-@dataclass
-class Course:
-    """How far a sweep is.
-
-    Attributes:
-      sweep: with the settings of all rounds up to now.
-      sizes: the most trainings in a batch, by group.
-      stages: the batches of each stage up to now.
-      names: of all batches up to now.
-      confirmed: the winners' outcomes with fresh seeds.
-    """
-
-    sweep: Sweep
-    sizes: list[int]
-    stages: list[list[Batch]] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    confirmed: list[Outcome] = field(default_factory=list)
-
-    @property
-    def plan(self) -> SweepPlan:
-        """The sweep's plan, with the settings of all rounds up to now."""
-        return self.sweep.plan
-
-    def outcomes(self) -> list[Outcome]:
-        """Read the outcomes of all settings up to now."""
-        return outcomes(self.plan, self.sweep.ledger, self.stages)
 
 
 def stage_of(
@@ -52,32 +24,32 @@ def stage_of(
     )
 
 
-def train(course: Course, say: Callable[[str], None]) -> None:
-    """Train every round and the winner, and add them to `course`.
+def train(sweep: Sweep, say: Callable[[str], None]) -> None:
+    """Train every round and the winner, and add them to `sweep`.
 
     Args:
-      course: of the sweep.
+      sweep: with the first stage of the first round.
       say: prints a text.
     """
-    plan = course.plan
-    memory = course.sweep.executor.bytes_per_job if course.sweep.executor else None
+    plan = sweep.plan
+    memory = sweep.executor.bytes_per_job if sweep.executor else None
     done, ended = 0, list[Outcome]()
     for number, size in enumerate(plan.rounds):
         if number:
-            plan, course.sizes = rounds.next_round(
-                course.plan,
-                course.sizes,
-                course.sweep.ledger,
+            plan, sweep.sizes = rounds.next_round(
+                sweep.plan,
+                sweep.sizes,
+                sweep.ledger,
                 number,
                 ended,
                 lambda plan: capacities(plan, memory),
             )
-            course.sweep = replace(course.sweep, plan=plan)
+            sweep.plan = plan
             say(_describe(plan, number, size, ended))
-        done = _train_round(course, number, done)
-        ended = course.outcomes()
+        done = _train_round(sweep, number, done)
+        ended = sweep.outcomes()
     if plan.options.confirm:
-        _confirm(course, done, ended)
+        _confirm(sweep, done, ended)
 
 
 def _describe(plan: SweepPlan, number: int, size: int, ended: Sequence[Outcome]) -> str:
@@ -89,45 +61,45 @@ def _describe(plan: SweepPlan, number: int, size: int, ended: Sequence[Outcome])
     )
 
 
-def _train_round(course: Course, number: int, done: int) -> int:
+def _train_round(sweep: Sweep, number: int, done: int) -> int:
     """Train every stage of a round; return the environment steps up to now."""
-    plan, ledger = course.plan, course.sweep.ledger
+    plan, ledger = sweep.plan, sweep.ledger
     alive = plan.in_round(number)
     for stage in range(halving.count_rungs(plan) + 1):
         if stage:
             scores = {
                 outcome.number: outcome.training_score
-                for outcome in course.outcomes()
+                for outcome in sweep.outcomes()
                 if outcome.number in alive
             }
             alive = halving.survivors(plan, alive, scores)
         if stage or number:
-            course.stages.append(stage_of(plan, course.sizes, stage, alive, number))
-        batches, earlier = course.stages[-1], course.stages[-2] if stage else []
-        course.names += [batch.name for batch in batches]
+            sweep.stages.append(stage_of(plan, sweep.sizes, stage, alive, number))
+        batches, earlier = sweep.stages[-1], sweep.stages[-2] if stage else []
+        sweep.names += [batch.name for batch in batches]
         steps = {batch: _steps(plan, batch) for batch in batches}
         total = done + sum(steps.values()) + _later_steps(plan, number, stage)
         where = f"round {number + 1}, " if len(plan.rounds) > 1 else ""
         where += f"rung {stage + 1}, " if plan.options.halving else ""
-        train_batches(course.sweep, steps, earlier, where=where, done=done, total=total)
+        train_batches(sweep, steps, earlier, where=where, done=done, total=total)
         done += sum(steps.values())
         for batch in earlier:  # its trainings were stopped, or are continued by now
             rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
     return done
 
 
-def _confirm(course: Course, done: int, ended: Sequence[Outcome]) -> None:
+def _confirm(sweep: Sweep, done: int, ended: Sequence[Outcome]) -> None:
     """Train the winner of each environment with fresh seeds."""
-    best = confirm.winners(course.plan, ended)
-    fresh = confirm.fresh_plan(course.plan, best)
-    batches = confirm.batches(fresh, course.plan, course.sizes)
-    course.names += [batch.name for batch in batches]
+    best = confirm.winners(sweep.plan, ended)
+    fresh = confirm.fresh_plan(sweep.plan, best)
+    batches = confirm.batches(fresh, sweep.plan, sweep.sizes)
+    sweep.names += [batch.name for batch in batches]
     steps = {batch: _steps(fresh, batch) for batch in batches}
     total = done + sum(steps.values())
-    sweep = replace(course.sweep, plan=fresh, programs={})
-    where, of = "fresh seeds, ", course.plan.options
-    train_batches(sweep, steps, [], where=where, done=done, total=total, best=best, options=of)
-    course.confirmed = outcomes(fresh, sweep.ledger, [batches])
+    confirming = replace(sweep, plan=fresh, programs={})
+    where, of = "fresh seeds, ", sweep.plan.options
+    train_batches(confirming, steps, [], where=where, done=done, total=total, best=best, options=of)
+    sweep.confirmed = outcomes(fresh, sweep.ledger, [batches])
 
 
 def _steps(plan: SweepPlan, batch: Batch) -> int:

@@ -21,7 +21,6 @@ from ..core.manifest import DamagedError
 from ..runs.jobs.job import RunningJob
 from ..runs.jobs.ledger import Ledger
 from ..runs.train import CHUNK_SECONDS
-from ..shared.machine.interrupt import Signalled
 from .batches import Batch, by_pair
 from .learning import SUMS, Learning
 from .plan import SweepPlan
@@ -59,6 +58,13 @@ class Runner:
         experiment = self._experiment(batch)
         job.enter("initialize")
         state, learning, done = self._start(experiment, batch, earlier, job)
+
+        def save() -> None:
+            job.enter("save")
+            folder = self.ledger.checkpoints(batch.name)
+            experiment.save(folder, state, beside=learning.packed())
+            job.enter("train")
+
         job.total = batch.stop - batch.start
         job.advance(done - batch.start)
         with closing(self._program(experiment, batch, state, job)) as program:
@@ -77,13 +83,27 @@ class Runner:
                     break
                 seconds = self.plan.options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
-                    self._save(experiment, batch, state, learning, job)
+                    save()
                     saved = time.perf_counter()
-        if job.interrupt.number is not None:
-            self._save(experiment, batch, state, learning, job)
-            raise Signalled(job.interrupt.number)
+        if job.interrupt.pressed:
+            save()
+            job.interrupt.check()
         job.saves = False
-        self._finish(experiment, batch, state, learning, job)
+        whole = experiment.whole(state)
+        arrays = {
+            "returns": learning.returns,
+            "episodes": learning.episodes,
+            "recent": learning.recent(batch.stop),
+            "finite": finite_parameters(whole),
+        }
+        if batch.is_last and self.plan.options.eval_episodes:
+            job.enter("evaluate")
+            arrays |= self._evaluate(experiment, batch, state)
+        job.enter("save")
+        with self.ledger.writing(batch.name) as folder:
+            save_file(arrays, folder / ARRAYS)
+            if not batch.is_last:
+                checkpoint.save(folder / STATE, whole)
 
     def _experiment(self, batch: Batch) -> Experiment:
         """Join the trainings of a batch."""
@@ -127,12 +147,11 @@ class Runner:
     def _continued(self, batch: Batch, earlier: Sequence[Batch]) -> tuple[RunnerState, Learning]:
         """Collect the states of trainings that survived the stage before."""
         place = by_pair(earlier)
-        sources = list(dict.fromkeys(place[pair][0].name for pair in batch.pairs))
         states, sums, rows = [], [], []
         for source in earlier:
-            if source.name not in sources:
-                continue
             wanted = [pair for pair in batch.pairs if place[pair][0] is source]
+            if not wanted:
+                continue
             taken = jnp.asarray([place[pair][1] for pair in wanted])
             folder = self.ledger.results(source.name)
             state = checkpoint.restore(folder / STATE, self._experiment(source).shapes)
@@ -147,43 +166,6 @@ class Runner:
             for name in SUMS
         }
         return state, Learning(self.plan.groups[batch.group].num_updates, **joined)
-
-    def _save(
-        self,
-        experiment: Experiment,
-        batch: Batch,
-        state: RunnerState,
-        learning: Learning,
-        job: RunningJob,
-    ) -> None:
-        job.enter("save")
-        folder = self.ledger.checkpoints(batch.name)
-        experiment.save(folder, state, beside=learning.packed())
-        job.enter("train")
-
-    def _finish(
-        self,
-        experiment: Experiment,
-        batch: Batch,
-        state: RunnerState,
-        learning: Learning,
-        job: RunningJob,
-    ) -> None:
-        whole = experiment.whole(state)
-        arrays = {
-            "returns": learning.returns,
-            "episodes": learning.episodes,
-            "recent": learning.recent(batch.stop),
-            "finite": finite_parameters(whole),
-        }
-        if batch.is_last and self.plan.options.eval_episodes:
-            job.enter("evaluate")
-            arrays |= self._evaluate(experiment, batch, state)
-        job.enter("save")
-        with self.ledger.writing(batch.name) as folder:
-            save_file(arrays, folder / ARRAYS)
-            if not batch.is_last:
-                checkpoint.save(folder / STATE, whole)
 
     def _evaluate(
         self, experiment: Experiment, batch: Batch, state: RunnerState

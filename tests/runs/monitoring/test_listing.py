@@ -15,10 +15,13 @@ from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.runs.monitoring.listing import list_runs
 from triglot.runs.options import RunsOptions
-from triglot.runs.storage.config import FIELDS
+from triglot.runs.storage.config import FIELDS, SCHEMA
 
 EVALUATION = {"return_mean": 480.0}
-ENDED = {"num_updates": 2, "diverged": None, "interrupted": False, "evaluation": None}
+ENDED = {
+    "num_updates": 2, "num_steps": 256, "diverged": None, "interrupted": False, "reached": None,
+    "evaluation": None,
+}  # fmt: skip
 # By folder: what summary.json has, updates of the last checkpoint, returns of the last update, and
 # the state and return that are shown.
 RUNS: dict[str, tuple[dict[str, Any] | None, int, list[float | None], str, str]] = {
@@ -36,7 +39,7 @@ def write_run(folder: Path, name: str) -> None:
     folder.mkdir(parents=True)
     config = {
         **{field: None for field, kind in FIELDS.items() if not kind.optional},
-        "schema": 1,
+        "schema": SCHEMA,
         "command": "triglot train",
         "num_updates": 2,
         "steps_per_update": 128,

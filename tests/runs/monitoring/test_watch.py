@@ -17,7 +17,8 @@ from triglot.runs.plan import prepare
 from triglot.runs.storage.records import locked
 
 ENDED: dict[str, object] = {
-    "num_updates": 6, "diverged": None, "interrupted": False, "reached": None, "evaluation": None
+    "num_updates": 6, "num_steps": 3072, "diverged": None, "interrupted": False, "reached": None,
+    "evaluation": None,
 }  # fmt: skip
 EVALUATED = {"return_mean": 0.25, "return_per_seed": [0.25]}
 

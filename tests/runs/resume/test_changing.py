@@ -84,7 +84,7 @@ def test_a_native_run_is_translated_where_it_is_read(
 ) -> None:
     out = trained("ppo", tmp_path / "run", FIRST, "haiku", "--arithmetic", "native")
     before, obs = triglot.load_policy(out), np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
-    monkeypatch.setattr("triglot.runs.train._Loop.train", None)  # nothing is left to train
+    monkeypatch.setattr("triglot.runs.train._train_in_chunks", None)  # nothing is left to train
     assert cli.main(["resume", str(out), "--backend", "nnx"]) == 0
     found = triglot.load_run(out)
     assert found.agent.network.backend == "nnx" and found.num_updates == FIRST

@@ -123,7 +123,7 @@ def test_a_native_run_keeps_its_weights_on_another_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = trainings.first("ppo", "native", source)
-    monkeypatch.setattr("triglot.runs.train._Loop.train", None)  # nothing is left to train
+    monkeypatch.setattr("triglot.runs.train._train_in_chunks", None)  # nothing is left to train
     moved = resumed(first, target, tmp_path / "run")
     expected, found = weights(first), weights(moved)
     assert expected.keys() == found.keys()

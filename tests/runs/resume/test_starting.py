@@ -13,7 +13,7 @@ import triglot
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.runs import train
-from triglot.runs.load import named_weights, stats_of
+from triglot.runs.load import named_weights, run_of, stats_of
 
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
@@ -43,12 +43,13 @@ def normalized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a training before its first update."""
-    monkeypatch.setattr(train._Loop, "train", lambda loop, chunks, state: (state, None))
+    ended: Any = lambda plan, chunks, state, **_: (state, None, False)  # noqa: E731
+    monkeypatch.setattr(train, "_train_in_chunks", ended)
     monkeypatch.setattr("triglot.core.loop.trainer.CompiledProgram.compile", lambda *_: None)
 
 
 def weights(folder: Path, seed_index: int) -> dict[str, np.ndarray]:
-    return named_weights(triglot.load_run(folder), seed_index)
+    return named_weights(run_of(folder), seed_index)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,11 +14,10 @@ import triglot
 from triglot.algorithms.ppo import PPOConfig, PPOHyperparams
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
-from triglot.core.loop import checkpoint
 from triglot.runs.options import TrainOptions
 from triglot.runs.plan import prepare
 from triglot.runs.registry.overrides import from_overrides
-from triglot.runs.storage.config import FIELDS, options_of_run, read_config, write_config
+from triglot.runs.storage.config import FIELDS, options_of_run, write_config
 from triglot.runs.train import train
 from triglot.shared.machine.files import plain
 
@@ -50,7 +48,7 @@ def write(folder: Path, options: TrainOptions = OPTIONS) -> dict[str, Any]:
 
 
 def test_every_option_survives_a_round_trip(tmp_path: Path) -> None:
-    assert write(tmp_path)["schema"] == 1
+    assert write(tmp_path)["schema"] == 2
     assert options_of_run(tmp_path, trust=True) == OPTIONS
 
 
@@ -72,26 +70,17 @@ def test_a_comparison_sends_its_options_to_the_workers_as_json() -> None:
     assert from_overrides(CompareOptions, json.loads(json.dumps(plain(vars(options))))) == options
 
 
-def test_a_config_without_a_schema_is_migrated(tmp_path: Path) -> None:
-    content = write(tmp_path)
-    del content["schema"], content["optimizer"]
-    old = {"cell": "memory", "cell_size": "memory_size"}
-    content["config"] = {old.get(name, name): v for name, v in content["config"].items()}
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    assert options_of_run(tmp_path, trust=True) == replace(OPTIONS, optimizer=None)
-    assert read_config(tmp_path)["migrated_from"] == 0
-
-
 WRONG = dict.fromkeys(FIELDS, "1") | {"num_seeds": "2"}
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"schema": 2}, "has schema 2, and this version of triglot reads schema 1"),
+        ({"schema": 1}, "has schema 1, and this version of triglot reads schema 2"),
         ({"schema": "new"}, "has schema new"),
-        ({"schema": 1}, "config.json is damaged: it has no .*algorithm, env"),
-        ({"schema": 1, "command": "", **WRONG}, "its num_seeds must be .*'2'"),
+        ({"command": ""}, "has schema 0"),
+        ({"schema": 2}, "config.json is damaged: it has no .*algorithm, env"),
+        ({"schema": 2, "command": "", **WRONG}, "its num_seeds must be .*'2'"),
         ({"anything": 1}, "is not a triglot run directory: it has no valid config.json"),
         ([1], "is not a triglot run directory: .*config.json is damaged: it holds"),
     ],
@@ -143,26 +132,6 @@ print([name for name in sys.modules if name.startswith("triglot.cli")])
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-
-
-def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_sentence(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(run, old)
-    content = json.loads((run / "config.json").read_text())
-    del content["schema"], content["optimizer"]
-    (old / "config.json").write_text(json.dumps(content))
-    assert triglot.load_run(old).num_updates == 2  # this checkpoint still fits
-
-    def mismatched(path: Path, *others: object, **named: object) -> object:
-        raise TriglotError(f"the checkpoint {path} belongs to another training.")
-
-    monkeypatch.setattr(checkpoint, "restore_bound", mismatched)
-    with pytest.raises(TriglotError, match=r"^the checkpoint .* belongs to another training"):
-        triglot.load_run(run)
-    with pytest.raises(TriglotError, match=r"earlier version of triglot \(schema 0\)"):
-        triglot.load_run(old)
 
 
 def test_the_optimizer_reaches_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

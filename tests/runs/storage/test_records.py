@@ -31,10 +31,10 @@ from triglot.shared.machine.files import HOLDER
 # A command that reads each record of a run, and the fields that it needs.
 READERS = {
     "config.json": ("evaluate", ["schema", "command", "env", "num_updates", "config"]),
-    SUMMARY: ("watch", ["num_updates", "interrupted", "diverged", "evaluation"]),
+    SUMMARY: ("watch", ["num_updates", "interrupted", "diverged", "evaluation", "reached"]),
     PROGRESS: ("resume", ["num_updates"]),
     BEST: ("watch", ["num_updates", "return_mean"]),
-    HOLDER: ("watch", ["pid", "host", "since"]),
+    HOLDER: ("watch", ["pid", "host", "since", "started"]),
 }
 DAMAGE = {
     "empty": lambda text: b"",
@@ -213,7 +213,7 @@ def test_the_state_of_a_run_that_nobody_writes(
 
 
 def test_a_run_of_another_machine_is_running_until_its_summary(run: Path) -> None:
-    facts = {"pid": os.getpid(), "host": f"not-{platform.node()}", "since": ""}
+    facts = {"pid": os.getpid(), "host": f"not-{platform.node()}", "since": "", "started": 0.0}
     (run / HOLDER).write_text(json.dumps(facts))
     later = time.time() + 5
     os.utime(run / HOLDER, (later, later))

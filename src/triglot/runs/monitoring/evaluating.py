@@ -3,13 +3,12 @@
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from ...core.experiment import MAX_STEPS, evaluation_key
+from ...core.experiment import evaluation_key
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.state import RunnerState
@@ -29,30 +28,6 @@ METRIC, UNSEEN = "eval_return", "eval_return_unseen"
 AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
 
 
-def play(
-    plan: Plan,
-    state: RunnerState,
-    key: jax.Array,
-    *,
-    num_episodes: int,
-    max_steps: int = MAX_STEPS,
-    explore: bool = False,
-) -> Episodes:
-    """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
-    return plan.experiment.evaluate(
-        state,
-        num_episodes=num_episodes,
-        keys=jax.random.split(key, plan.options.num_seeds),
-        max_steps=max_steps,
-        explore=explore,
-    )
-
-
-def plans_by_levels(plan: Plan) -> list[Plan]:
-    """List where to evaluate a run: as it is trained; and on levels held out, if it has levels."""
-    return [replace(plan, experiment=experiment) for experiment in plan.experiment.by_levels]
-
-
 def compile_play(plan: Plan, runner_states: RunnerState) -> None:
     """Compile the evaluations of a training before they begin; shapes of the states suffice."""
     for experiment in plan.experiment.by_levels:
@@ -60,10 +35,12 @@ def compile_play(plan: Plan, runner_states: RunnerState) -> None:
 
 
 def play_after_training(plan: Plan, state: RunnerState) -> list[Episodes]:
-    """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
+    """Play the greedy episodes `[S, E]` with which a training ends; see `Experiment.by_levels`."""
     key, count = key_of_kind(plan, AFTER_TRAINING), plan.options.eval_episodes
+    keys = jax.random.split(key, plan.options.num_seeds)
     return [
-        play(level_plan, state, key, num_episodes=count) for level_plan in plans_by_levels(plan)
+        experiment.evaluate(state, num_episodes=count, keys=keys)
+        for experiment in plan.experiment.by_levels
     ]
 
 
@@ -149,7 +126,7 @@ class Evaluator:
         self.last_return: float | None = None
         self.reached: JSON | None = None
         self._plan, self._evaluated = plan, evaluated
-        self._plans = dict(zip((METRIC, UNSEEN), plans_by_levels(plan), strict=False))
+        self._names = (METRIC, UNSEEN)[: len(plan.experiment.by_levels)]
         self._best = Best(plan.out)
 
     def measured(
@@ -170,7 +147,7 @@ class Evaluator:
             self._stop_at(finite_mean(metrics["episode_return"]))
             return metrics
         nothing = np.full_like(metrics["episode_return"], np.nan)
-        evaluated = {name: nothing.copy() for name in self._plans}
+        evaluated = {name: nothing.copy() for name in self._names}
         if state is not None and num_updates % self.period == 0:
             start = time.perf_counter()
             for name, returns in self._evaluate(num_updates, state).items():
@@ -182,12 +159,11 @@ class Evaluator:
 
     def _evaluate(self, num_updates: int, state: RunnerState) -> dict[str, np.ndarray]:
         key = jax.random.fold_in(key_of_kind(self._plan, DURING_TRAINING), num_updates)
-        count = self._plan.options.eval_episodes
-        returns = {}
-        for name, plan in self._plans.items():
-            episodes = play(plan, state, key, num_episodes=count)
-            returns[name] = np.asarray(episodes.returns).mean(axis=1)
-        state = self._plan.experiment.whole(state)
+        options, experiment = self._plan.options, self._plan.experiment
+        keys = jax.random.split(key, options.num_seeds)
+        means = experiment.greedy_returns(state, options.eval_episodes, keys)
+        returns: dict[str, np.ndarray] = dict(zip(self._names, means, strict=True))
+        state = experiment.whole(state)
         self._best.offer(num_updates, returns[METRIC], state, binding(self._plan))
         self._evaluated(num_updates, state)
         return returns

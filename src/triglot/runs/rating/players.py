@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -85,10 +84,8 @@ def players_of(plans: Sequence[Plan], options: RateOptions) -> list[Rated]:
                 states[number] = restore_kept(plan, number).state
         agent, label = plan.agent, plan.out.resolve().name
         for number, state in sorted(states.items()):
-            runner_state: Any = state
-            run = Run(
-                agent=agent, env=plan.env, agent_states=runner_state.agent, num_updates=number
-            )
+            assert state is not None  # there is a checkpoint
+            run = Run.of(plan.experiment, state)
             acting = Acting.of(run, options.seed_index, explore=not options.greedy)
             policy = policies.setdefault(agent, acting)
             steps = number * plan.experiment.steps_per_update

@@ -17,7 +17,7 @@ from ...core.errors import (
 from ...core.options import OptionTable, are_options_of, option_fields, option_values
 from ...core.rl.planning import check_model, model_in, takes_turns
 from .algorithms import check_algorithm, find_algorithm
-from .effects import check_values
+from .effects import Effects, check_values
 from .loading import load, load_networks, require_liftable
 from .origins import remember_agent
 from .overrides import from_overrides
@@ -128,16 +128,15 @@ def make_agent(
         raise TriglotError(f"on {env.name}: {error}") from None
     if refuse_ineffective:
         is_whole = networks is not None and not isinstance(networks, Mapping)
-        check_values(
-            agent,
-            called,
-            env,
-            agent.config,
-            given_config,
-            given_hyper,
+        effects = Effects(
+            algorithm=agent,
+            called=called,
+            env=env,
+            config=agent.config,
             optimizer=optimizer,
             custom="the network was given" if is_whole else None,
         )
+        check_values(effects, given_config, given_hyper)
     remember_agent(
         agent,
         algorithm,
@@ -186,9 +185,12 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 
 
 def _loaded(networks: Any, env: "AnyEnvironment") -> Any:
-    """Load the networks that are named as `package.module:object`; return others as they are."""
-    if isinstance(networks, str):
-        return load_networks([networks], env)
+    """Load the networks that are named as `package.module:object`; return others as they are.
+
+    A tuple has the texts of `--network`.
+    """
+    if isinstance(networks, str | tuple):
+        return load_networks([networks] if isinstance(networks, str) else networks, env)
     if not isinstance(networks, Mapping):
         return networks
     return {

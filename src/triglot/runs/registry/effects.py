@@ -4,7 +4,7 @@ A field says by `core.hyper.only_for` where it acts. Nothing is found unless it 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field
+from dataclasses import Field, dataclass
 from typing import Any
 
 from ...core.agent import Agent, Algorithm
@@ -24,60 +24,12 @@ from ...core.types import AnyConfig, AnyHyperparams
 SHARED = ("hidden_sizes", "cell_size")
 
 
-def check_values(
-    algorithm: Agent,
-    called: str,
-    env: AnyEnvironment,
-    config: AnyConfig,
-    config_values: AnyConfig | Values | None,
-    hyper: AnyHyperparams | Values | None,
-    *,
-    optimizer: str | OptimizerFn | None,
-    custom: str | None,
-) -> None:
-    """Refuse values that were given by name in Python and cannot have an effect.
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """Where the fields of an algorithm's `Config` and `Hyperparams` act.
 
-    Those in `SHARED` are not checked, as they are on the command line.
-
-    Args:
-      algorithm, called, env, config: as in `why_not`.
-      config_values: the argument `config` of `make_agent`; only a mapping is checked.
-      hyper: the argument `hyper`, likewise.
-      optimizer, custom: as in `why_not`.
-
-    Raises:
-      TriglotError: naming the field and where it would act.
-    """
-    pairs = (algorithm.Config, config_values), (algorithm.Hyperparams, hyper)
-    for owner, values in pairs:
-        for field, value in chosen(owner, values) if isinstance(values, Mapping) else ():
-            if field.name in SHARED:
-                continue
-            why = why_not(field, algorithm, called, env, config, optimizer=optimizer, custom=custom)
-            if why is None and field.name == "learning_rate" and not reads_learning_rate(algorithm):
-                why = "the optimizer does not read it"
-            if why is not None:
-                raise TriglotError(
-                    f"{called}'s {field.name}={value!r} has no effect: {why}; leave it out."
-                )
-
-
-def why_not(
-    field: "Field[Any]",
-    algorithm: Algorithm | Agent,
-    called: str,
-    env: AnyEnvironment,
-    config: AnyConfig,
-    *,
-    optimizer: str | OptimizerFn | None = None,
-    custom: str | None = None,
-    named: Callable[[str], str] = str,
-) -> str | None:
-    """Say why a field cannot have an effect; None if it can.
-
-    Args:
-      field: a field of the algorithm's `Config` or `Hyperparams`.
-      algorithm: the algorithm's class, or an agent.
+    Attributes:
+      algorithm: its class, or an agent.
       called: how messages call it.
       env: the environment.
       config: the complete `Config`.
@@ -85,37 +37,90 @@ def why_not(
       custom: where the networks come from, if not from the algorithm's description.
       named: how messages call another field.
     """
-    reader = field.metadata.get("only_for")
-    if reader == "networks":
-        specs = algorithm.networks(env.obs_spec, env.action_spec, config)
-        if custom and not any(isinstance(spec, Network) for spec in specs.values()):
-            return custom  # they replace all that the algorithm describes
-        if not _is_read_by_networks(algorithm, env, config, field.name, specs):
-            return (
-                f"the networks that {called} has by default for {env.name}, with "
-                f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
-                "use it"
-            )
-    if reader == "optimizer":
-        function = _optimizer(optimizer, algorithm)
-        name = next((name for name, known in OPTIMIZERS.items() if known is function), None)
-        hyper = first_numbers(for_environment(algorithm.Hyperparams(), ()))  # which has all numbers
-        if name is not None and not is_read(OPTIMIZERS[name], hyper, field.name):
-            return f"the optimizer {name} does not use it"
-    if reader == "continuous" and not isinstance(env.action_spec, Box):
-        return f"the actions of {env.name} are not a Box of floats"
-    if reader not in (None, "networks", "optimizer", "continuous") and not getattr(config, reader):
-        return f"it needs {named(reader)}"
-    return None
+
+    algorithm: Algorithm | Agent
+    called: str
+    env: AnyEnvironment
+    config: AnyConfig
+    optimizer: str | OptimizerFn | None
+    custom: str | None
+    named: Callable[[str], str] = str
+
+    def why_not(self, field: "Field[Any]") -> str | None:
+        """Say why a field cannot have an effect; None if it can."""
+        reader, env = field.metadata.get("only_for"), self.env
+        if reader == "networks":
+            specs = self._networks(self.config)
+            if self.custom and not any(isinstance(spec, Network) for spec in specs.values()):
+                return self.custom  # they replace all that the algorithm describes
+            if not self._is_read_by_networks(field, specs):
+                return (
+                    f"the networks that {self.called} has by default for {env.name}, with "
+                    f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do "
+                    "not use it"
+                )
+        if reader == "optimizer":
+            function = self._optimizer()
+            name = next((name for name, known in OPTIMIZERS.items() if known is function), None)
+            defaults = for_environment(self.algorithm.Hyperparams(), ())
+            hyper = first_numbers(defaults)  # which has all numbers
+            if name is not None and not is_read(OPTIMIZERS[name], hyper, field.name):
+                return f"the optimizer {name} does not use it"
+        if reader == "continuous" and not isinstance(env.action_spec, Box):
+            return f"the actions of {env.name} are not a Box of floats"
+        others = (None, "networks", "optimizer", "continuous")
+        if reader not in others and not getattr(self.config, reader):
+            return f"it needs {self.named(reader)}"
+        return None
+
+    def _networks(self, config: AnyConfig) -> Mapping[str, NetworkSpec | Network]:
+        return self.algorithm.networks(self.env.obs_spec, self.env.action_spec, config)
+
+    def _optimizer(self) -> OptimizerFn | None:
+        """Return the chosen optimizer, or the algorithm's own; None if it is unknown here."""
+        if isinstance(self.optimizer, str):
+            return OPTIMIZERS.get(self.optimizer)
+        # A class may leave it to whoever builds agents.
+        return self.optimizer or getattr(self.algorithm, "optimizer", None)
+
+    def _is_read_by_networks(
+        self, field: "Field[Any]", specs: Mapping[str, NetworkSpec | Network]
+    ) -> bool:
+        """Return whether another value of a field changes the description of the networks."""
+        try:
+            other = _another(field, getattr(self.config, field.name))
+            return specs != self._networks(replace_options(self.config, {field.name: other}))
+        except Exception:  # the other value is refused, so something reads it
+            return True
 
 
-def _optimizer(
-    optimizer: str | OptimizerFn | None, algorithm: Algorithm | Agent
-) -> OptimizerFn | None:
-    """Return the optimizer that was chosen, or the algorithm's own; None if it is unknown here."""
-    if optimizer is not None:
-        return OPTIMIZERS.get(optimizer) if isinstance(optimizer, str) else optimizer
-    return getattr(algorithm, "optimizer", None)  # a class may leave it to whoever builds agents
+def check_values(
+    effects: Effects, config: AnyConfig | Values | None, hyper: AnyHyperparams | Values | None
+) -> None:
+    """Refuse values that were given by name in Python and cannot have an effect.
+
+    Those in `SHARED` are not checked, as they are on the command line.
+
+    Args:
+      effects: of an agent.
+      config: the argument `config` of `make_agent`; only a mapping is checked.
+      hyper: the argument `hyper`, likewise.
+
+    Raises:
+      TriglotError: naming the field and where it would act.
+    """
+    agent: Any = effects.algorithm
+    for owner, values in ((agent.Config, config), (agent.Hyperparams, hyper)):
+        for field, value in chosen(owner, values) if isinstance(values, Mapping) else ():
+            if field.name in SHARED:
+                continue
+            why = effects.why_not(field)
+            if why is None and field.name == "learning_rate" and not reads_learning_rate(agent):
+                why = "the optimizer does not read it"
+            if why is not None:
+                raise TriglotError(
+                    f"{effects.called}'s {field.name}={value!r} has no effect: {why}; leave it out."
+                )
 
 
 def chosen(
@@ -130,25 +135,8 @@ def chosen(
             yield field, value
 
 
-def _is_read_by_networks(
-    algorithm: Algorithm | Agent,
-    env: AnyEnvironment,
-    config: AnyConfig,
-    name: str,
-    specs: Mapping[str, NetworkSpec | Network],
-) -> bool:
-    """Return whether another value of a field changes the description of the default networks."""
-    try:
-        changed = replace_options(config, {name: _another(config, name)})
-        return specs != algorithm.networks(env.obs_spec, env.action_spec, changed)
-    except Exception:  # the other value is refused, so something reads it
-        return True
-
-
-def _another(config: AnyConfig, name: str) -> Any:
-    """Choose a value that differs from the field's."""
-    value = getattr(config, name)
-    field = next(candidate for candidate in option_fields(config) if candidate.name == name)
+def _another(field: "Field[Any]", value: Any) -> Any:
+    """Choose a value for a field that differs from this one."""
     allowed = field.metadata.get("allowed")
     if isinstance(allowed, tuple):
         return next(other for other in allowed if other != value)

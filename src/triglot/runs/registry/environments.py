@@ -23,7 +23,7 @@ from ...core.errors import (
     user_error_context,
 )
 from ...core.wrappers.options import wrap, wrapper_options
-from .loading import advise_file, env_of, is_module, is_path, load, load_env, search_here
+from .loading import advise_file, env_of, is_module, is_path, load, search_here
 from .origins import name_of_env, remember_env, with_options
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _make(name: str, options: dict[str, object]) -> "Environment":
         raise _without_suite(name)
     if colon and (not is_path(name) or not is_module(suite)):
         check_known("environment suite", suite, suites())
-    return load_env(name, options)
+    return env_of(load("environment", name), options, name)
 
 
 def _function(option: str, value: object, env: str) -> Any:

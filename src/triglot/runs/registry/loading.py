@@ -130,15 +130,6 @@ def probed(loaded: Any) -> Any:
     return loaded
 
 
-def load_env(text: str, options: Values) -> "Environment":
-    """Load an `Environment`, or a function that returns one when called with `options`.
-
-    Raises:
-      TriglotError: if it is neither, is not hashable, or its specs are not triglot's.
-    """
-    return env_of(load("environment", text), options, text)
-
-
 def env_of(source: Any, options: Values, text: str = "") -> "Environment":
     """Make an environment of an object: one of either kind, one of Gymnasium, or what makes one.
 

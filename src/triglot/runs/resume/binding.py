@@ -18,7 +18,6 @@ from ..plan import Plan
 from ..registry.environments import runs_in
 from ..registry.overrides import fields_as_text
 from ..storage.config import CHANGES, read_config
-from ..storage.old_numbers import with_schedules
 
 # The options that decide what is computed. Those of them that `triglot resume` changes are compared
 # with the changes that config.json lists.
@@ -80,12 +79,11 @@ def edited(plan: Plan, of: JSON) -> list[str]:
 
     Args:
       plan: of the run.
-      of: what the checkpoint's manifest says; empty in a run of an earlier version.
+      of: what the checkpoint's manifest says.
     """
     config, trained = read_config(plan.out), of.get("options")
     if not isinstance(trained, Mapping):
         return []
-    trained = with_schedules(trained)
     changed = {change["option"]: change["to"] for change in config.get(CHANGES, ())}
     sentences = [
         f"{name} is {shown(now)} and was {shown(was)}"

@@ -16,7 +16,6 @@ from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
 from ...core.options import replace_options
 from ...core.records import JSON
-from ...core.rl.schedules import Schedule
 from ...core.types import AnyAgentState
 from ...shared.machine.files import write_json
 from ...shared.statistics import format_return
@@ -24,7 +23,6 @@ from ..options import ResumeOptions, TrainOptions
 from ..plan import Plan, agent_of
 from ..registry.overrides import fields_as_text
 from ..storage.config import CHANGES, PYTHON, read_config
-from ..storage.old_numbers import OLD_NUMBERS, SCHEDULED, with_schedules
 from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
 from .moving import check_translatable, translate_agent_state
@@ -58,7 +56,8 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             raise TriglotError(
                 f"{options.algorithm} has no learning rate: leave --learning-rate out."
             )
-        if any(text.partition("=")[0] == RATE for text in _perturbed(options)):
+        perturbed = ",".join(options.perturb).split(",")  # each is NAME or NAME=RANGE
+        if any(text.partition("=")[0] == RATE for text in perturbed):
             raise TriglotError(
                 f"the members of {folder} have learning rates of their own, which the population "
                 "perturbs: leave --learning-rate out."
@@ -70,13 +69,6 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
             )
         hyper = replace_options(options.hyper, {RATE: change.learning_rate})
         options = replace(options, hyper=hyper)
-    old = {SCHEDULED[name] for name in read_config(folder).get(OLD_NUMBERS, ())}
-    for name in old.intersection(text.partition("=")[0] for text in _perturbed(options)):
-        if isinstance(getattr(options.hyper, name), Schedule):
-            raise TriglotError(
-                f"the population of {folder} perturbs {name}, which is a schedule since triglot "
-                "0.3: continue it with triglot 0.2."
-            )
     if change.devices not in (None, options.devices):
         options = replace(options, shard=None)  # chosen anew
     reached = _reached(folder, options)
@@ -208,11 +200,6 @@ def _reached(folder: Path, options: TrainOptions) -> float | None:
     return reached["return"]
 
 
-def _perturbed(options: TrainOptions) -> list[str]:
-    """List what a population perturbs, each as NAME or NAME=RANGE."""
-    return [name for text in options.perturb for name in text.split(",")]
-
-
 def changes(config: JSON) -> list[JSON]:
     """List the changes of a run in their order: `num_updates`, `option`, `from`, `to`."""
     return list(config.get(CHANGES, ()))
@@ -284,30 +271,20 @@ class Translation:
         return None
 
 
-def rescheduled(plan: Plan) -> set[str]:
-    """Name the hyperparameters that may be a number in a checkpoint and a schedule now, or so.
-
-    These are the learning rate, which may have been changed since, and what an older version wrote
-    as numbers.
-    """
-    names = {SCHEDULED[name] for name in read_config(plan.out).get(OLD_NUMBERS, ())}
-    return names | {RATE} if hasattr(plan.experiment.hyperparams, RATE) else names
-
-
-def with_current_schedules(plan: Plan, states: RunnerState, trained: JSON) -> RunnerState:
-    """Set what `rescheduled` names, where a checkpoint was trained with another or an older value.
+def with_current_rate(plan: Plan, states: RunnerState, trained: JSON) -> RunnerState:
+    """Set the learning rate of the run, where a checkpoint was trained with another one.
 
     Args:
       plan: of the run.
       states: as they were read from the checkpoint.
-      trained: what its manifest says; empty in a run of an earlier version.
+      trained: what its manifest says.
     """
-    options = trained.get("options")
-    written = with_schedules(options) if options else read_config(plan.out)
-    names = {SCHEDULED[name] for name in written.get(OLD_NUMBERS, ())}
     hyper = plan.experiment.hyperparams
-    now = fields_as_text(plan.complete_options.hyper) if hasattr(hyper, RATE) else {}
-    if RATE in now and written["hyper"].get(RATE) != now[RATE]:
-        names.add(RATE)
-    schedules = {name: getattr(hyper, name) for name in names}
-    return with_hyper(states, schedules, plan.experiment.steps_per_update) if schedules else states
+    if not hasattr(hyper, RATE):
+        return states
+    now = fields_as_text(plan.complete_options.hyper)[RATE]
+    written = trained.get("options") or read_config(plan.out)
+    if written["hyper"].get(RATE) == now:
+        return states
+    schedule = {RATE: getattr(hyper, RATE)}
+    return with_hyper(states, schedule, plan.experiment.steps_per_update)

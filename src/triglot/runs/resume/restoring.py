@@ -1,27 +1,23 @@
 """The state of a run: initialized, or read from its last checkpoint."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ...core.errors import TriglotError, check_known
-from ...core.families.extension import Extended, older_paths
-from ...core.hyper import MAX_COUNT, first_numbers
+from ...core.hyper import MAX_COUNT
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.state import RunnerState, run_key
-from ...core.manifest import DamagedError
 from ...core.records import JSON
-from ...core.types import PyTree, by_path
+from ...core.types import by_path
 from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
-from ..storage.config import moved_to_hyper, read_config
-from ..storage.old_numbers import OLD_NUMBERS
 from ..storage.records import recorded_progress
 from .binding import check_state, edited
-from .changing import Translation, rescheduled, with_current_schedules
+from .changing import RATE, Translation, with_current_rate
 
 CHECKPOINTS, KEPT = "checkpoints", "kept"
 KINDS = ("last", "best")
@@ -75,20 +71,9 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"updates. Put {checkpoints.folder} back, or train again in another folder."
         )
     translation = Translation(plan, plan.experiment.shapes)
-    try:
-        done, state, trained = checkpoints.restore_bound(
-            translation.like, previous=previous, **_written_otherwise(plan, translation)
-        )
-    except DamagedError:
-        raise
-    except TriglotError as error:
-        schema = read_config(plan.out).get("migrated_from")
-        if schema is None:
-            raise
-        raise TriglotError(
-            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
-            f"checkpoint cannot be read: {error} Use that version, or train again."
-        ) from None
+    done, state, trained = checkpoints.restore_bound(
+        translation.like, previous=previous, **_written_otherwise(plan, translation)
+    )
     return _checked(plan, checkpoints.path(done), done, translation, state, trained)
 
 
@@ -101,7 +86,7 @@ def _checked(
     trained: JSON,
 ) -> Progress:
     check_state(path, done, state, jax.vmap(run_key)(plan.experiment.keys))
-    state = with_current_schedules(plan, translation.of(done, state), trained)
+    state = with_current_rate(plan, translation.of(done, state), trained)
     return Progress(state, done, tuple(edited(plan, trained)))
 
 
@@ -127,28 +112,21 @@ def restore_kept(plan: Plan, number: int) -> Progress:
     return _checked(plan, path, number, translation, state, trained)
 
 
-def _renamed(plan: Plan) -> dict[str, str]:
-    """Map the paths that an older version gave to an extended agent's arrays to today's."""
-    return older_paths(plan.experiment.shapes) if isinstance(plan.agent, Extended) else {}
+def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, Any]:
+    """Describe in what a checkpoint may differ, for `checkpoint.restore_bound`.
 
-
-def _written_otherwise(plan: Plan, translation: Translation) -> dict[str, PyTree]:
-    """Describe in what a checkpoint differs, for `checkpoint.restore_bound`.
-
-    An older version wrote other hyperparameters, and a learning rate that was changed may have been
-    a number and be a schedule now. `with_current_schedules` then sets the values.
+    A learning rate that was changed may have been a number and be a schedule now, or the reverse;
+    `with_current_rate` then sets it.
     """
-    config, new = read_config(plan.out), rescheduled(plan)
-    lacking = {*moved_to_hyper(config, plan.agent), *new}
-    numbers, shape = first_numbers(plan.experiment.hyperparams), (plan.options.num_seeds,)
-    added = {
-        f"agent.hyper.{name}": jnp.full(shape, getattr(numbers, name), jnp.float32)
-        for name in lacking
+    if not hasattr(plan.experiment.hyperparams, RATE):
+        return {}
+    prefix = f"schedules.{RATE}."
+    leaves = {
+        f"schedules.{path}": leaf for path, leaf in by_path(translation.whole.schedules).items()
     }
-    prefixes = tuple(f"schedules.{name}." for name in new)
-    for path, leaf in by_path(translation.whole.schedules).items():
-        if f"schedules.{path}".startswith(prefixes):
-            added[f"schedules.{path}"] = jnp.zeros(leaf.shape, leaf.dtype)
-    old = (f"agent.hyper.{name}" for name in config.get(OLD_NUMBERS, ()))
-    renamed = _renamed(plan)
-    return {"added": added, "dropped": (*prefixes, *old), "renamed": renamed}
+    added = {
+        path: jnp.zeros(leaf.shape, leaf.dtype)
+        for path, leaf in leaves.items()
+        if path.startswith(prefix)
+    }
+    return {"added": added, "dropped": (prefix,)}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import TriglotError, masked
 from ...core.folders import require_plain
-from ...core.options import option_fields
 from ...core.records import JSON, JSONDict, Values
 from ...shared.machine.files import (
     ANY,
@@ -28,33 +27,18 @@ from ...shared.machine.files import (
 from ..options import LEFT_OUT, TrainOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import fields_as_text, from_overrides
-from .old_numbers import with_schedules
 from .trust import CONFIG, require_trust
 
 if TYPE_CHECKING:
-    from ...core.agent import Agent, Algorithm
+    from ...core.agent import Agent
     from ...core.host_environment import AnyEnvironment
     from ...core.types import AnyConfig
 
-SCHEMA = 1
+SCHEMA = 2
 IN_PYTHON = "triglot.train(...)"  # in place of the command line
 NAMES = {"metrics.jsonl", "checkpoints", "progress.json", "summary.json"}  # what makes it a run's
 PYTHON = "python"  # of a training from Python, see `storage.python`
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
-# Fields that were added to schema 1, with their default.
-ADDED = {
-    **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
-    "keep_every": None,
-    **{
-        field.name: field.default
-        for field in fields(TrainOptions)
-        if field.name in ("population", "exploit_every", "perturb", "exploit_fraction", "selection")
-    },
-    "metrics_every": 1,
-    "init_names": (),
-    "wandb": (),
-    "devices": 1,
-}
 CHANGE_FIELDS = {"num_updates": COUNT, "option": TEXT, "from": ANY, "to": ANY}
 # What commands read besides the options, which are checked when they are built.
 FIELDS = {
@@ -65,14 +49,6 @@ FIELDS = {
     "network": list_of(TEXT),
     CHANGES: optional(list_of(table_of("a change", CHANGE_FIELDS))),
     PYTHON: optional(TABLE),
-}
-# Fields that were renamed after schema 0, by algorithm.
-RENAMED_AFTER_0 = {
-    "ppo": {"memory": "cell", "memory_size": "cell_size"},
-    "dqn": {
-        "importance_exponent": "importance_sampling_exponent",
-        "target_interval": "target_update_period",
-    },
 }
 
 
@@ -101,9 +77,7 @@ def write_config(
 
 
 def read_config(folder: Path) -> JSONDict:
-    """Read `config.json`; a file of an older schema is migrated in memory.
-
-    A migrated one has the additional field `migrated_from`.
+    """Read `config.json`.
 
     Raises:
       DamagedRecord: if the folder is a run directory, and a field is missing or of another type.
@@ -133,16 +107,13 @@ def read_config(folder: Path) -> JSONDict:
             "`triglot train`."
         )
     schema = config.get("schema", 0)
-    if schema not in (0, SCHEMA):
+    if schema != SCHEMA:
         raise TriglotError(
             f"{path} has schema {schema}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."
         )
-    config = {**ADDED, **config}
-    if schema != SCHEMA:
-        config = {**_from_schema_0(config), "migrated_from": 0}
     check_fields(path, config, FIELDS)
-    return with_schedules(config)
+    return config
 
 
 def options_of_run(
@@ -179,10 +150,8 @@ def options_of_run(
     imported = imported if env is None else replace(imported, env="probe:two-step")
     require_trust(folder, imported, trust=trust, advice=advice)
     algorithm = find_algorithm(named.algorithm) if agent is None else agent
-    moved = moved_to_hyper(config, algorithm)
-    fixed = {name: value for name, value in config["config"].items() if name not in moved}
-    chosen["config"] = from_overrides(algorithm.Config, fixed)
-    chosen["hyper"] = from_overrides(algorithm.Hyperparams, {**moved, **config["hyper"]})
+    chosen["config"] = from_overrides(algorithm.Config, config["config"])
+    chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])
     if agent is not None:
         _check_configuration(folder, agent, chosen["config"])
     return from_overrides(TrainOptions, chosen)
@@ -240,28 +209,3 @@ def without_spans(hyper: Values, num_updates: int) -> Values:
         else value
         for name, value in hyper.items()
     }
-
-
-def moved_to_hyper(config: JSON, algorithm: "Algorithm | Agent") -> Values:
-    """Find what an older version stored as static configuration and is a hyperparameter now.
-
-    Args:
-      config: as `read_config` returns it.
-      algorithm: the class that the run names, or an agent.
-    """
-    fixed, numbers = (
-        {field.name for field in option_fields(part)}
-        for part in (algorithm.Config, algorithm.Hyperparams)
-    )
-    return {n: value for n, value in config["config"].items() if n in numbers - fixed}
-
-
-def _from_schema_0(config: JSONDict) -> JSONDict:
-    """Migrate a file without a schema: rename fields, and add those that did not exist."""
-    renamed = RENAMED_AFTER_0.get(str(config.get("algorithm")), {})
-    groups = {
-        group: {renamed.get(name, name): value for name, value in config[group].items()}
-        for group in ("config", "hyper")
-        if isinstance(config.get(group), dict)
-    }
-    return {"optimizer": None, **config, **groups, "schema": SCHEMA}

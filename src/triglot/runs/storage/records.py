@@ -24,7 +24,6 @@ from ...shared.machine.files import (
     DamagedRecord,
     Fields,
     Kind,
-    optional,
     read_record,
     sweep,
     table_of,
@@ -34,7 +33,7 @@ from ...shared.machine.files import (
 PROGRESS = "progress.json"  # outside the checkpoints, so that their loss is noticed
 SUMMARY = "summary.json"
 BEST = "best.json"
-REACHED = "reached"  # a field of the summary, which earlier versions did not write
+REACHED = "reached"  # a field of the summary
 RUNNING = "running"
 PID = Kind("the number of a process", lambda value: type(value) is int and 0 < value < 2**31)
 # Of each record, the fields that are read, and what to do if it is damaged.
@@ -46,8 +45,8 @@ _KINDS: dict[str, tuple[Fields, str]] = {
             "interrupted": FLAG,
             "diverged": TEXT | NOTHING,
             "evaluation": table_of("an evaluation", {"return_mean": NUMBER}) | NOTHING,
-            "num_steps": optional(COUNT),
-            REACHED: optional(table_of("an early stop", {"return": NUMBER}) | NOTHING),
+            "num_steps": COUNT,
+            REACHED: table_of("an early stop", {"return": NUMBER}) | NOTHING,
         },
         "Delete it: `triglot resume` writes it again.",
     ),
@@ -56,7 +55,7 @@ _KINDS: dict[str, tuple[Fields, str]] = {
         "Delete it: the next evaluation writes it again, and keeps its checkpoint as the best.",
     ),
     HOLDER: (
-        {"pid": PID, "host": TEXT, "since": TEXT},
+        {"pid": PID, "host": TEXT, "since": TEXT, "started": NUMBER},
         "Delete it: it only names the program that writes the run.",
     ),
 }
@@ -94,7 +93,7 @@ def state_of(folder: Path) -> str:
         return "killed"
     if summary["diverged"]:
         return "diverged"
-    if summary.get(REACHED):
+    if summary[REACHED]:
         return "stopped"
     return "interrupted" if summary["interrupted"] else "finished"
 
@@ -161,11 +160,7 @@ def _holder_runs(folder: Path) -> bool:
         return False
     try:
         process = psutil.Process(holder["pid"])
-        started = holder.get("started")
-        if isinstance(started, float):
-            return abs(process.create_time() - started) < 1.0
-        # Written by an earlier version, which held the lock open and kept its name there.
-        return str((folder / LOCK).resolve()) in {file.path for file in process.open_files()}
+        return abs(process.create_time() - holder["started"]) < 1.0
     except psutil.Error:
         return False
 

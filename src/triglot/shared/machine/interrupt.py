@@ -40,10 +40,10 @@ class Interrupt:
         """Whether a signal came."""
         return self.number is not None
 
-    @property
-    def exit_code(self) -> int:
-        """The shell's exit code after the signal: 128 and its number."""
-        return 128 + (self.number or 0)
+    def check(self) -> None:
+        """Raise `Signalled` if a signal came."""
+        if self.number is not None:
+            raise Signalled(self.number)
 
     def __enter__(self) -> "Interrupt":
         self._handling = _handling(self._handle)

@@ -56,7 +56,7 @@ def of_training(experiment: Experiment, *, num_lines: int, eval_episodes: int) -
       eval_episodes: episodes per seed after the training, which run at the same time.
     """
     trainer, state, num_seeds = experiment.trainer, experiment.shapes, experiment.num_seeds
-    parts = _of_state(trainer, state)
+    parts = of_state(experiment)
     rollout = _rollout_bytes(trainer, state)
     played = _env_bytes(trainer, state) + nbytes(state.carry)
     evaluation = eval_episodes * (played // trainer.agent.num_envs + num_seeds * EPISODE_BYTES)
@@ -84,11 +84,6 @@ def among_devices(parts: Parts, sharding: Sharding | None, num_seeds: int) -> Pa
         return {name: size * (number if name in copied else 1) for name, size in parts.items()}
     # The first device makes the initial state of all.
     return {name: size // (number if name == "rollout" else 1) for name, size in parts.items()}
-
-
-def of_state(experiment: Experiment) -> Parts:
-    """Estimate the memory of the state of all seeds, as a checkpoint holds it."""
-    return _of_state(experiment.trainer, experiment.shapes)
 
 
 def nbytes(tree: PyTree) -> int:
@@ -157,7 +152,9 @@ def _group_free(groups: Path, membership: Path) -> Iterable[int]:
                 continue
 
 
-def _of_state(trainer: TrainerLike, state: RunnerState) -> Parts:
+def of_state(experiment: Experiment) -> Parts:
+    """Estimate the memory of the state of all seeds, as a checkpoint holds it."""
+    trainer, state = experiment.trainer, experiment.shapes
     parts: Parts = dict.fromkeys(("parameters", "optimizer", "replay", "environments"), 0)
 
     def is_part(node: object) -> bool:

@@ -35,7 +35,7 @@ def thinned(result: JSON) -> JSONDict:
 
 def _thin(result: JSON, points: int) -> JSONDict:
     thin: dict[str, Callable[[Any], Any]] = {
-        "curves": lambda curves: _thin_curves(curves, points),
+        "curves": lambda curves: thin_curves(curves, points),
         "divergence": lambda divergence: _thin_divergence(divergence, points),
         "environments": lambda environments: {
             e: _thin(result_of_env, points) for e, result_of_env in environments.items()
@@ -63,7 +63,8 @@ def as_json(result: JSON) -> str:
 
 
 def _bins(number: int, points: int) -> list[np.ndarray]:
-    return np.array_split(np.arange(number), min(number, points))
+    edges = np.linspace(0, number, min(number, points) + 1).round().astype(int)
+    return np.split(np.arange(number), edges[1:-1])
 
 
 def _rounded(values: Sequence[float | None] | np.ndarray) -> list[Any]:
@@ -88,10 +89,16 @@ def _with_few_digits(value: Any) -> Any:
     return _short(value, FEW)
 
 
-def _thin_curves(curves: JSON, points: int) -> JSONDict:
+def thin_curves(curves: JSON, points: int = MAX_POINTS) -> JSONDict:
+    """Average learning curves over runs of updates.
+
+    Args:
+      curves: `env_steps` `[U]`, and the returns `[S, U]` of each library, `backends`.
+      points: how many are left, at most.
+    """
     bins = _bins(len(curves["env_steps"]), points)
 
-    def averaged(seed: Sequence[float | None]) -> list[Any]:
+    def averaged(seed: Sequence[float | None] | np.ndarray) -> list[Any]:
         values = np.array(seed, np.float64)
         return _rounded(plain([float(finite_mean(values[part])) for part in bins]))
 

@@ -88,7 +88,7 @@ def _for_page(tag: str) -> str:
 @themed()
 def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     """Draw a chart with a title and a legend, for papers: SVG and PNG."""
-    figure = _with_head(chart, title)
+    figure = figure_of(chart, title)
     return _svg(figure, salt=chart.name), _png(figure)
 
 
@@ -102,12 +102,6 @@ def write(path: Path, chart: Chart, title: Sequence[str]) -> None:
     save(path, figure_of(chart, title))
 
 
-@themed()
-def figure_of(chart: Chart, title: Sequence[str]) -> "Figure":
-    """Draw a chart with a title and a legend, as a figure of matplotlib."""
-    return _with_head(chart, title)
-
-
 def save(path: Path, figure: "Figure") -> None:
     """Write a PNG of a figure atomically.
 
@@ -118,7 +112,8 @@ def save(path: Path, figure: "Figure") -> None:
         unfinished.write_bytes(_png(figure))
 
 
-def _with_head(chart: Chart, title: Sequence[str]) -> "Figure":
+@themed()
+def figure_of(chart: Chart, title: Sequence[str]) -> "Figure":
     """Draw a chart below its title and its legend, without what is switched off."""
     from matplotlib.lines import Line2D
 
