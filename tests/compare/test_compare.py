@@ -97,6 +97,7 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
         assert np.isfinite(facts["final_return_mean"])
         assert facts["final_return_interval"] is None  # of 3 seeds
         assert facts["program"]["flops"] > 0 and facts["program"]["instructions"] > 100
+        assert facts["causes"] == []
     assert read["cost"] is None
     (programs,) = read["programs"]["pairs"]
     assert programs["backends"] == ["haiku", "equinox"]

@@ -1,7 +1,11 @@
 """A defect planted in one of two trainings is named, and where none was planted none is named."""
 
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
+from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,13 @@ import optax
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import triglot
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
 from triglot.compare.training.library import LibraryExperiment
-from triglot.compare.verdict.causes import find_causes
+from triglot.compare.verdict.causes import find_causes, find_growth
 from triglot.compare.verdict.pairs import Pair
+from triglot.core.loop.chunks import Chunk
 from triglot.core.loop.state import RunnerState
 from triglot.core.network import Variables
 
@@ -190,3 +196,46 @@ def test_a_difference_is_judged_with_its_place(sound: tuple[Record, Path], folde
     assert distance["updates"][0] == 0 and distance["updates"][-1] == 24
     assert distance["params_abs"][0] == 0 < distance["params_abs"][-1]
     assert distance["outputs_abs"][0] > 0
+
+
+class Leaking(triglot.Experiment):
+    """Keeps 8 MB of each chunk."""
+
+    def chunks(self, *args: Any, **options: Any) -> Iterator[Chunk]:
+        for chunk in super().chunks(*args, **options):
+            KEPT.append(bytearray(b"x") * 2**23)
+            yield chunk
+
+
+KEPT: list[bytearray] = []
+
+
+class LeakingLibrary(LibraryExperiment):
+    @cached_property
+    def experiment(self) -> Leaking:
+        sound = super().experiment
+        parts = {each.name: getattr(sound, each.name) for each in fields(sound)}
+        return Leaking(**parts)
+
+
+def leaking(library: LibraryExperiment) -> LibraryExperiment:
+    """Leak memory."""
+    return LeakingLibrary(**{each.name: getattr(library, each.name) for each in fields(library)})
+
+
+def growth(folder: Path, plant: Any) -> dict[str, Any] | None:
+    """Find the growth of the memory of this process while it trains."""
+    return find_growth(train(folder, plant=plant))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [pytest.param(leaking, "memory_leak", id="leak"), pytest.param(None, None, id="nothing")],
+)
+def test_a_memory_leak_is_named(plant: Any, expected: str | None, folder: Path) -> None:
+    # In a new process: what earlier tests left here is freed whenever the collector likes.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as new:
+        found = new.submit(growth, folder, plant).result()
+    assert (found and found["name"]) == expected
+    assert found is None or "MB per chunk" in found["evidence"]

@@ -197,6 +197,7 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
         name: np.asarray(record.facts["final_returns"], np.float64)
         for name, record in records.items()
     }
+    whole = {name: returns for name, returns in scores.items() if np.isfinite(returns).all()}
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
@@ -209,6 +210,7 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     low, high = (bound if math.isfinite(bound) else None for bound in bounds)
     return {
         "backends": entries,
+        "profiles": _profiles(whole),
         "return_bounds": [low, high],
         "random_return": random_return,
     }
@@ -227,6 +229,20 @@ def _estimated(
     """Estimate a statistic with its interval; None if a score is NaN or infinite."""
     finite = all(np.isfinite(returns).all() for returns in scores)
     return function(scores, bounds).as_json() if finite else None
+
+
+def _profiles(scores: Mapping[str, np.ndarray]) -> JSONDict | None:
+    if not scores:
+        return None
+    everything = np.concatenate(list(scores.values()))
+    thresholds = np.linspace(everything.min(), everything.max(), 41)
+    return {
+        "thresholds": thresholds.tolist(),
+        "backends": {
+            name: estimate.performance_profile(returns, thresholds)
+            for name, returns in scores.items()
+        },
+    }
 
 
 def _aggregate(by_env: Mapping[str, JSONDict]) -> JSONDict:

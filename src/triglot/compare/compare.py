@@ -34,13 +34,14 @@ from ..shared.terminal.wrapping import wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
-from .cost.measure import add_costs, measure_costs
+from .cost.measure import measure_costs
 from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs, size_of
 from .operations import Operations, add_operations
 from .options import CompareOptions
 from .pages import comparison
 from .pages.contents import AT_ONCE
 from .programs import diff_all
+from .verdict.causes import add_causes
 
 
 def compare(options: CompareOptions) -> JSONDict:
@@ -134,7 +135,7 @@ def _compare(
             result["executor"] = executor.title if executor else None
             result["failures"] = [failure.as_json() for failure in failures]
             result["code"] = {name: _code(options, name) for name in result["backends"]}
-            add_costs(result)
+            add_causes(result, finished.main_records)
             result["against"] = (
                 against.changes(options.against, before, result)
                 if options.against and before

@@ -3,7 +3,7 @@
 import itertools
 import json
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,7 +30,8 @@ class Record:
     Attributes:
       facts: JSON values by name.
       history: the metrics of each chunk, `[S, updates]` by name.
-      chunks: of each chunk its updates, its seconds, and the number of the process that ran it.
+      chunks: of each chunk its updates, its seconds, the resident bytes after it, and the number of
+        the process that ran it.
       snapshots: parameters and outputs `[S, ...]` by name, by updates done.
       probe: the parts of the first update, see `probes`.
       params: final parameters by shared name, after training.
@@ -48,10 +49,15 @@ class Record:
     program: str = ""
     process: int = 0
 
-    def add_chunk(self, chunk: Chunk) -> None:
-        """Add a chunk."""
+    def add_chunk(self, chunk: Chunk, resident_bytes: int) -> None:
+        """Add a chunk, after which the process has so much memory."""
         self.chunks.append(
-            {"updates": chunk.count, "process": self.process, "seconds": chunk.seconds}
+            {
+                "updates": chunk.count,
+                "process": self.process,
+                "seconds": chunk.seconds,
+                "resident_bytes": resident_bytes,
+            }
         )
         self.history.append(chunk.metrics)
 
@@ -59,6 +65,12 @@ class Record:
     def updates(self) -> int:
         """Updates done."""
         return sum(chunk["updates"] for chunk in self.chunks)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all metrics and snapshots."""
+        kept = (*self.history, *self.snapshots.values())
+        return sum(array.nbytes for arrays in kept for array in arrays.values())
 
     @property
     def metrics(self) -> Arrays:
@@ -85,6 +97,10 @@ class Record:
             "first_chunk_seconds": self.chunks[0]["seconds"],
             **{name: fact for name, fact in self.facts.items() if name not in SHARED_FACTS},
         }
+
+    def of_one_process(self) -> "Record":
+        """Keep the chunks of the process that ran most of them, whose memory can be compared."""
+        return replace(self, chunks=max(self._by_process(), key=len, default=[]))
 
     def _by_process(self) -> list[list[JSONDict]]:
         by_number = itertools.groupby(self.chunks, key=lambda chunk: chunk["process"])

@@ -1,6 +1,7 @@
 """Costs are measured by a process per library and repetition, in random turns."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -92,8 +93,18 @@ def test_every_stage_of_every_library_is_summarized() -> None:
     json.dumps(result)
 
 
+def test_a_slow_down_of_a_fifth_is_named_and_nothing_else() -> None:
+    (found,) = measure(OPTIONS, BACKENDS, 6)["slower"]
+    assert (found["stage"], found["backend"]) == ("update", "linen")
+    assert found["ratio"] == pytest.approx(SLOW, rel=0.05)
+    pattern = r"Update: Flax Linen 1[12]\.?\d* ms, 1\.\d\d times (Haiku|Equinox)'s [\d.]+ ms\."
+    assert re.fullmatch(pattern, found["sentence"])
+    assert measure(OPTIONS, ("haiku", "equinox"), 6)["slower"] == []
+
+
 def test_few_repetitions_have_no_interval() -> None:
     result = measure(OPTIONS, BACKENDS, 4)
+    assert result["slower"] == []
     row = result["backends"]["haiku"]["compile"]
     assert row == {"median": 1.5, "low": None, "high": None, "count": 4}
     with pytest.raises(TriglotError, match="repetitions must be at least 1, got 0"):

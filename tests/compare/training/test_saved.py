@@ -281,12 +281,13 @@ def test_unfinished_folders_of_finished_jobs_are_removed(tmp_path: Path) -> None
     ]
 
 
-def test_each_process_warms_up() -> None:
+def test_a_process_warms_up_and_has_its_own_memory() -> None:
     record = Record(facts={"final_returns": [1.0], "steps_per_update": 8})
     for process, seconds in ((0, (9.0, 2.0)), (1, (9.0, 2.0, 1.0, 2.0))):
         record.process = process
         for each in seconds:
             metrics = {"episode_return": np.ones((1, 1))}
             chunk: Any = SimpleNamespace(count=1, seconds=each, metrics=metrics)
-            record.add_chunk(chunk)
+            record.add_chunk(chunk, 100 * process)
     assert record.summary(num_seeds=1)["steps_per_second"] == 4.0
+    assert [chunk["resident_bytes"] for chunk in record.of_one_process().chunks] == [100] * 4

@@ -244,7 +244,8 @@ def _divergence(pairs: list[dict[str, Any]], steps: np.ndarray) -> dict[str, Any
 
 
 def _statistics(curves: dict[str, Any], num_seeds: int) -> dict[str, Any]:
-    backends = {}
+    thresholds = np.linspace(0, 500, 21)
+    backends, profiles = {}, {}
     for name, seeds in curves.items():
         finals = np.array([seed[-1] for seed in seeds])
         areas = np.array([np.mean([v for v in seed if v is not None]) for seed in seeds])
@@ -256,8 +257,10 @@ def _statistics(curves: dict[str, Any], num_seeds: int) -> dict[str, Any]:
             "area": _estimate(areas, num_seeds),
             "final_returns": finals.tolist(),
         }
+        profiles[name] = [float(np.mean(finals >= threshold)) for threshold in thresholds]
     return {
         "backends": backends,
+        "profiles": {"thresholds": thresholds.tolist(), "backends": profiles},
         "return_bounds": [0.0, 500.0],
         "random_return": 22.1,
     }

@@ -245,6 +245,12 @@ def test_a_constant_curve_has_an_axis(value: float) -> None:
         assert len(ticks) >= 4, chart.name
 
 
+def test_equal_returns_have_no_profile() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    result["statistics"]["profiles"]["thresholds"] = [500.0] * 21
+    assert returns.profiles_chart(result) is None
+
+
 def test_an_axis_has_limits_around_equal_values() -> None:
     assert limits_of_equal([None, 2.0, 2.0, float("nan")]) == (1.8, 2.2)
     assert limits_of_equal([0.0]) == (-1.0, 1.0)
@@ -257,7 +263,7 @@ def test_a_row_is_as_high_as_its_label() -> None:
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("name", ["curves", "divergence", "ladder", "cost"])
+@pytest.mark.parametrize("name", ["curves", "divergence", "profiles", "ladder", "cost"])
 def test_the_legend_of_a_file_has_each_series_once_in_all_its_colours(name: str) -> None:
     chart = charts(DIFFERENT)[name]
     vector, _ = drawing.files(chart, ("title",))
@@ -269,7 +275,7 @@ def test_the_legend_of_a_file_has_each_series_once_in_all_its_colours(name: str)
     assert int(re.findall(r'width="(\d+)pt"', vector)[0]) < 860, "a legend does not widen it"
 
 
-@pytest.mark.parametrize("name", ["curves", "divergence"])
+@pytest.mark.parametrize("name", ["curves", "divergence", "profiles"])
 def test_equal_libraries_share_a_line_in_all_their_colours(name: str) -> None:
     chart = charts(DIFFERENT)[name]
     assert chart.series[0].shared and len(set(chart.series[0].colours)) > 1

@@ -32,7 +32,7 @@ ENVS = (
 )  # fmt: skip
 FIGURES = (
     *(f"figures/{name}" for name in (
-        "aggregate", "cost", "divergence", "ladder", "returns",
+        "aggregate", "cost", "divergence", "ladder", "profiles", "returns",
         "curves-gymnax_Acrobot-v1", "curves-gymnax_MountainCar-v0", "curves-probe_two-step",
         "curves-my_file_Env_size_3",
     )),
@@ -174,6 +174,28 @@ def test_the_least_that_a_result_holds_is_enough() -> None:
     parts = ("cost", "identity", "failures", "hyper", "config", "platform", "python", "envs")
     least = {name: v for name, v in result.items() if name not in (*PARTS, *parts)}
     assert built(least).headings.count("Cost") == 1
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_finding_in_one_library_is_shown() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    cause = {"name": "memory_growth", "where": "the training", "evidence": "3 MB an update"}
+    result["backends"]["nnx"]["causes"] = [cause]
+    text = page(result, page_charts(result))
+    assert "Findings in one library" in text and "3 MB an update" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_all_higher_costs_of_a_library_are_one_finding() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    stages = {"compile": "Compile: Flax NNX 3 s.", "memory": "Peak memory: Flax NNX 1,003 MB."}
+    rows = [{"backend": "nnx", "stage": name, "sentence": said} for name, said in stages.items()]
+    result["cost"] = {**result["cost"], "slower": rows}
+    causes = [{"name": "slower", "where": r["stage"], "evidence": r["sentence"]} for r in rows]
+    result["backends"]["nnx"]["causes"] = causes
+    text = page(result, page_charts(result))
+    finding = "in its costs: Compile: Flax NNX 3 s; Peak memory: Flax NNX 1,003 MB"
+    assert finding in text and text.count("<code>slower</code>") == 1
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from triglot.shared.statistics.estimate import (
     Estimate,
     interquartile_mean,
     mean,
+    performance_profile,
     probability_of_improvement,
 )
 from triglot.shared.statistics.paired import paired_difference
@@ -130,6 +131,14 @@ def test_the_probability_of_improvement_is_mann_whitneys() -> None:
     assert found.count == 10
     back = probability_of_improvement(other, one)
     assert back.value == pytest.approx(1 - found.value)
+
+
+def test_a_performance_profile_falls_from_one_to_zero() -> None:
+    scores = THREE_ENVS[0]
+    found = performance_profile(scores, np.array([-100.0, 0.0, 1.0, 2.0, 100.0]))
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1]) == (1.0, 0.0)
+    assert found[2] == pytest.approx(sum(score > 1.0 for score in scores) / len(scores))
 
 
 @pytest.mark.parametrize("estimate", SINGLE)

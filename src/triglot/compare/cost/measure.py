@@ -22,7 +22,7 @@ from ...shared.terminal.progress import Bar
 from ..assemble import Finished
 from ..jobs import START, arguments_of
 from ..options import CompareOptions
-from .noise import Noise
+from .noise import Noise, slower
 
 MEASURE_ONE = f"{__package__}.session:measure_one"
 COSTS = "costs"
@@ -132,6 +132,7 @@ def measure(
       `stages`: a list of `name`, `title`, `unit` and `meaning`.
       `backends`: for each and each stage `median`, `low`, `high` (a 95% bootstrap interval of the
         median over repetitions; None below 5) and `count`.
+      `slower`: costs surely above the cheapest library's; see `noise.slower`.
       `noise`: `noisy`, `sentence`, `load` and `spread`.
       `failed`: an error by backend, which then is not in `backends`.
 
@@ -160,24 +161,10 @@ def measure(
     return {
         "stages": shown,
         "backends": rows,
+        "slower": slower(shown, rows),
         "noise": run.noise.as_json(),
         "failed": run.failed,
     }
-
-
-def add_costs(result: JSONDict) -> None:
-    """Give the measured costs under the names of the libraries' facts in `comparison.json`."""
-    names = {
-        "import_library_seconds": "import",
-        "trace_seconds": "trace",
-        "compile_seconds": "compile",
-        "steps_per_second": "steps_per_second",
-        "dispatch_microseconds": "dispatch",
-    }
-    for backend, stages in (result["cost"] or {"backends": {}})["backends"].items():
-        result["backends"][backend] |= {
-            name: stages[stage]["median"] for name, stage in names.items() if stage in stages
-        }
 
 
 def summary(values: np.ndarray) -> JSONDict:

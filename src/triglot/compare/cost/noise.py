@@ -1,4 +1,4 @@
-"""How noisy the machine is while costs are measured."""
+"""Which differences of costs are beyond the noise of their measurement, and of the machine."""
 
 import os
 import time
@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...core.records import JSONDict
+from ...backends import libraries
+from ...core.records import JSON, JSONDict
 from ...shared.machine.cores import free_cores
 
+MIN_RATIO = 1.1
+GAINS = ("steps_per_second",)  # more is better
 MAX_SPREAD = 0.10
 MAX_LOAD_PER_CORE = 0.5
 LOOPS = 200_000  # about 10 ms of plain Python
@@ -66,3 +69,49 @@ class Noise:
         if noisy:
             sentence += " Repeat the measurement on an idle machine."
         return {"noisy": noisy, "sentence": sentence, "load": load, "spread": spread}
+
+
+def slower(stages: list[dict[str, str]], backends: JSON) -> list[JSONDict]:
+    """List the costs whose interval is above that of the cheapest library, by 10% or more.
+
+    Args:
+      stages: of a cost measurement.
+      backends: by name and stage, `median`, `low` and `high`; without intervals nothing is listed.
+
+    Returns:
+      For each, the largest first: `stage`, `backend`, `cheapest`, `ratio` of the medians, and a
+      `sentence`.
+    """
+    above = []
+    for stage in stages:
+        if stage["name"] in GAINS:
+            continue
+        costs = {name: rows[stage["name"]] for name, rows in backends.items()}
+        if any(cost["low"] is None for cost in costs.values()):
+            continue
+        cheapest = min(costs, key=lambda name: costs[name]["median"])
+        least = costs[cheapest]
+        for name, cost in costs.items():
+            if least["median"] <= 0 or cost["low"] <= least["high"]:
+                continue
+            ratio = cost["median"] / least["median"]
+            if ratio >= MIN_RATIO:
+                sentence = (
+                    f"{stage['title']}: {libraries.title(name)} {_three(cost['median'])} "
+                    f"{stage['unit']}, {ratio:.2f} times {libraries.title(cheapest)}'s "
+                    f"{_three(least['median'])} {stage['unit']}."
+                )
+                above.append(
+                    {
+                        "stage": stage["name"],
+                        "backend": name,
+                        "cheapest": cheapest,
+                        "ratio": ratio,
+                        "sentence": sentence,
+                    }
+                )
+    return sorted(above, key=lambda row: -row["ratio"])
+
+
+def _three(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -36,6 +36,7 @@ from .pairs import details, matrix
 
 CURVES = "curves"
 FOLDER = "figures"  # of all files but the learning curves
+SLOWER = "slower"  # the cause of costs above another library's
 
 
 def write(out: Path, result: Result) -> None:
@@ -78,6 +79,7 @@ def page_charts(result: Result) -> list[Chart]:
         curves.divergence_chart(result),
         *schedules.schedule_charts(result),
         returns.returns_chart(result),
+        returns.profiles_chart(result),
         returns.ladder_chart(result),
         cost.start_chart(result),
     ]
@@ -145,6 +147,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         files={"comparison.json": as_json(result), **as_files([*all_tables, *series(result)])},
         figures=list(map(figure_path, drawn)),
         cards=cards(result),
+        findings=_findings(result),
         groups=theme.equal_libraries(result)[0],
         envs=envs,
         curves_in={env: curves_name(env) for env in envs[1:]},
@@ -164,6 +167,20 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
 def title(result: Result) -> str:
     """Name a comparison."""
     return f"{result['algorithm']} on {numbers.environments(environment_names(result))}"
+
+
+def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
+    """List what was found in one library, such as memory that grows; all its costs in one line."""
+    findings = []
+    slower = (result.get("cost") or {}).get("slower") or ()
+    for name, facts in result["backends"].items():
+        causes = facts.get("causes") or ()
+        findings += [(name, cause) for cause in causes if cause["name"] != SLOWER]
+        costs = [row for row in slower if row["backend"] == name]
+        if costs:
+            evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
+            findings.append((name, {"name": SLOWER, "where": "its costs", "evidence": evidence}))
+    return findings
 
 
 def _code(networks: Mapping[str, JSON]) -> list[JSONDict]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import jax
+import psutil
 
 from ...core.experiment import Experiment
 from ...core.loop.state import RunnerState
@@ -47,6 +48,11 @@ def compile_timed(
         "compile_seconds": compile_seconds,
         "compile_cpu_seconds": time.process_time() - cpu,
     }
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process."""
+    return psutil.Process().memory_info().rss
 
 
 def peak_memory_bytes() -> int | None:

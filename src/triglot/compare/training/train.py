@@ -28,7 +28,7 @@ from ..results import Arrays, Record
 from ..rungs import Rung
 from ..start import Started
 from .library import LibraryExperiment
-from .measuring import compile_timed, peak_memory_bytes, timed
+from .measuring import compile_timed, peak_memory_bytes, resident_bytes, timed
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
@@ -175,6 +175,7 @@ class Saving:
       checkpoints: where they are; only the last one is kept.
       origin: see `origin`.
       peak_memory_bytes: of the process before the first one was saved; None before.
+      taken_bytes: memory that saving took and kept.
       last: when the last one was saved, and `pause`, the seconds between two.
     """
 
@@ -182,6 +183,7 @@ class Saving:
     checkpoints: Checkpoints
     origin: Mapping[str, str | None]
     peak_memory_bytes: int | None = None
+    taken_bytes: int = 0
     last: float = field(default_factory=time.monotonic)
     pause: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
 
@@ -210,7 +212,7 @@ class Saving:
         """
         if self.peak_memory_bytes is None:
             self.peak_memory_bytes = peak_memory_bytes()
-        start = time.monotonic()
+        before, start = resident_bytes(), time.monotonic()
         try:
             self.library.experiment.save(
                 self.checkpoints.folder,
@@ -220,6 +222,7 @@ class Saving:
                 keep=self.checkpoints.keep,
             )
         finally:
+            self.taken_bytes += resident_bytes() - before
             self.last = time.monotonic()
             self.pause = max(self.pause, (self.last - start) / MAX_SAVING_SHARE)
 
@@ -256,7 +259,9 @@ def _train(
     for stop in snapshot_updates(experiment.num_updates, MAX_SNAPSHOT_BYTES // max(bytes_each, 1)):
         for chunk in experiment.chunks(state, program=program, until=stop):
             state = chunk.runner_states
-            record.add_chunk(chunk)
+            # What is kept grows, and is no leak.
+            resident = resident_bytes() - saving.taken_bytes - record.nbytes
+            record.add_chunk(chunk, resident)
             running.advance(chunk.count)
             if seconds < ESTIMATE_SECONDS:
                 seconds, updates = seconds + chunk.seconds, updates + chunk.count

@@ -22,6 +22,11 @@ Cause: TypeAlias = dict[str, str]
 # explains: float32 has 24 bits, and sums of some thousand terms lose up to about 6 of them.
 ROUNDING = 2.0**-18
 NUDGED = 1e-3  # weights that differ by less, relative to the largest, were not drawn anew
+LEAK_PER_CHUNK = 0.002  # growth of the resident memory per chunk, relative to its start
+MIN_LEAK_BYTES = 2**24
+NUM_WARMUP_CHUNKS = 4
+
+
 # Causes that change the last bits and not the function.
 ROUNDING_CAUSES = {"summation_order", "leaf_order"}
 ORDER = ("keys", "environment", "hyper", "params", "outputs", "gradients", "optimizer")
@@ -64,6 +69,52 @@ def find_causes(one: Record, other: Record, rung: Rung) -> list[Cause]:
     if differing["optimizer"] and not differing["hyper"] and not dtypes and not differing["params"]:
         causes.append(_computed("optimizer", differing["optimizer"], "optimizer", "leaf_order"))
     return causes
+
+
+def find_growth(record: Record) -> Cause | None:
+    """Find a memory leak: resident memory that grows from chunk to chunk without an end."""
+    resident = [chunk["resident_bytes"] for chunk in record.chunks][NUM_WARMUP_CHUNKS:]
+    if len(resident) < 2 * NUM_WARMUP_CHUNKS:
+        return None
+    slope = float(np.polyfit(np.arange(len(resident)), resident, 1)[0])
+    halves = np.array_split(np.asarray(resident, np.float64), 2)
+    grows_still = halves[1][-1] - halves[1][0] > 0.25 * (halves[0][-1] - halves[0][0])
+    large = slope * len(resident) > MIN_LEAK_BYTES and slope > LEAK_PER_CHUNK * resident[0]
+    if not (large and grows_still):
+        return None
+    return _cause(
+        "memory_leak",
+        "the process",
+        f"resident memory grew from {resident[0] / 1e6:,.0f} to {resident[-1] / 1e6:,.0f} MB, "
+        f"{slope / 1e6:,.1f} MB per chunk of updates",
+    )
+
+
+def add_causes(result: JSONDict, records: Mapping[str, Record]) -> None:
+    """Report memory that grows without an end, and libraries that are slower than another."""
+    cost = result["cost"] or {"backends": {}, "slower": []}
+    for name, record in records.items():
+        growth = find_growth(record.of_one_process())
+        causes = [] if growth is None else [growth]
+        causes += [
+            {"name": "slower", "where": cost_row["stage"], "evidence": cost_row["sentence"]}
+            for cost_row in cost["slower"]
+            if cost_row["backend"] == name
+        ]
+        result["backends"][name]["causes"] = causes
+        result["backends"][name] |= _costs_in_table(cost["backends"].get(name, {}))
+
+
+def _costs_in_table(stages: JSON) -> JSONDict:
+    """Give the measured costs under the names of a backend's facts."""
+    names = {
+        "import_library_seconds": "import",
+        "trace_seconds": "trace",
+        "compile_seconds": "compile",
+        "steps_per_second": "steps_per_second",
+        "dispatch_microseconds": "dispatch",
+    }
+    return {name: stages[stage]["median"] for name, stage in names.items() if stage in stages}
 
 
 def _cause(name: str, where: str, evidence: str) -> Cause:

@@ -186,3 +186,8 @@ def probability_of_improvement(scores: Scores, others: Scores) -> Estimate:
         return np.mean((one > other) + 0.5 * (one == other), axis=(-2, -1))
 
     return bootstrap(share_above, [*samples_of(scores), *samples_of(others)])
+
+
+def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> list[float]:
+    """Compute the share of runs `[S]` that score above each threshold `[K]`."""
+    return np.mean(scores > thresholds[:, None], axis=-1).tolist()

@@ -1,4 +1,6 @@
-"""Returns after training: mean and seeds of each library, and the rungs of the ladder."""
+"""Returns after training: mean and seeds of each library, profiles, and the rungs of the ladder."""
+
+from dataclasses import replace
 
 from ....backends import libraries
 from ....core.records import JSON
@@ -7,10 +9,11 @@ from ....shared.pages.charts.chart import (
     Chart,
     limits_of_equal,
     name_rows,
+    stroke,
     write_short_numbers,
 )
 from ....shared.pages.charts.estimates import libraries_chart
-from ....shared.pages.charts.theme import Series, colours
+from ....shared.pages.charts.theme import Series, colours, grouped, library_series
 
 TITLE = "return per episode, after training"
 
@@ -50,6 +53,48 @@ def aggregate_chart(result: JSON) -> Chart | None:
         heading="Normalized scores over all environments",
         description="Interquartile mean of the normalized scores of each library.",
         step=36,
+    )
+
+
+def profiles_chart(result: JSON) -> Chart | None:
+    """Build the performance profiles: the fraction of seeds that reach at least a return.
+
+    None if all seeds have the same return.
+    """
+    profiles = (result.get("statistics") or {}).get("profiles")
+    if not profiles or not profiles["backends"]:
+        return None
+    thresholds = [float(threshold) for threshold in profiles["thresholds"]]
+    if thresholds[0] == thresholds[-1]:
+        return None  # all seeds have the same return
+    groups = grouped(profiles["backends"])
+    # A curve that covers another one is thinner.
+    series = tuple(
+        replace(line, width=2.2 + 1.4 * (len(groups) - 1 - index))
+        for index, line in enumerate(library_series(groups))
+    )
+    shares = [profiles["backends"][group[0]] for group in groups]
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import PercentFormatter
+
+        for line, share in zip(series, shares, strict=True):
+            stroke(axes, line, thresholds, share, drawstyle="steps-pre")
+        axes.set_xlim(thresholds[0], thresholds[-1])
+        axes.set_xlabel("return")
+        write_short_numbers(axes.xaxis)
+        axes.set_ylim(0, 1)
+        axes.set_ylabel("seeds at or above it")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+    return Chart(
+        name="profiles",
+        heading="Performance profiles",
+        description="Performance profiles: the fraction of seeds at or above each return.",
+        draw=draw,
+        heights=(240, 220),
+        series=series,
+        can_hide=True,
     )
 
 
