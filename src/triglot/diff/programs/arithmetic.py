@@ -52,10 +52,10 @@ def is_rounded_constant(divergence: Divergence) -> bool:
     if factor is None:
         return False
     types = {
-        aval_of(part.tape.steps[index].equation.outvars[0]).dtype
+        aval_of(step.equation.outvars[0]).dtype
         for part in divergence.parts
-        for index in part.steps
-        if features.constants(part.tape, index)
+        for step in part.steps
+        if features.constants(part.tape, step)
     }
     rounded = [_eps(dtype) for dtype in types if is_floating(dtype)]
     return max(rounded, default=0.0) > FLOAT32_EPS and abs(factor - 1) <= max(rounded)
@@ -198,7 +198,7 @@ def read_types(tape: Tape) -> dict[int, np.dtype]:
 
 def _rounds(native: Tape, value: int, dtype: DTypeLike) -> bool:
     """Return whether a program loses digits of a type where it computes a value."""
-    step = native.steps[native.producers[value]]
+    step = native.producers[value]
     with evaluation_types(wide=True):
         operands = [widen(native.arrays[operand]) for operand in step.operands]
         with context_of(step.equation):

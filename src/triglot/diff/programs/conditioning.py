@@ -100,7 +100,7 @@ def _growth(wide: Tape, native: Tape) -> Growth | None:
     largest, best, visited = error(value), None, set[int]()
     while value in wide.producers and value not in visited:
         visited.add(value)
-        step = wide.steps[wide.producers[value]]
+        step = wide.producers[value]
         source = max(step.operands, key=error, default=None)
         if source is None:
             break
@@ -125,11 +125,9 @@ def _error(wide: Array, native: Array) -> float:
 
 def _is_fast_variance(tape: Tape, growth: Growth) -> bool:
     """Return whether an operation subtracts the square of a mean from the mean of squares."""
-    step = tape.steps[tape.producers[growth.value]]
-    if step.name != "sub":
-        return False
-    mean = tape.producers.get(tape.roots[step.operands[1]])
-    return mean is not None and _is_square(tape, tape.steps[mean])
+    step = tape.producers[growth.value]
+    mean = tape.step_of(step.operands[1]) if step.name == "sub" else None
+    return mean is not None and _is_square(tape, mean)
 
 
 def _is_square(tape: Tape, step: Step) -> bool:

@@ -166,7 +166,7 @@ def _numbers(
     tape: Tape, value: int, number_of_key: dict[tuple[bytes, tuple[int, ...]], int]
 ) -> np.ndarray:
     """Number the elements of random bits by their keys and their positions."""
-    step = tape.steps[tape.producers[value]]
+    step = tape.producers[value]
     keys, shape = tape.arrays[step.operands[0]], np.shape(tape.arrays[value])
     data = np.asarray(jax.random.key_data(keys))
     data = data.reshape(-1, data.shape[-1])

@@ -15,7 +15,7 @@ from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
 from .catalogue import NamedCauses, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
-from .tape import Tape
+from .tape import Operand, Tape
 from .values import View, largest_difference
 
 MAX_CAUSES = 24
@@ -132,7 +132,7 @@ def explain_tapes(
     first: Difference | None = None
     named_causes: list[NamedCauses] = []
     values: dict[int, Array] = {}
-    operands: dict[tuple[int, int], Array] = {}
+    operands: dict[Operand, Array] = {}
     num_left = most
     while num_left:
         difference = divergence.find(first_view, second_view)
@@ -177,10 +177,10 @@ def explain_tapes(
         arithmetic, located = arithmetic_difference(views, native(), labels)
         causes, first = causes + arithmetic, first or located
     parameters_read = frozenset(
-        places.parameter_of(part.tape, part.tape.steps[index])
+        places.parameter_of(part.tape, step)
         for difference in explained
         for part in difference.parts
-        for index in part.steps[:MAX_STEPS]
+        for step in part.steps[:MAX_STEPS]
     )
     limit = 0 if num_left else most
     causes = without_consequences(causes) if tapes[0].of_batches else causes

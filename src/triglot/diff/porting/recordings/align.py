@@ -189,9 +189,8 @@ class Alignment:
         """List the port's values that may correspond to a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
-        first = max(
-            (tape.producers[v] for v in self.inputs(event) if v in tape.producers), default=-1
-        )
+        inputs = self.inputs(event)
+        first = max((tape.producers[v].index for v in inputs if v in tape.producers), default=-1)
         values = [
             value
             for value, array in enumerate(self.arrays)
@@ -202,7 +201,7 @@ class Alignment:
             and array.dtype.kind == "f"
             and array.size == size
             and value not in self.forced
-            and tape.producers[value] > first
+            and tape.producers[value].index > first
             and not bits[value] & later
         ]
         return values[:MAX_ENDS]

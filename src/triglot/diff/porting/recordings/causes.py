@@ -115,7 +115,7 @@ def _port_operation(aligned: Alignment, mismatch: Mismatch, value: int | None) -
     if value is None and not steps:
         return None
     if value is None:
-        value = aligned.tape.steps[steps[0]].results[0]
+        value = steps[0].results[0]
     return places.operation(aligned.tape, value)
 
 
@@ -127,7 +127,7 @@ def _recorded_computation(event: Event) -> str:
 def _describe_both(aligned: Alignment, mismatch: Mismatch) -> str:
     """Say what both compute, where no cause is known."""
     event = mismatch.event
-    steps = [aligned.tape.steps[index].name for index in steps_of(aligned, mismatch)]
+    steps = [step.name for step in steps_of(aligned, mismatch)]
     names = " ".join(steps[:MAX_OPERATIONS]) + (" ..." if steps[MAX_OPERATIONS:] else "")
     parts = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
     if event.is_code:

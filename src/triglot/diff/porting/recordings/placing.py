@@ -107,7 +107,7 @@ def _own_end(aligned: Alignment, event: Event, ends: Sequence[int]) -> int | Non
 def _reads(aligned: Alignment, value: int, own_bits: int) -> bool:
     """Return whether the step that computes a value reads some parameters directly."""
     bits = masks(aligned.tape, aligned.forced)
-    step = aligned.tape.steps[aligned.tape.producers[value]]
+    step = aligned.tape.producers[value]
     return any(
         bits[operand] & own_bits and not aligned.tape.depends[operand] & ~1
         for operand in step.operands

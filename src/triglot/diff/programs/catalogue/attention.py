@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
@@ -59,7 +59,7 @@ def _moved_mask(
     if end is None or np.any(masked[1 - early]):
         return None
     for value in later.values:
-        array = np.asarray(later.view.arrays[value])
+        array = later.view.array(value)
         if array.dtype.kind != "f" or array.size != masked[early].size:
             continue
         if np.sum(array <= MASKED) != np.sum(masked[early]):
@@ -67,7 +67,7 @@ def _moved_mask(
         if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
             continue  # the mask of another layer
         ends = (end, value) if early == 0 else (value, end)
-        confirmed = divergence.search.next_agree(*ends) or divergence.search.later_agree(*ends)
+        confirmed = divergence.search.agree(*ends)
         if confirmed is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
@@ -82,8 +82,7 @@ def attention_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     products = []
     for part in divergence.parts:
         tape = part.tape
-        steps = (tape.steps[index] for index in part.steps)
-        first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
+        first = next((step for step in part.steps if _is_product_of_inputs(tape, step)), None)
         if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
             return None
         axes = first.equation.params["dimension_numbers"][0][0]
@@ -102,13 +101,12 @@ def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
 
 def _scale(part: RegionPart) -> float:
     """Multiply the constants of a part's products and quotients."""
-    scale, tape = 1.0, part.tape
-    for index in part.steps:
-        name = tape.steps[index].name
-        for constant in features.constants(tape, index):
-            if name == "mul":
+    scale = 1.0
+    for step in part.steps:
+        for constant in features.constants(part.tape, step):
+            if step.name == "mul":
                 scale *= constant.value
-            elif name == "div" and constant.position == 1:
+            elif step.name == "div" and constant.position == 1:
                 scale /= constant.value
     return scale
 
@@ -124,7 +122,5 @@ def _is_attention(part: RegionPart) -> bool:
     if part.end is None or not _feeds_softmax(part, 5):
         return False
     product = features.comes_from(tape, part.end, ("dot_general",), 4)
-    near = [*part.steps, *consumers(tape, part.end), product]
-    return any(
-        index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
-    )
+    near = [*part.steps, *tape.readers_of(part.end), product]
+    return any(step is not None and _is_product_of_inputs(tape, step) for step in near)

@@ -40,7 +40,7 @@ def _kind(part: RegionPart, size: int) -> str | None:
     names = part.names
     if not names <= COPIES | AVERAGES | {"reshape", "transpose", "squeeze", "expand_dims"}:
         return None
-    if any(not _has_fixed_weights(part.tape, part.tape.steps[index]) for index in part.steps):
+    if any(not _has_fixed_weights(part.tape, step) for step in part.steps):
         return None
     return WEIGHTED if names & AVERAGES else PLAIN
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...types import Array, Cause
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import INPUTS, KEY, STATE, Step, Tape
 from ..values import View, close, layouts
 from ..wide import is_floating
@@ -33,15 +33,15 @@ def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Find
     """Find running statistics that start with other numbers, confirmed by the first one's."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        first_reads = _read_statistics(first_part.tape, first_part.tape.steps[first])
-        second_reads = _read_statistics(second_part.tape, second_part.tape.steps[second])
+        first_reads = _read_statistics(first_part.tape, first)
+        second_reads = _read_statistics(second_part.tape, second)
         if len(first_reads) != 1 or len(second_reads) != 1:
             continue
         (_, first_start), (position, second_start) = *first_reads, *second_reads
         cores = first_part.view.core(first_start), second_part.view.core(second_start)
         if cores[0].same(cores[1], first_part.view.tolerance):
             continue
-        array = np.asarray(first_part.view.arrays[first_start])
+        array = first_part.view.array(first_start)
         for arranged in layouts(array, np.shape(second_part.view.arrays[second_start])):
             if divergence.agrees({}, {(second, position): arranged}):
                 descriptions = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
@@ -251,10 +251,10 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
 def _split_average(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the share of the old average in a new one, the rest, and the old average."""
     tape = view.tape
-    new, steps = np.asarray(view.arrays[value], np.float64), tape.steps_for([value])
+    new, steps = view.array(value).astype(np.float64), tape.steps_for([value])
     share, past = 0.0, np.zeros_like(new)
     for leaf in tape.leaves:
-        old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
+        old = view.array(leaf) if tape.depends[leaf] == STATE else np.zeros(0, bool)
         if old.size != new.size or not is_floating(old.dtype):
             continue
         arrays = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)
@@ -301,14 +301,10 @@ def _keep_rate(part: RegionPart) -> float | None:
     """Return the number with which uniform draws are compared for a mask near a part."""
     tape, near = part.tape, part.steps
     for value in [*part.values, *(() if part.end is None else (part.end,))]:
-        near.extend(consumers(tape, value))
-    for index in list(near):
-        for value in tape.steps[index].operands:
-            root = tape.roots[value]
-            if root in tape.producers:
-                near.append(tape.producers[root])
-    for index in near:
-        for value in tape.steps[index].operands:
+        near.extend(tape.readers_of(value))
+    near += filter(None, [tape.step_of(value) for step in near for value in step.operands])
+    for step in near:
+        for value in step.operands:
             if tape.depends[value] == KEY and (share := _threshold(tape, value)) is not None:
                 return share
     return None
@@ -316,10 +312,10 @@ def _keep_rate(part: RegionPart) -> float | None:
 
 def _threshold(tape: Tape, value: int) -> float | None:
     value = tape.origins.get(value, value)
-    index = features.comes_from(tape, value, ("lt", "le", "gt", "ge"), 6)
-    numbers = features.constants(tape, index) if index is not None else []
+    step = features.comes_from(tape, value, ("lt", "le", "gt", "ge"), 6)
+    numbers = features.constants(tape, step) if step is not None else []
     return next((c.value for c in numbers if 0 < c.value < 1 and not _is_drawn(tape, c)), None)
 
 
 def _is_drawn(tape: Tape, constant: features.Constant) -> bool:
-    return bool(tape.depends[tape.steps[constant.step].operands[constant.position]] & KEY)
+    return bool(tape.depends[constant.step.operands[constant.position]] & KEY)

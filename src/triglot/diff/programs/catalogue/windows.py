@@ -24,7 +24,7 @@ class Window(NamedTuple):
     """What a convolution or a pooling cuts out, per spatial axis.
 
     Attributes:
-      step: the index of the step in the tape.
+      step: the step of the tape.
       positions: the positions of the spatial axes in the parameters of the step's equation.
       operand: the value that it reads, before any padding of its own.
       shape: the operand's size along each spatial axis.
@@ -32,7 +32,7 @@ class Window(NamedTuple):
       padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
     """
 
-    step: int
+    step: Step
     positions: tuple[int, ...]
     operand: int
     shape: tuple[int, ...]
@@ -89,16 +89,16 @@ def _ending_there(
     """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
     ends = []
     for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
-        step = part.tape.steps[window.step]
-        if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
+        result_value = window.step.results[0]
+        if window.step.name != CONVOLUTION or result_value not in part.region.ancestors:
             return divergence
-        ends.append(step.results[0])
+        ends.append(result_value)
     search, (a, b) = divergence.search, ends
     arrays = search.substitutes(a, b) if search.fits(a, b) else iter(())
     array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
     if array is None:
         return divergence
-    return search.divergence_at(a, b, array, [], search.second.view.arrays)
+    return search.divergence_at(a, b, array)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
@@ -122,10 +122,7 @@ def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         or divergence.substitute is None
     ):
         return None
-    names = [
-        part.tape.steps[w.step].name
-        for part, w in zip(divergence.parts, (first_window, second_window), strict=True)
-    ]
+    names = first_window.step.name, second_window.step.name
     if not all(name in POOLED for name in names):
         return None
     if not all(part.names <= {*POOLS, *AROUND} for part in divergence.parts):
@@ -163,16 +160,10 @@ def other_sizes(
       labels: the labels of both networks.
     """
     first_view, second_view = views
-    second_windows = [
-        second_window
-        for second_window in _windows(second_view.tape, range(len(second_view.tape.steps)))
-    ]
-    for first_window in _windows(first_view.tape, range(len(first_view.tape.steps))):
+    second_windows = list(_windows(second_view.tape, second_view.tape.steps))
+    for first_window in _windows(first_view.tape, first_view.tape.steps):
         for second_window in second_windows:
-            steps = (
-                first_view.tape.steps[first_window.step],
-                second_view.tape.steps[second_window.step],
-            )
+            steps = first_window.step, second_window.step
             kernels = [places.parameter_of(v.tape, s) for v, s in zip(views, steps, strict=True)]
             if steps[0].name != steps[1].name or names.get(kernels[0], "") != kernels[1]:
                 continue
@@ -204,17 +195,16 @@ def _window(part: RegionPart) -> Window | None:
 
 def _averaging_window(part: RegionPart) -> Window | None:
     """Describe the pooling whose sums a part divides."""
-    for index in part.steps:
-        step = part.tape.steps[index]
+    for step in part.steps:
         if step.name == "div":
             source = features.comes_from(part.tape, step.operands[0], ("reduce_window_sum",), 1)
             return None if source is None else next(_windows(part.tape, [source]), None)
     return None
 
 
-def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
-    for index in steps:
-        step, params = tape.steps[index], tape.steps[index].equation.params
+def _windows(tape: Tape, steps: Iterable[Step]) -> Iterator[Window]:
+    for step in steps:
+        params = step.equation.params
         if step.name == CONVOLUTION:
             numbers, kernel = params["dimension_numbers"], np.shape(tape.arrays[step.operands[1]])
             axes = numbers.lhs_spec[2:]
@@ -231,7 +221,7 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
         operand, before = _strip_padding(tape, step.operands[0])
         pads = zip((before[axis] for axis in axes), kernel_dilation, strict=True)
         yield Window(
-            step=index,
+            step=step,
             positions=tuple(positions),
             operand=operand,
             shape=tuple(np.shape(tape.arrays[operand])[axis] for axis in axes),
@@ -275,8 +265,8 @@ def _padded_values(
 def _strip_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
     none = [(0, 0)] * np.ndim(tape.arrays[value])
-    step = tape.steps[tape.producers[value]] if value in tape.producers else None
-    if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
+    step = tape.producers.get(value)
+    if step is None or step.name != "pad" or tape.scalar(step.operands[1]) is None:
         return value, none
     return step.operands[0], [
         (low, high) for low, high, _ in step.equation.params["padding_config"]
@@ -288,7 +278,7 @@ def _evaluate_with_first(
 ) -> np.ndarray | None:
     """Evaluate the second window with the first one's numbers; None if the results differ."""
     view, tape = divergence.parts[1].view, divergence.parts[1].tape
-    step = tape.steps[second_window.step]
+    step = second_window.step
     params = dict(step.equation.params)
     for key, numbers in zip(
         _keys(step),
@@ -303,7 +293,7 @@ def _evaluate_with_first(
     with jax.enable_x64(True):
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = divergence.parts[0].view
-    expected = first.core(first.tape.steps[first_window.step].results[0])
+    expected = first.core(first_window.step.results[0])
     return np.asarray(result) if Core.of(result).same(expected, first.tolerance) else None
 
 
