@@ -255,16 +255,16 @@ class Randomness(NamedTuple):
     Attributes:
       same: whether no difference is found.
       identical: whether the same keys give the same bits.
-      note: the result in words, for the report.
+      note: the result in words, for the report; empty if nothing is random.
       causes: `dropout`, if only one network is random; `key_reuse`, `noise_shape` or
         `stochastic_depth`, if one draws once where the other draws several times.
       same_state: whether no difference is found after updates of the state, either.
     """
 
-    same: bool
-    identical: bool
-    note: str
-    causes: list[Cause]
+    same: bool = True
+    identical: bool = True
+    note: str = ""
+    causes: tuple[Cause, ...] = ()
     same_state: bool = True
 
 
@@ -313,10 +313,7 @@ def _examples(side: Subject) -> PyTree:
 
 
 def compare_randomness(
-    sides: Subjects,
-    is_random: tuple[bool, bool],
-    key: jax.Array,
-    work: float = 0.0,
+    sides: Subjects, is_random: tuple[bool, bool], key: jax.Array, work: float = 0.0
 ) -> Randomness:
     """Compare two networks' outputs in training as functions of random draws.
 
@@ -341,7 +338,7 @@ def compare_randomness(
         )
         if not replayed.same_state:
             note += "; their state is updated in another way"
-        return Randomness(True, identical, note, [], replayed.same_state)
+        return Randomness(True, identical, note, same_state=replayed.same_state)
     if isinstance(replayed, Reuse):
         return _reuse_result(replayed, sides)
     num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
@@ -352,11 +349,11 @@ def compare_randomness(
     num_tests = sum(num for _, num in tested)
     agreeing = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
     p_value = min(p_value for p_value, _ in tested)
-    causes = []
+    causes: tuple[Cause, ...] = ()
     if is_random[0] != is_random[1] and not agreeing[0]:
         drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
-        causes.append(Cause("dropout", drawing, evidence))
+        causes = (Cause("dropout", drawing, evidence),)
     note = (
         f"outputs in training are random: over {num_calls:,} keys their distributions "
         f"{'agree' if all(agreeing) else 'differ'} (smallest p = {p_value:.2g} of {num_tests} "
@@ -431,4 +428,4 @@ def _reuse_result(reuse: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     )
     where = f"{sides[0].label}: {reuse.draws[0]}; {sides[1].label}: {reuse.draws[1]}"
     note = f"outputs in training are random, and draws are shared differently; {ONLY_EVALUATION}"
-    return Randomness(False, False, note, [Cause(name, where, evidence)])
+    return Randomness(False, False, note, (Cause(name, where, evidence),))
