@@ -44,11 +44,11 @@ def confirmed_causes(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confirm
     if not mismatch.event.is_code:
         yield from _transposed_matrix(aligned, mismatch)
         yield from _flatten_order(aligned, mismatch)
-    yield from _activations(aligned, mismatch)
+    yield from _activations(aligned, mismatch, mismatch.end)
     yield from _scales(aligned, mismatch)
     if mismatch.event.is_code:
         yield from _sums(aligned, mismatch)
-    yield from _factors(aligned, mismatch)
+    yield from _factors(aligned, mismatch, mismatch.end)
 
 
 def _orders(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
@@ -117,13 +117,11 @@ def _flatten_order(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confirmed
                 return
 
 
-def _activations(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _activations(aligned: Alignment, mismatch: Mismatch, end: int) -> Iterator[ConfirmedCause]:
     """Find two functions of the same value, at least one of them a known activation."""
-    if mismatch.end is None:
-        return
-    y = np.asarray(aligned.arrays[mismatch.end], np.float64)
+    y = np.asarray(aligned.arrays[end], np.float64)
     recorded = arrangements_like(aligned.value(mismatch.events[-1]), y)
-    for value in _sources(aligned, mismatch.end):
+    for value in _sources(aligned, end):
         x = np.asarray(aligned.arrays[value], np.float64)
         if x.size != y.size or not recorded:
             continue
@@ -206,11 +204,9 @@ def _sums(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
             return
 
 
-def _factors(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _factors(aligned: Alignment, mismatch: Mismatch, end: int) -> Iterator[ConfirmedCause]:
     """Find results that differ by a factor."""
-    if mismatch.end is None:
-        return
-    computed = np.asarray(aligned.arrays[mismatch.end], np.float64)
+    computed = np.asarray(aligned.arrays[end], np.float64)
     for recorded in arrangements_like(aligned.value(mismatch.events[-1]), computed)[:2]:
         square = float(np.sum(computed * computed))
         factor = float(np.sum(computed * recorded)) / square if square else 0.0
