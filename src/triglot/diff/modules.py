@@ -9,7 +9,7 @@ import numpy as np
 from ..backends.pairing.author_names import display_place
 from .programs import places
 from .programs.tape import Step, Tape
-from .programs.values import View
+from .programs.values import View, largest_difference
 
 MAX_NUMBERS = 4  # that are shown of a value
 MAX_OPERATIONS = 8  # that are shown of a module
@@ -209,10 +209,6 @@ def _distance(
     b = second_view.core(_result(second_view.tape, second_node))
     if a.same(b):
         return 0.0
-    if a.array.size != b.array.size or not a.array.size:
-        return None
-    left, right = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
-    scale = max(a.scale, b.scale)
-    with np.errstate(all="ignore"):
-        relative = float(np.max(np.abs(left - right))) / scale if scale else 0.0
+    arrays = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
+    relative = largest_difference(*arrays)[1]
     return relative if np.isfinite(relative) else None

@@ -13,7 +13,6 @@ import numpy as np
 from scipy import stats
 
 from ...core.network import Network, Variables
-from ...core.types import PyTree
 from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..programs.draws import Replay, Reuse, compare_draws, draws_of
@@ -208,13 +207,11 @@ def initializer_causes(
         f"over {num_keys:,} keys {first.name} has {first.one} in the first and {first.other} in "
         f"the second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    places = [
-        join_names(row.name for row in differing),
-        join_names(row.counterpart for row in differing),
-    ]
-    where = places[0]
-    if places[0] != places[1]:
-        where = "; ".join(f"{place} ({label})" for place, label in zip(places, labels, strict=True))
+    names = join_names(row.name for row in differing)
+    counterparts = join_names(row.counterpart for row in differing)
+    where = names
+    if names != counterparts:
+        where = f"{names} ({labels[0]}); {counterparts} ({labels[1]})"
     return (Cause("initializer", where, evidence),)
 
 
@@ -280,7 +277,7 @@ def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.
       float32 `[keys, few]` in training, and, of a network with state, in evaluation after two
       updates of it.
     """
-    examples = _examples(side)
+    examples = jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
     has_state = bool(jax.tree.leaves(side.variables.state))
 
     def tested_elements(outputs: Mapping[str, jax.Array]) -> jax.Array:
@@ -304,14 +301,6 @@ def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.
     return list(map(np.asarray, samples))
 
 
-def _identical(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
-    return all(map(np.array_equal, first, second))
-
-
-def _examples(side: Subject) -> PyTree:
-    return jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
-
-
 def compare_randomness(
     sides: Subjects, is_random: tuple[bool, bool], key: jax.Array, work: float = 0.0
 ) -> Randomness:
@@ -331,7 +320,7 @@ def compare_randomness(
     replayed = _replay_draws(sides, key, failed) if all(is_random) else None
     if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
-        identical = _identical(*samples)
+        identical = all(map(np.array_equal, *samples))
         note = (
             "outputs in training are random: with the same random draws in both networks they are "
             f"equal up to rounding; {ONLY_EVALUATION}"
@@ -343,7 +332,7 @@ def compare_randomness(
         return _reuse_result(replayed, sides)
     num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
     samples = [outputs_over_keys(side, key, num_calls) for side in sides]
-    identical = _identical(*samples)
+    identical = all(map(np.array_equal, *samples))
     # A network with a state may be compared with one that has none.
     tested = [compare_samples(*pair) for pair in zip(*samples, strict=False)]
     num_tests = sum(num for _, num in tested)

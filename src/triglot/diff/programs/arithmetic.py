@@ -15,6 +15,7 @@ from ...core.tracing.jaxprs import aval_of, context_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
 from .catalogue import features
+from .conditioning import difference_of_outputs
 from .divergence import Divergence
 from .tape import Tape, evaluation_types
 from .values import View, largest_difference
@@ -99,16 +100,7 @@ def arithmetic_difference(
         findings.append((replace(cause, evidence=cause.evidence + deviation), operations))
     if not findings:
         return [], None
-    outputs = [
-        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
-        for tape in native
-    ]
-    largest, relative = largest_difference(*outputs)
-    first_operation, second_operation = findings[0][1]
-    first = Difference(
-        one=first_operation, other=second_operation, max_abs=largest, max_rel=relative
-    )
-    return [cause for cause, _ in findings], first
+    return [cause for cause, _ in findings], difference_of_outputs(native, findings[0][1])
 
 
 def _error(native: Tape, wide: Tape) -> float:

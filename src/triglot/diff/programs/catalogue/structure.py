@@ -1,5 +1,6 @@
 """Operations that both programs have, on other operands, axes or numbers."""
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -125,11 +126,9 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 kinds = [REDUCTIONS[step.name] for step in (left, right)]
                 evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
                 return Finding("pooling", evidence, divergence)
-            counts = [
-                _count_reduced(step, shape)
-                for step, shape in zip((left, right), shapes, strict=True)
-            ]
-            if not _other_axes(first_part, second_part, left, right):
+            result = first_part.view.core(left.results[0])
+            other_result = second_part.view.core(right.results[0])
+            if result.same(other_result, first_part.view.tolerance):
                 continue
             softmax = all(
                 features.leads_to(part.tape, step.results[0], ("exp",), 3) is not None
@@ -137,8 +136,9 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 for part, step in zip(divergence.parts, (left, right), strict=True)
             )
             descriptions = [
-                f"axes {_axes(step)} of {shape} ({count} values)"
-                for step, shape, count in zip((left, right), shapes, counts, strict=True)
+                f"axes {_axes(step)} of {shape} "
+                f"({math.prod(shape[axis] for axis in _axes(step))} values)"
+                for step, shape in zip((left, right), shapes, strict=True)
             ]
             evidence = (
                 f"reduces over {descriptions[0]} in {labels[0]}, over {descriptions[1]} in "
@@ -416,16 +416,6 @@ def _axes(step: Step) -> tuple[int, ...]:
     params = step.equation.params
     axes = params["axes"] if "axes" in params else (params["axis"],)
     return tuple(map(int, axes))
-
-
-def _count_reduced(step: Step, shape: tuple[int, ...]) -> int:
-    return int(np.prod([shape[axis] for axis in _axes(step)]))
-
-
-def _other_axes(first_part: RegionPart, second_part: RegionPart, left: Step, right: Step) -> bool:
-    """Return whether two reductions of equal values give other values."""
-    results = first_part.view.core(left.results[0]), second_part.view.core(right.results[0])
-    return not results[0].same(results[1], first_part.view.tolerance)
 
 
 def _describe_source(tape: Tape, value: int) -> str:

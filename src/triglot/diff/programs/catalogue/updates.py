@@ -266,7 +266,7 @@ def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         counts = _counters(part.tape, part.end)
         if not counts:
             return None
-        descriptions.append(" and ".join(f"`{each}`" for each in sorted(counts)))
+        descriptions.append(_quoted(counts))
     pair = divergence.results()
     if pair is None:
         return None
@@ -292,11 +292,7 @@ def _constant_for_schedule(divergence: Divergence, labels: tuple[str, str]) -> F
             if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
                 continue
             if divergence.agrees_with_operand(first_value, (right, position)):
-                names = " and ".join(f"`{each}`" for each in sorted(counts[side]))
-                evidence = (
-                    f"a schedule of {names} in {labels[side]}, the number {fixed[1 - side]:.6g} in "
-                    f"{labels[1 - side]}"
-                )
+                evidence = _schedule_or_number(counts[side], fixed[1 - side] or 0.0, side, labels)
                 return Finding("schedule_unit", evidence, divergence)
     return None
 
@@ -314,15 +310,24 @@ def _constant_result_for_schedule(
         arrays = [r.view.array(end) for r, (_, end) in zip(search.regions, ends, strict=True)]
         if not counters[side] or number is None or arrays[0].shape != arrays[1].shape:
             continue
-        names = " and ".join(f"`{each}`" for each in sorted(counters[side]))
-        evidence = (
-            f"a schedule of {names} in {labels[side]}, the number {number:.6g} in "
-            f"{labels[1 - side]}"
-        )
+        evidence = _schedule_or_number(counters[side], number, side, labels)
         first, second = (tape.roots[end] for tape, end in ends)
         whole = search.replacing(first, second, {ends[1][1]: arrays[0]}, {}, arrays[0])
         return Finding("schedule_unit", evidence, whole)
     return None
+
+
+def _schedule_or_number(
+    counters: frozenset[str], number: float, side: int, labels: tuple[str, str]
+) -> str:
+    return (
+        f"a schedule of {_quoted(counters)} in {labels[side]}, the number {number:.6g} in "
+        f"{labels[1 - side]}"
+    )
+
+
+def _quoted(names: frozenset[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names))
 
 
 def _counters(tape: Tape, value: int) -> frozenset[str]:
