@@ -12,7 +12,7 @@ from ..regions import Region
 from ..tape import LAYOUT, Tape
 from ..values import TOLERANCE, View, close, layouts
 from . import features
-from .features import BOUNDS, SUBSTITUTED, Finding
+from .features import BOUNDS, SUBSTITUTED, Finding, in_each
 
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
 MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
@@ -34,7 +34,7 @@ def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
                 return clipped
             if None in functions or set(functions) == {"none"} or functions[0] == functions[1]:
                 continue
-            evidence = f"{functions[0]} in {labels[0]}, {functions[1]} in {labels[1]}"
+            evidence = in_each(functions, labels)
             confirmed = divergence.search.agree(a, b)
             if confirmed is not None:
                 evidence += f"; {SUBSTITUTED}"
@@ -94,7 +94,7 @@ def _differing_bounds(
     for name in bounds[0].keys() & bounds[1].keys():
         if bounds[0][name] != bounds[1][name]:
             numbers = [f"{each[name]:.6g}" for each in bounds]
-            evidence = f"{name} with {numbers[0]} in {labels[0]}, with {numbers[1]} in {labels[1]}"
+            evidence = f"{name} {in_each(numbers, labels, 'with ')}"
             return Finding("clip_range", evidence, divergence)
     return None
 

@@ -7,7 +7,7 @@ from ..regions import RegionPart
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
-from .features import PRODUCTS, SUBSTITUTED, Finding
+from .features import PRODUCTS, SUBSTITUTED, Finding, in_each
 
 MASKED = -1e4  # a logit below is masked
 
@@ -17,11 +17,8 @@ def attention_scale(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     factor = features.ratio(divergence)
     if factor is None or not all(map(_is_attention, divergence.parts)):
         return None
-    scales = [_scale(part) for part in divergence.parts]
-    evidence = (
-        f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
-        f"(factor {factor:.4g}); {SUBSTITUTED}"
-    )
+    scales = in_each([f"{_scale(part):.4g}" for part in divergence.parts], labels, "by ")
+    evidence = f"logits are scaled {scales} (factor {factor:.4g}); {SUBSTITUTED}"
     return Finding("attention_scale", evidence, divergence)
 
 
@@ -90,7 +87,7 @@ def attention_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding 
         products.append(int(np.prod([shape[axis] for axis in axes])))
     if products[0] == products[1]:
         return None
-    evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
+    evidence = f"heads {in_each(products, labels, 'of size ')}"
     return Finding("attention_heads", evidence, divergence)
 
 

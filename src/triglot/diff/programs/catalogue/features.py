@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ PIECES = ("split", "slice", "dynamic_slice")
 ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 
 # How a cause is confirmed, at the end of its evidence.
+CONFIRMED = "with the first value in both, the results are equal"
 SUBSTITUTED = "substituting the first network's result here makes everything downstream match"
 
 
@@ -52,6 +53,12 @@ def of_search(find: Callable[[Search, tuple[str, str]], Finding | None]) -> Entr
         return search.once((find, labels), lambda: find(search, labels))
 
     return entry
+
+
+def in_each(descriptions: Sequence[object], labels: tuple[str, str], before: str = "") -> str:
+    """Write what each network has, such as `by 3 in one (Haiku), by 4 in other (Equinox)`."""
+    pairs = zip(descriptions, labels, strict=True)
+    return ", ".join(f"{before}{description} in {label}" for description, label in pairs)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..sums import SUMS, differing_term, factor_of, split_factor
 from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, close
 from . import features
-from .features import BOUNDS, MAX_STEPS, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, Finding, in_each
 
 PRODUCTS = ("mul", "div")
 ROOTS = ("sqrt", "rsqrt")
@@ -27,7 +27,6 @@ MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
 MAX_ERRORS = 80  # values of a region that may be errors or their losses
-CONFIRMED = "with the first value in both, the results are equal"
 
 
 def leaves_of(tape: Tape, value: int) -> frozenset[str]:
@@ -233,10 +232,8 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             continue
         if divergence.agrees_with_operand(first_value, operand):
             descriptions = [" and ".join(f"`{each}`" for each in side) for side in names]
-            evidence = (
-                f"{operand[0].name} reads the flag {descriptions[0]} in {labels[0]}, "
-                f"{descriptions[1]} in {labels[1]}; {CONFIRMED}"
-            )
+            flags = in_each(descriptions, labels)
+            evidence = f"{operand[0].name} reads the flag {flags}; {CONFIRMED}"
             return Finding("bootstrap_flag", evidence, divergence)
     return None
 
@@ -519,8 +516,8 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     descriptions = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
     shape_text = next(each[1] for each in divisors if each is not None)
     evidence = (
-        f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}, of values "
-        f"{shape_text}: a mean over {counts[0]} against {counts[1]}"
+        f"{in_each(descriptions, labels)}, of values {shape_text}: a mean over {counts[0]} against "
+        f"{counts[1]}"
         if all(count > 1 for count in counts)
         else f"{labels[0]} {descriptions[0]}, {labels[1]} {descriptions[1]}, of values {shape_text}"
     )
@@ -571,10 +568,8 @@ def _weighted_mean(divergence: Divergence, labels: tuple[str, str]) -> Finding |
             f"{number:g}" if number is not None else describe_value(tape, value)
             for number, tape, value in zip(numbers, tapes, divisors, strict=True)
         ]
-        evidence = (
-            f"the sum is divided by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
-            f"{labels[1]}; {CONFIRMED}"
-        )
+        divided = in_each(descriptions, labels, "by ")
+        evidence = f"the sum is divided {divided}; {CONFIRMED}"
         return Finding("loss_reduction", evidence, divergence)
     return None
 
@@ -756,10 +751,8 @@ def _has_root(part: RegionPart) -> bool:
 
 
 def _ddof(counts: list[int], labels: tuple[str, str]) -> str:
-    return (
-        f"the variance divides by {counts[0]} in {labels[0]}, by {counts[1]} in {labels[1]} "
-        f"(degrees of freedom); {CONFIRMED}"
-    )
+    divides = in_each(counts, labels, "by ")
+    return f"the variance divides {divides} (degrees of freedom); {CONFIRMED}"
 
 
 @features.of_search
@@ -822,10 +815,7 @@ def clip_range(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
         }
         if divergence.agrees_with_numbers(changed):
             descriptions = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
-            evidence = (
-                f"bounded by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
-                f"{labels[1]}; {CONFIRMED}"
-            )
+            evidence = f"bounded {in_each(descriptions, labels, 'by ')}; {CONFIRMED}"
             at = first.results[0], second.results[0]
             return Finding("clip_range", evidence, divergence, at=at)
     return None
@@ -899,7 +889,7 @@ def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
         if all(
             any(a.same(b, first_part.view.tolerance) for b in second_cores) for a in first_cores
         ):
-            evidence = f"{left.name} in {labels[0]}, {right.name} in {labels[1]}, of equal values"
+            evidence = f"{in_each((left.name, right.name), labels)}, of equal values"
             return Finding("clipping", evidence, divergence)
     return None
 
@@ -912,8 +902,7 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     numbers = [_factor_of(part) for part in divergence.parts]
     if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR):
-        descriptions = [f"{each:.6g}" for each in numbers]
-        evidence = f"a factor is {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}"
+        evidence = f"a factor is {in_each([f'{each:.6g}' for each in numbers], labels)}"
     else:
         evidence = f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}"
     return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=_ends(divergence))
@@ -945,10 +934,8 @@ def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             continue
         words = _differing_word(names[0], names[1])
         if words is not None and divergence.agrees_with_operand(first_value, (step, position)):
-            evidence = (
-                f"reads the parameters of {words[0]!r} in {labels[0]}, of {words[1]!r} in "
-                f"{labels[1]}; {CONFIRMED}"
-            )
+            networks = in_each([repr(word) for word in words], labels, "of ")
+            evidence = f"reads the parameters {networks}; {CONFIRMED}"
             return Finding("target_network", evidence, divergence)
     return None
 

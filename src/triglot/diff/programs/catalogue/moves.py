@@ -7,7 +7,7 @@ from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import LAYOUT, Tape
 from . import features
-from .features import ARITHMETIC, SUBSTITUTED, Finding
+from .features import ARITHMETIC, SUBSTITUTED, Finding, in_each
 
 MAX_DIFFERING = 5  # operations of a part that has another operation
 
@@ -102,10 +102,7 @@ def operation_order(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     if len(set(sequences[0])) < 2 or divergence.substitute is None:
         return None
     descriptions = [" ".join(sequence[:12]) for sequence in sequences]
-    evidence = (
-        f"the same operations in another order: {descriptions[0]} in {labels[0]}, "
-        f"{descriptions[1]} in {labels[1]}"
-    )
+    evidence = f"the same operations in another order: {in_each(descriptions, labels)}"
     return Finding("operation_order", evidence, divergence)
 
 
@@ -116,7 +113,7 @@ def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     if not all(only) or divergence.substitute is None or longest > MAX_DIFFERING:
         return None
     descriptions = [" ".join(names.elements()) for names in only]
-    evidence = f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {SUBSTITUTED}"
+    evidence = f"{in_each(descriptions, labels)}; {SUBSTITUTED}"
     return Finding("operation_differs", evidence, divergence)
 
 

@@ -11,7 +11,7 @@ from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart
 from ..values import Core, close
 from . import features
-from .features import Constant, Finding
+from .features import Constant, Finding, in_each
 
 MAX_EPSILON = 0.1
 # Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
@@ -225,14 +225,14 @@ def _norm_finding(
     )
     if name == "norm_epsilon":
         return Finding(name, f"{epsilons}; {confirmed}", divergence)
-    evidence = f"{first_norm} in {labels[0]}, {second_norm} in {labels[1]}; {confirmed}"
+    evidence = f"{in_each(norms, labels)}; {confirmed}"
     if name == "norm_axis":
         axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
         reduced = "sums" if first_norm.summed else "averages"
         evidence = (
             f"{reduced} over {first_norm.count} values in {labels[0]}, over {second_norm.count} "
-            f"in {labels[1]}; "
-            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
+            f"in {labels[1]}; over axes {axes[0]} instead of {axes[1]} the second gives the first "
+            f"one's {reduced}"
         )
     same_epsilon = (first_norm.root.epsilon, first_norm.root.outside) == (
         second_norm.root.epsilon,
@@ -336,7 +336,7 @@ def norm_epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
     numbers = [
         0.0 if epsilon is None else epsilon.value for epsilon in (first_epsilon, second_epsilon)
     ]
-    description = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
+    description = f"epsilon {in_each([f'{number:g}' for number in numbers], labels)}"
     if second_epsilon is None:
         offset = features.offset(divergence)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)

@@ -10,7 +10,7 @@ from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import Step
 from ..values import View, close, layouts
-from .features import Finding
+from .features import Finding, in_each
 
 MAX_JOINS = 8  # of each program that are looked at
 
@@ -97,8 +97,8 @@ def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
                     source = first_view.array(first_view.tape.roots[a])
                     orders = _orders(source, first_array, second_array)
                     evidence = (
-                        f"the same numbers in another order: {orders[0]} in {labels[0]}, "
-                        f"{orders[1]} in {labels[1]}; in one order, the results are equal"
+                        f"the same numbers in another order: {in_each(orders, labels)}; in one "
+                        "order, the results are equal"
                     )
                     if cores[0].array.size != cores[1].array.size:
                         evidence = (

@@ -15,7 +15,7 @@ import numpy as np
 from ..divergence import Search
 from ..regions import Region
 from ..values import Core, close
-from .features import Finding, of_search
+from .features import Finding, in_each, of_search
 
 MAX_SIZE = 2**18  # numbers of an array that is resampled
 MAX_AXES = 5
@@ -89,7 +89,7 @@ def resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
                 itertools.product(first_forms, second_forms), key=_distance
             )
             confirmed = search.divergence_at(a, b, array)
-            evidence = f"{first_form} in {labels[0]}, {second_form} in {labels[1]}, of equal values"
+            evidence = f"{in_each((first_form, second_form), labels)}, of equal values"
             return Finding(_name(first_form, second_form), evidence, confirmed)
     return None
 

@@ -7,7 +7,7 @@ import numpy as np
 from ..divergence import Search
 from ..regions import Region
 from ..tape import INPUTS, PARAMS, STATE, Tape
-from .features import SUBSTITUTED, Finding, of_search
+from .features import SUBSTITUTED, Finding, in_each, of_search
 
 ROOTS = ("rsqrt", "sqrt")
 
@@ -52,8 +52,8 @@ def _other_iterations(
     """Describe two normalizations of a kernel with other iterations; None if they are equal."""
     kernel = _name(search.first.tape, first_norm.kernel)
     if first_norm.products != second_norm.products:
-        counts = [each.products / 2 for each in (first_norm, second_norm)]
-        description = f"{counts[0]:g} in {labels[0]}, {counts[1]:g} in {labels[1]}"
+        counts = [f"{each.products / 2:g}" for each in (first_norm, second_norm)]
+        description = in_each(counts, labels)
     elif first_norm.starts.isdisjoint(second_norm.starts):
         description = (
             f"{first_norm.products / 2:g} in both, from a vector of {_start(first_norm)} numbers "

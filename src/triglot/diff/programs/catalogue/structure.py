@@ -11,7 +11,7 @@ from ..regions import RegionPart
 from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, layouts
 from . import features
-from .features import BOUNDS, MAX_STEPS, SUBSTITUTED, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, SUBSTITUTED, Finding, in_each
 
 REDUCTIONS = {
     "argmax": "takes the argmax",
@@ -37,10 +37,8 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 continue
             if divergence.agrees_with_numbers({(second, position): numbers[0]}):
                 name = "clip_range" if second.name in BOUNDS else "constant"
-                evidence = (
-                    f"{second.name} with {numbers[0]:.6g} in {labels[0]}, with {numbers[1]:.6g} in "
-                    f"{labels[1]}; with the first value in both, the results are equal"
-                )
+                descriptions = [f"{number:.6g}" for number in numbers]
+                evidence = f"{second.name} {in_each(descriptions, labels, 'with ')}; {CONFIRMED}"
                 return Finding(name, evidence, divergence)
     return None
 
@@ -53,7 +51,7 @@ def constant_result(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             return None
         number = part.tape.scalar(part.end)
         numbers.append("several numbers" if number is None else f"{number:.6g}")
-    evidence = f"a result is {numbers[0]} in {labels[0]}, {numbers[1]} in {labels[1]}"
+    evidence = f"a result is {in_each(numbers, labels)}"
     return Finding("constant", evidence, divergence)
 
 
@@ -124,7 +122,7 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
             ]
             if left.name != right.name and divergence.substitute is not None:
                 kinds = [REDUCTIONS[step.name] for step in (left, right)]
-                evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
+                evidence = f"{in_each(kinds, labels)}, of equal values"
                 return Finding("pooling", evidence, divergence)
             result = first_part.view.core(left.results[0])
             other_result = second_part.view.core(right.results[0])
@@ -140,10 +138,7 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 f"({math.prod(shape[axis] for axis in _axes(step))} values)"
                 for step, shape in zip((left, right), shapes, strict=True)
             ]
-            evidence = (
-                f"reduces over {descriptions[0]} in {labels[0]}, over {descriptions[1]} in "
-                f"{labels[1]}"
-            )
+            evidence = f"reduces {in_each(descriptions, labels, 'over ')}"
             return Finding("softmax_axis" if softmax else "reduction_axis", evidence, divergence)
     return None
 
@@ -173,9 +168,7 @@ def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
             continue
         sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
         if sizes[0] != sizes[1] and features.read_equal(divergence, left, right):
-            evidence = (
-                f"transforms axes of sizes {sizes[0]} in {labels[0]}, {sizes[1]} in {labels[1]}"
-            )
+            evidence = f"transforms axes of sizes {in_each(sizes, labels)}"
             return Finding("reduction_axis", evidence, divergence)
     return None
 
@@ -276,8 +269,8 @@ def _constant_operand(
     descriptions = [f"{number:.6g}" if number is not None else _describe_source(tape, value)
              for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
     evidence = (
-        f"{first[0].name} with {descriptions[0]} in {labels[0]}, with {descriptions[1]} in "
-        f"{labels[1]}; with that in both, the results are equal"
+        f"{first[0].name} {in_each(descriptions, labels, 'with ')}; with that in both, the results "
+        "are equal"
     )
     return Finding("operand_source", evidence, divergence)
 
@@ -324,10 +317,8 @@ def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Findi
                 divergence.parts, (first_values[0], second_values[0]), strict=True
             )
         ]
-        evidence = (
-            f"adds different values that do not depend on the inputs: {descriptions[0]} in "
-            f"{labels[0]}, {descriptions[1]} in {labels[1]}"
-        )
+        values = in_each(descriptions, labels)
+        evidence = f"adds different values that do not depend on the inputs: {values}"
         return Finding("position_embedding", evidence, divergence)
     return None
 
@@ -368,10 +359,7 @@ def _other_mask(
         if not np.all((array == 0) | (array == 1)):
             return None
         descriptions.append(f"{np.sum(array == 0)} of {array.size}")
-    evidence = (
-        f"the mask of the kernel hides {descriptions[0]} in {labels[0]}, {descriptions[1]} in "
-        f"{labels[1]}"
-    )
+    evidence = f"the mask of the kernel hides {in_each(descriptions, labels)}"
     return Finding("causal_mask_offset", evidence, divergence)
 
 

@@ -13,7 +13,7 @@ from ..tape import INPUTS, KEY, STATE, Step, Tape
 from ..values import View, close, layouts
 from ..wide import is_floating
 from . import features
-from .features import SUBSTITUTED, Finding
+from .features import CONFIRMED, SUBSTITUTED, Finding, in_each
 
 
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -46,11 +46,9 @@ def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Find
             if divergence.agrees({}, {(second, position): arranged}):
                 descriptions = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
                          for core in cores]  # fmt: skip
-                evidence = (
-                    f"{second_part.tape.leaves[second_part.tape.roots[second_start]]} starts with "
-                    f"{descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}; "
-                    "with the first value in both, the results are equal"
-                )
+                name = second_part.tape.leaves[second_part.tape.roots[second_start]]
+                starts = in_each(descriptions, labels, "with ")
+                evidence = f"{name} starts {starts}; {CONFIRMED}"
                 return Finding("norm_statistics", evidence, divergence)
     return None
 
@@ -284,7 +282,7 @@ def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             ]
             evidence = (
                 f"{descriptions[0]}, {descriptions[1]}: kept elements differ by {factor:.4g}; "
-                "with the first value in both, the results are equal"
+                f"{CONFIRMED}"
             )
             is_depth = all(tape.drops_paths for tape in tapes)
             return Finding("stochastic_depth" if is_depth else "dropout", evidence, divergence)

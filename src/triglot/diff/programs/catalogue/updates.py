@@ -10,7 +10,7 @@ from ..sums import factor_of
 from ..tape import INPUTS, PARAMS, Tape
 from ..values import Core
 from . import features, losses, norms
-from .features import BOUNDS, MAX_STEPS, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, Finding, in_each
 
 MAX_COUNT = 20  # steps of an optimizer that a correction may have counted
 MIN_DECAY = 0.5
@@ -57,27 +57,20 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         {_decay(part.tape, constant) for constant in constants}
         for part, constants in zip(divergence.parts, zip(*pairs, strict=True), strict=True)
     ]
-    confirmed = "with the first value in both, the results are equal"
     if all(len(each) == 1 and None not in each for each in decays):
         descriptions = [f"{each.pop():.6g}" for each in decays]
         if any(caller.primitive.name == "scan" for caller in pairs[0][0].step.callers):
             # Such as lambda-returns, which mix each step's value with the returns that follow.
-            evidence = (
-                f"a loop mixes what it carries with a weight of {descriptions[0]} in {labels[0]}, "
-                f"of {descriptions[1]} in {labels[1]}; {confirmed}"
-            )
+            weights = in_each(descriptions, labels, "of ")
+            evidence = f"a loop mixes what it carries with a weight {weights}; {CONFIRMED}"
             return Finding("constant", evidence, divergence)
-        evidence = (
-            f"a running average decays by {descriptions[0]} in {labels[0]}, by {descriptions[1]} "
-            f"in {labels[1]}; {confirmed}"
-        )
+        decay = in_each(descriptions, labels, "by ")
+        evidence = f"a running average decays {decay}; {CONFIRMED}"
         return Finding("optimizer_decay", evidence, divergence)
     if len(pairs) == 1:
         return None
     descriptions = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
-    evidence = (
-        f"numbers {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {confirmed}"
-    )
+    evidence = f"numbers {in_each(descriptions, labels)}; {CONFIRMED}"
     return Finding("constant", evidence, divergence)
 
 
@@ -177,7 +170,7 @@ def gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None
                     continue
                 kinds = [kind, other_kind] if side == 0 else [other_kind, kind]
                 words = [f"clipped {each}" if each else "not clipped" for each in kinds]
-                evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
+                evidence = f"gradients are {in_each(words, labels)}"
                 return Finding("gradient_clipping", evidence, confirmed, at=(a, b))
     return None
 

@@ -13,7 +13,7 @@ from ..regions import RegionPart
 from ..tape import Step, Tape
 from ..values import Core, View, close
 from . import features
-from .features import Finding
+from .features import CONFIRMED, Finding, in_each
 
 CONVOLUTION = "conv_general_dilated"
 POOLS = ("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum")
@@ -63,20 +63,15 @@ def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if first_window is None or second_window is None or first_window.size != second_window.size:
         return None
     if (values := _padded_values(divergence, first_window, second_window)) is not None:
-        evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
+        evidence = f"pads {in_each(values, labels, 'with ')}"
         return Finding("padding", evidence, divergence)
     differing = _differing_fields(first_window, second_window)
     result = _evaluate_with_first(divergence, first_window, second_window) if differing else None
     if result is None:
         return None
+    windows = first_window, second_window
     (name, evidence), *more = (
-        (
-            NAMES[key],
-            f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
-            f"{_format_numbers(getattr(second_window, key))} in "
-            f"{labels[1]}; with the first value in both, the results are equal",
-        )
-        for key in differing
+        (NAMES[key], f"{_describe(key, windows, labels)}; {CONFIRMED}") for key in differing
     )
     return Finding(
         name, evidence, _ending_there(divergence, first_window, second_window, result), tuple(more)
@@ -175,12 +170,8 @@ def other_sizes(
             differing = _differing_fields(first_window, second_window)
             if results[0] == results[1] or not differing:
                 continue
-            key = differing[0]
-            evidence = (
-                f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
-                f"{_format_numbers(getattr(second_window, key))} in {labels[1]}: all that follows "
-                "differs in size"
-            )
+            key, windows = differing[0], (first_window, second_window)
+            evidence = f"{_describe(key, windows, labels)}: all that follows differs in size"
             operations = [
                 places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)
             ]
@@ -297,5 +288,6 @@ def _evaluate_with_first(
     return np.asarray(result) if Core.of(result).same(expected, first.tolerance) else None
 
 
-def _format_numbers(numbers: Sequence[int] | Sequence[tuple[int, int]]) -> str:
-    return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")
+def _describe(key: str, windows: tuple[Window, Window], labels: tuple[str, str]) -> str:
+    """Write a field of two windows, such as `strides (1, 1) in one, (2, 2) in other`."""
+    return f"{key} {in_each([getattr(window, key) for window in windows], labels)}"
