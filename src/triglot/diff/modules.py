@@ -160,11 +160,11 @@ def _mark_inner(tape: Tape, nodes: Sequence[_Node], sections: list[Section]) -> 
 
 def _result(tape: Tape, node: _Node) -> int:
     """Return the last value of a module that something outside of it reads."""
-    outputs = {tape.roots[value] for value in tape.outputs}
+    inside, outputs = set(node.steps), {tape.roots[value] for value in tape.outputs}
     read_outside = [
         value
         for value in node.results
-        if value in outputs or any(step not in node.steps for step in tape.readers_of(value))
+        if value in outputs or any(step not in inside for step in tape.readers_of(value))
     ]
     return (read_outside or node.results)[-1]
 
@@ -172,8 +172,9 @@ def _result(tape: Tape, node: _Node) -> int:
 def _inputs(view: View, node: _Node) -> list[int]:
     """Return what a module reads: values computed elsewhere, parameters and inputs."""
     tape = view.tape
+    inside = set(node.results)
     operands = dict.fromkeys(tape.roots[v] for step in node.steps for v in step.operands)
-    return [v for v in operands if v not in node.results and not tape.is_constant(v)]
+    return [v for v in operands if v not in inside and not tape.is_constant(v)]
 
 
 def _pairs(

@@ -19,7 +19,9 @@ PRODUCTS = ("conv_general_dilated", "dot_general")
 ARITHMETIC = ("add", "div", "mul", "sub")
 MAX_NORM = 12  # operations of a norm, from its result to its input
 PIECES = ("split", "slice", "dynamic_slice")
-ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
+ROOTS = ("rsqrt", "sqrt")
+POWERS = (*ROOTS, "pow", "integer_pow")
+ROWS = ("dynamic_slice", "gather", "slice")
 
 # How a cause is confirmed, at the end of its evidence.
 CONFIRMED = "with the first value in both, the results are equal"
@@ -200,6 +202,6 @@ def is_norm_of(tape: Tape, value: int, source: int) -> bool:
             if step.name not in PRODUCTS
             for operand in step.operands
         }
-        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
+        if tape.roots[source] in level and not names.isdisjoint(ROOTS):
             return True
     return False

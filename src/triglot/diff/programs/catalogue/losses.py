@@ -14,15 +14,13 @@ from ..sums import SUMS, differing_term, factor_of, split_factor
 from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, close
 from . import features
-from .features import BOUNDS, CONFIRMED, MAX_STEPS, Finding, in_each
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, ROOTS, ROWS, Finding, in_each
 
 PRODUCTS = ("mul", "div")
-ROOTS = ("sqrt", "rsqrt")
 SQUARES = ("square", "integer_pow", "mul")
 MAX_CHAIN = 6  # operations with numbers around what one program has in addition
 MAX_STANDARDIZED = 40  # values of a region that may be standardized
 NEAR = 1e-6
-ROWS = ("slice", "dynamic_slice", "gather")
 MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
@@ -745,7 +743,7 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
 
 
 def _has_root(part: RegionPart) -> bool:
-    if part.names & set(ROOTS):
+    if not part.names.isdisjoint(ROOTS):
         return True
     return part.end is not None and features.leads_to(part.tape, part.end, ROOTS, 4) is not None
 

@@ -257,7 +257,7 @@ def _roots(region: Region) -> list[Root]:
     tape, roots = region.tape, []
     for value in region.values:
         step = tape.producers[value]
-        if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
+        if step.name not in features.ROOTS or len(region.ancestors[value]) > MAX_BEFORE:
             continue
         inside = filter(None, [tape.step_of(step.operands[0])])
         places = [(each, False) for each in inside]
@@ -377,7 +377,7 @@ def _epsilon(part: RegionPart) -> Constant | None:
             continue
         for constant in features.constants(tape, step):
             result = step.results[0]
-            root = features.leads_to(tape, result, features.ROOTS, 2)
+            root = features.leads_to(tape, result, features.POWERS, 2)
             root = root or features.comes_from(tape, result, ("sqrt",), 3)
             if 0 < constant.value <= MAX_EPSILON and root is not None:
                 return constant

@@ -7,9 +7,7 @@ import numpy as np
 from ..divergence import Search
 from ..regions import Region
 from ..tape import INPUTS, PARAMS, STATE, Tape
-from .features import SUBSTITUTED, Finding, in_each, of_search
-
-ROOTS = ("rsqrt", "sqrt")
+from .features import ROOTS, SUBSTITUTED, Finding, in_each, of_search
 
 
 @dataclass(frozen=True)

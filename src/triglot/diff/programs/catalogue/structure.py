@@ -11,7 +11,7 @@ from ..regions import RegionPart
 from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, layouts
 from . import features
-from .features import BOUNDS, CONFIRMED, MAX_STEPS, SUBSTITUTED, Finding, in_each
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, ROWS, SUBSTITUTED, Finding, in_each
 
 REDUCTIONS = {
     "argmax": "takes the argmax",
@@ -20,7 +20,6 @@ REDUCTIONS = {
     "reduce_min": "takes the minimum",
     "reduce_sum": "sums",
 }
-ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 
 

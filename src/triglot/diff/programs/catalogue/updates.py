@@ -24,8 +24,8 @@ def epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     for part in finding.divergence.parts:
         for value in part.values or [part.end or 0]:
-            root = features.comes_from(part.tape, value, ("sqrt", "rsqrt"), 3)
-            root = root or features.leads_to(part.tape, value, ("sqrt", "rsqrt"), 3)
+            root = features.comes_from(part.tape, value, features.ROOTS, 3)
+            root = root or features.leads_to(part.tape, value, features.ROOTS, 3)
             if root is None:
                 continue
             if features.comes_from(part.tape, root.results[0], ("reduce_sum",), 6) is None:
@@ -228,7 +228,7 @@ def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
 
 def _num_normed(tape: Tape, value: int) -> int:
     """Count the arrays whose norm a bounded factor is computed from; 0 if it is no norm."""
-    root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
+    root = features.comes_from(tape, value, features.ROOTS, 6)
     if root is None:
         return 0
     bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
