@@ -137,9 +137,9 @@ class Drawing:
 
         def draw(key: jax.Array) -> tuple[Variables, dict[str, jax.Array]]:
             variables = network.init(key)
-            return variables, codec.encode(
-                variables.params
-            ) if codec is not None and self.num_keys else {}
+            if codec is None or not self.num_keys:
+                return variables, {}
+            return variables, codec.encode(variables.params)
 
         if not network.random_start:
             self.variables, self._arrays = network.init(key), {}

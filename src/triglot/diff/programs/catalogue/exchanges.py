@@ -25,9 +25,8 @@ def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Findi
         arrays = view.arrays[a], view.arrays[b]
         if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
             continue
-        if not divergence.agrees({a: arrays[1], b: arrays[0]}) and not divergence.agrees(
-            {}, _in_part(part, {a: b, b: a})
-        ):  # everywhere, or in this part only
+        everywhere, here = {a: arrays[1], b: arrays[0]}, _in_part(part, {a: b, b: a})
+        if not (divergence.agrees(everywhere) or divergence.agrees({}, here)):
             continue
         gated = any(
             step.name == "mul" and _reads_gate(tape, step, (a, b))

@@ -184,9 +184,8 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
     ]
     slots = {value: slot for slot, value in enumerate(second_view.tape.new_state)}
     unmatched = sorted(_unmatched_state(second_view, first_view))
-    for value in sorted(
-        _unmatched_state(first_view, second_view)
-    ):  # in the order in which they are computed
+    # In the order in which they are computed.
+    for value in sorted(_unmatched_state(first_view, second_view)):
         array = first_view.arrays[value]
         formula = _share(View(first_view.tape, first_view.tape.arrays), value)
         for second_value in unmatched if explained else ():
