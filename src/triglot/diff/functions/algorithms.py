@@ -303,13 +303,12 @@ def _actor_critic(
     learned = {
         "critic": ("q",), "actor": ("log_prob", "q"), "temperature": ("log_temperature",)
     }[part]  # fmt: skip
-    kinds = {"q": ("value", 2, ROWS), "next_q": ("value", 2, ROWS)}
+    kinds = {"q": ("value", 2, ROWS), "next_target_q": ("value", 2, ROWS)}
     kinds |= {"log_prob": ("log_prob", ROWS), "next_log_prob": ("log_prob", ROWS)}
     kinds |= {"log_temperature": ("value",), "reward": ("reward", ROWS)}
     kinds |= {"discount": ("discount", ROWS)}
-    renamed = {"next_q": "next_target_q"}
     texts = [
-        _text(renamed.get(name, name), "param" if name in learned else str(kind), *shape)
+        _text(name, "param" if name in learned else str(kind), *shape)
         for name, (kind, *shape) in kinds.items()
     ]
 

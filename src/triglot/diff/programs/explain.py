@@ -84,20 +84,16 @@ def explain(
     explanation = explain_tapes(record(wide=True), labels, record)
     shared = first_side.names.keys() & second_side.names.keys()
     names = {"": "", **{first_side.names[name]: second_side.names[name] for name in shared}}
-    resized = None
-    if explanation.diverges and not {cause.name for cause in explanation.causes}.isdisjoint(
-        UNEXPLAINED
-    ):
-        resized = windows.other_sizes(explanation.views, names, labels)
+    names_of_causes = {cause.name for cause in explanation.causes}
+    if not explanation.diverges or names_of_causes.isdisjoint(UNEXPLAINED):
+        return explanation
+    resized = windows.other_sizes(explanation.views, names, labels)
     if resized is None:
         return explanation
-    names_of_causes = {cause.name for cause in explanation.causes}
-    causes = (
-        explanation.causes if resized.name in names_of_causes else (resized, *explanation.causes)
-    )
-    return replace(
-        explanation, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
-    )
+    causes = [cause for cause in explanation.causes if cause.name != "unknown"]
+    if resized.name not in names_of_causes:
+        causes.insert(0, resized)
+    return replace(explanation, causes=tuple(causes), resized=True)
 
 
 def explain_tapes(
