@@ -48,16 +48,6 @@ def built_model(candidate: Any, path: Path, inputs: Inputs, title: str) -> Keras
     return model
 
 
-def load_model(model: KerasModel, path: Path, title: str) -> None:
-    """Read a model's weights from `.weights.h5`.
-
-    Raises:
-      TriglotError: if the file holds other weights.
-    """
-    with user_error_context(f"{title} cannot read {path}"):
-        model.load_weights(path)
-
-
 def save_model(model: KerasModel, variables: Variables, path: Path) -> None:
     """Set a model's weights and write them to `.weights.h5`.
 
