@@ -179,20 +179,17 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
         differ are a difference of their own.
     """
     first_view, second_view = views
-    states: list[list[Array]] = [
-        [view.arrays[value] for value in view.tape.new_state] for view in views
-    ]
+    first_original, second_original = (View(view.tape, view.tape.arrays) for view in views)
+    states = [[view.arrays[value] for value in view.tape.new_state] for view in views]
     slots = {value: slot for slot, value in enumerate(second_view.tape.new_state)}
     unmatched = sorted(_unmatched_state(second_view, first_view))
     # In the order in which they are computed.
     for value in sorted(_unmatched_state(first_view, second_view)):
         array = first_view.arrays[value]
-        formula = _share(View(first_view.tape, first_view.tape.arrays), value)
+        formula = _share(first_original, value)
         for second_value in unmatched if explained else ():
             shape = np.shape(second_view.arrays[second_value])
-            same_formula = (
-                _share(View(second_view.tape, second_view.tape.arrays), second_value) == formula
-            )
+            same_formula = _share(second_original, second_value) == formula
             if same_formula and np.size(array) == np.prod(shape):
                 states[1][slots[second_value]] = np.reshape(array, shape)
                 unmatched.remove(second_value)
