@@ -212,10 +212,13 @@ def leftover_causes(
         second_bias_names = second_biases({name: each.leaf for name, each in side.items()})
         if taken := left.take([p for p in left.remaining if p.name in second_bias_names]):
             causes.append(_second_bias(left, taken))
-        for kind, operation in (("bias", "add"), ("scale", "mul")):
+        for name, kind, operation in (
+            ("missing_bias", "bias", "add"),
+            ("missing_scale", "scale", "mul"),
+        ):
             vectors = _vectors(left, kind, operation, pairing, readers[index])
             if left.take(vectors):
-                causes.append(_missing_vectors(left, kind, vectors, pairing))
+                causes.append(_missing_vectors(left, name, vectors, pairing))
         if left.remaining:
             evidence = (
                 f"{join_names(left.remaining)} of {owner.label} "
@@ -251,11 +254,11 @@ def _vectors(
 
 
 def _missing_vectors(
-    left: _Leftovers, kind: str, vectors: list[Parameter], pairing: Pairing
+    left: _Leftovers, name: str, vectors: list[Parameter], pairing: Pairing
 ) -> Cause:
     owner, lacking = left.owner.label, left.lacking.label
     evidence = f"{owner} has {join_names(vectors)}; {lacking} has no such parameter"
-    cause = left.cause(f"missing_{kind}", vectors, evidence)
+    cause = left.cause(name, vectors, evidence)
     names = [each.name for each in vectors]
     neighbors = _neighbors(names, pairing, left.index)
     if not neighbors:
