@@ -146,13 +146,12 @@ def compare_networks(
     yield report_of(results)
 
     progress.begin("initializing both networks")
-    parameters = stages.pair(networks)
+    results.parameters = parameters = stages.pair(networks)
     pairing = parameters.pairing
-    results = replace(results, parameters=parameters)
     if pairing.pairs:
         progress.tell(f"parameters: {counted(len(pairing.pairs), 'pair')}, {pairing.source}")
     if options.compare_weights:
-        results = replace(results, checkpoints=stages.compare_checkpoints(networks, pairing))
+        results.checkpoints = stages.compare_checkpoints(networks, pairing)
         progress.tell(
             f"{counted(len(results.checkpoints), 'different parameter')} in the checkpoints"
         )
@@ -161,52 +160,39 @@ def compare_networks(
     progress.begin("comparing operation by operation")
     weights = EqualWeights(networks, pairing, parameters.frozen)
     setup = stages.choose_setup(networks, weights.subjects)
-    results = replace(
-        results,
-        randomness=stages.compare_randomness(networks, weights.subjects, setup),
-        dtypes=findings.dtype_causes(pairing, weights.subjects, setup),
-    )
-    operations = search_operations(
-        weights, setup, modules=options.modules or setup.effort.everything
-    )
-    results = replace(results, operations=operations)
-    locate_all = partial(locate, random_state_differs=results.random_state_differs)
+    results.randomness = stages.compare_randomness(networks, weights.subjects, setup)
+    results.dtypes = findings.dtype_causes(pairing, weights.subjects, setup)
+    modules = options.modules or setup.effort.everything
+    results.operations = operations = search_operations(weights, setup, modules=modules)
+    random_state_differs = not results.randomness.same_state
+    locate_all = partial(locate, random_state_differs=random_state_differs)
     if operations.differing_modes:
-        results = replace(results, located=locate_all(operations))
+        results.located = locate_all(operations)
         setup = replace(setup, effort=setup.effort.of_different())
         progress.tell(report_of(results).headline)
     else:
         progress.tell("operation by operation, the functions are equal up to rounding")
     yield report_of(results)
 
-    measured = measure(
+    results.measured = measured = measure(
         *weights.subjects, setup, same_dtypes=not results.dtypes, begin=progress.begin
     )
-    results = replace(
-        results,
-        measured=measured,
-        gradients=stages.compare_gradients(networks, operations, setup, measured),
-        precision=stages.compare_precision(weights.subjects, setup, networks.labels),
-    )
+    results.gradients = stages.compare_gradients(networks, operations, setup, measured)
+    results.precision = stages.compare_precision(weights.subjects, setup, networks.labels)
     if decide(results).differs_in == FUNCTION or results.draws_differ:
-        located = locate_all(operations, measured.measurements, previous=results.located)
-        results = replace(results, located=located)
+        measurements, previous = measured.measurements, results.located
+        results.located = locate_all(operations, measurements, previous=previous)
     elif decide(results).verdict == EQUIVALENT:
-        weighed = stages.weigh_rounding(operations, measured, options.max_rounding)
-        results = replace(results, weighed=weighed)
+        results.weighed = stages.weigh_rounding(operations, measured, options.max_rounding)
     decision = decide(results)
     progress.tell(f"{decision.verdict}: {decision.reason}")
     yield report_of(results)
 
     if decision.verdict == EQUIVALENT and options.level != QUICK:
         progress.begin("locating the first rounding")
-        rounding = stages.locate_rounding(weights.subjects, setup, measured)
-        results = replace(results, rounding=rounding)
+        results.rounding = stages.locate_rounding(weights.subjects, setup, measured)
     if networks.num_keys:
         progress.begin(f"comparing initializers over {networks.num_keys:,} keys")
-    results = replace(
-        results,
-        initializers=stages.compare_initializers(networks, operations.pairing),
-        notes=networks.effort.notes,
-    )
+    results.initializers = stages.compare_initializers(networks, operations.pairing)
+    results.notes = networks.effort.notes
     yield report_of(results)

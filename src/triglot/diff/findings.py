@@ -23,13 +23,10 @@ REORDERED = (
     "architecture", "operand_order", "operand_source", "operation_differs", "operation_missing",
     "residual_source", "unknown",
 )  # fmt: skip
+# Causes that are about running statistics and singular vectors.
 STATISTICS = (
-    "norm_momentum",
-    "norm_statistics",
-    "power_iterations",
-    "spectral_norm",
-    "unbiased_variance",
-)  # causes that are about running statistics and singular vectors
+    "norm_momentum", "norm_statistics", "power_iterations", "spectral_norm", "unbiased_variance",
+)  # fmt: skip
 
 
 def add_causes(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:

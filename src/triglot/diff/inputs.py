@@ -89,11 +89,10 @@ def _with_each_value(spec: Spec, batch: PyTree, key: jax.Array) -> PyTree:
         low, high = (int(bound.flat[0]) for bound in bounds)
     else:
         return batch
-    if low < 0 or batch.size >= ELEMENTS_PER_VALUE * (
-        high - low + 1
-    ):  # no tokens, or each occurs by chance
-        return batch
-    count = high - low + 1 if high - low < batch.size else batch.size // 2
+    num_values = high - low + 1
+    if low < 0 or batch.size >= ELEMENTS_PER_VALUE * num_values:
+        return batch  # no tokens, or each occurs by chance
+    count = num_values if num_values <= batch.size else batch.size // 2
     places = jax.random.permutation(jax.random.fold_in(key, 1), batch.size)[:count]
     values = jnp.asarray(low + np.arange(count), batch.dtype)
     return batch.ravel().at[places].set(values).reshape(batch.shape)

@@ -9,7 +9,7 @@ import numpy as np
 from ..backends.pairing.author_names import display_place
 from .programs import places
 from .programs.tape import Step, Tape
-from .programs.values import View
+from .programs.values import View, largest_difference
 
 MAX_NUMBERS = 4  # that are shown of a value
 MAX_OPERATIONS = 8  # that are shown of a module
@@ -54,7 +54,12 @@ class _Node:
     """A run of steps of one module."""
 
     name: str
-    steps: list[int]
+    steps: list[Step]
+
+    @property
+    def results(self) -> list[int]:
+        """The values that it computes, in order."""
+        return [value for step in self.steps for value in step.results]
 
 
 def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
@@ -89,18 +94,15 @@ def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tupl
 def _nodes(tape: Tape) -> list[_Node]:
     """Cut a program where the module changes."""
     nodes: list[_Node] = []
-    for index, step in enumerate(tape.steps):
-        if (
-            tape.is_layout(step)
-            or tape.is_constant(step.results[0])
-            or tape.is_unused(step.results[0])
-        ):
+    for step in tape.steps:
+        result = step.results[0]
+        if tape.is_layout(step) or tape.is_constant(result) or tape.is_unused(result):
             continue
         name = _module(tape, step)
         if nodes and nodes[-1].name == name:
-            nodes[-1].steps.append(index)
+            nodes[-1].steps.append(step)
         else:
-            nodes.append(_Node(name, [index]))
+            nodes.append(_Node(name, [step]))
     return nodes
 
 
@@ -117,23 +119,19 @@ def _module(tape: Tape, step: Step) -> str:
 
 def _section(view: View, node: _Node, other_view: View) -> Section:
     tape, value = view.tape, _result(view.tape, node)
-    array = np.asarray(view.arrays[value])
+    array = view.array(value)
     real = np.real(array).astype(np.float64)
-    steps = [tape.steps[index] for index in node.steps]
     if other_view.has(view.core(value)):
         state = EQUAL
     else:
         inputs = _inputs(view, node)
         state = DIFFERENT if all(other_view.has(view.core(each)) for each in inputs) else FOLLOWS
+    parameters = (places.parameter_of(tape, step) for step in node.steps)
     return Section(
         name=node.name,
         source=places.operation(tape, value).source,
-        operations=tuple(step.name for step in steps[:MAX_OPERATIONS]),
-        parameters=tuple(
-            dict.fromkeys(
-                map(tape.display_name, filter(None, (places.parameter_of(tape, s) for s in steps)))
-            )
-        ),
+        operations=tuple(step.name for step in node.steps[:MAX_OPERATIONS]),
+        parameters=tuple(dict.fromkeys(map(tape.display_name, filter(None, parameters)))),
         shape=array.shape,
         dtype=str(array.dtype),
         low=float(real.min(initial=np.inf)),
@@ -146,11 +144,11 @@ def _section(view: View, node: _Node, other_view: View) -> Section:
 
 def _mark_inner(tape: Tape, nodes: Sequence[_Node], sections: list[Section]) -> None:
     """Mark values that the other network lacks, and that lead to equal ones only."""
-    place = {index: number for number, node in enumerate(nodes) for index in node.steps}
+    place = {step: number for number, node in enumerate(nodes) for step in node.steps}
     outputs = {tape.roots[value] for value in tape.outputs}
     for number in range(len(nodes))[::-1]:
-        results = [v for index in nodes[number].steps for v in tape.steps[index].results]
-        readers = {place.get(i, number) for v in results for i in tape.readers.get(v, [])}
+        results = nodes[number].results
+        readers = {place.get(step, number) for v in results for step in tape.readers_of(v)}
         states = {sections[reader].state for reader in readers - {number}}
         if (
             sections[number].state != EQUAL
@@ -162,23 +160,21 @@ def _mark_inner(tape: Tape, nodes: Sequence[_Node], sections: list[Section]) -> 
 
 def _result(tape: Tape, node: _Node) -> int:
     """Return the last value of a module that something outside of it reads."""
-    inside = set(node.steps)
-    results = [value for index in node.steps for value in tape.steps[index].results]
-    outputs = {tape.roots[value] for value in tape.outputs}
+    inside, outputs = set(node.steps), {tape.roots[value] for value in tape.outputs}
     read_outside = [
         value
-        for value in results
-        if value in outputs or any(i not in inside for i in tape.readers.get(value, []))
+        for value in node.results
+        if value in outputs or any(step not in inside for step in tape.readers_of(value))
     ]
-    return (read_outside or results)[-1]
+    return (read_outside or node.results)[-1]
 
 
 def _inputs(view: View, node: _Node) -> list[int]:
     """Return what a module reads: values computed elsewhere, parameters and inputs."""
     tape = view.tape
-    inside = {value for index in node.steps for value in tape.steps[index].results}
-    operands = (tape.roots[v] for index in node.steps for v in tape.steps[index].operands)
-    return [v for v in dict.fromkeys(operands) if v not in inside and not tape.is_constant(v)]
+    inside = set(node.results)
+    operands = dict.fromkeys(tape.roots[v] for step in node.steps for v in step.operands)
+    return [v for v in operands if v not in inside and not tape.is_constant(v)]
 
 
 def _pairs(
@@ -188,12 +184,7 @@ def _pairs(
     sections: Sequence[Sequence[Section]],
 ) -> list[tuple[int, int]]:
     """Pair parts with equal values in order, and those between them one by one."""
-    place = {
-        value: index
-        for index, node in enumerate(nodes[1])
-        for step in node.steps
-        for value in second_view.tape.steps[step].results
-    }
+    place = {value: index for index, node in enumerate(nodes[1]) for value in node.results}
     pairs: list[tuple[int, int]] = []
     for index, (node, section) in enumerate(zip(nodes[0], sections[0], strict=True)):
         if section.state != EQUAL:
@@ -219,10 +210,6 @@ def _distance(
     b = second_view.core(_result(second_view.tape, second_node))
     if a.same(b):
         return 0.0
-    if a.array.size != b.array.size or not a.array.size:
-        return None
-    left, right = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
-    scale = max(a.scale, b.scale)
-    with np.errstate(all="ignore"):
-        relative = float(np.max(np.abs(left - right))) / scale if scale else 0.0
+    arrays = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)
+    relative = largest_difference(*arrays)[1]
     return relative if np.isfinite(relative) else None

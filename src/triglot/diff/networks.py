@@ -76,10 +76,17 @@ def load_networks(
 
 def _num_outputs(network: Network, arguments: Arguments) -> int:
     """Count the arrays that a function returns."""
-    with user_error_context(f"{network.name!r} failed on {_describe(arguments)}"):
+    return len(_output_shapes(network, arguments, 2))
+
+
+def _output_shapes(
+    network: Network, inputs: Inputs | Arguments, size: int
+) -> list[jax.ShapeDtypeStruct]:
+    """List the shapes of a network's outputs for a batch, without computing them."""
+    with user_error_context(f"{network.name!r} failed on {_describe(inputs)}"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
-        batch = jax.eval_shape(lambda: _batch_of(arguments, 2, jax.random.key(0)))
-        return len(jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0]))
+        batch = jax.eval_shape(lambda: _batch_of(inputs, size, jax.random.key(0)))
+        return jax.tree.leaves(jax.eval_shape(network.apply, variables, batch)[0])
 
 
 def _describe(inputs: Inputs | Arguments) -> str:
@@ -95,16 +102,11 @@ def _batch_of(inputs: Inputs | Arguments, size: int, key: jax.Array) -> PyTree:
 
 def _reduces_batch(network: Network, inputs: Inputs) -> bool:
     """Return whether no output of a network has the batch as its leading axis."""
-    if network.recurrent:
-        return False
-    for size in (2, 3):
-        with user_error_context(f"{network.name!r} failed on {_describe(inputs)}"):
-            variables = jax.eval_shape(network.init, jax.random.key(0))
-            batch = jax.eval_shape(lambda s=size: _batch_of(inputs, s, jax.random.key(0)))
-            outputs, _ = jax.eval_shape(network.apply, variables, batch)
-        if any(leaf.shape[:1] == (size,) for leaf in jax.tree.leaves(outputs)):
-            return False
-    return True
+    return not network.recurrent and not any(
+        leaf.shape[:1] == (size,)
+        for size in (2, 3)
+        for leaf in _output_shapes(network, inputs, size)
+    )
 
 
 def _batch_arguments(specs: tuple[Box, ...], names: list[str]) -> Arguments:

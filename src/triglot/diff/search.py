@@ -208,17 +208,17 @@ class Located:
         follows.
     """
 
-    modes: frozenset[str]
-    with_state: bool
-    first_difference: Difference | None
-    causes: tuple[Cause, ...]
-    resized: bool
+    modes: frozenset[str] = frozenset()
+    with_state: bool = False
+    first_difference: Difference | None = None
+    causes: tuple[Cause, ...] = ()
+    resized: bool = False
 
 
 def locate(
     operations: Operations,
     measurements: Sequence[Measurement] | None = None,
-    previous: Located | None = None,
+    previous: Located = Located(),
     *,
     random_state_differs: bool = False,
 ) -> Located:
@@ -228,7 +228,8 @@ def locate(
       operations: both programs.
       measurements: what was measured; None if nothing has been measured yet, and any state may
         differ.
-      previous: an earlier result, which is returned if it answers the same question.
+      previous: an earlier result, which is returned if it answers the same question; by default
+        that of no mode.
       random_state_differs: whether networks that are random in training update their state
         differently; their state is not measured.
     """
@@ -239,7 +240,7 @@ def locate(
         modes |= {TRAINING} if any(setup.is_random) else set()
         state_differs = not findings.agree(measurements, STATE)
     with_state = random_state_differs if any(setup.is_random) else state_differs
-    if previous is not None and (previous.modes, previous.with_state) == (modes, with_state):
+    if (previous.modes, previous.with_state) == (modes, with_state):
         return previous
     explanations = operations.explanations
     for mode in (EVALUATION, TRAINING) if with_state else sorted(modes):

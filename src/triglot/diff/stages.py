@@ -51,10 +51,24 @@ class PairedParameters:
       num_params: number of scalars of each network.
     """
 
-    pairing: Pairing
-    frozen: FrozenParameters
-    causes: tuple[Cause, ...]
-    num_params: tuple[int, int]
+    pairing: Pairing = Pairing({}, {}, (), "not yet")
+    frozen: FrozenParameters = ([], [])
+    causes: tuple[Cause, ...] = ()
+    num_params: tuple[int, int] = (0, 0)
+
+
+class Finding(NamedTuple):
+    """Where two networks differ in one respect, and why.
+
+    Attributes:
+      first_difference: the first operation of each that differs; None if there is none.
+      causes: the causes; none if the difference does not matter.
+      notes: what was measured, and what could not be located.
+    """
+
+    first_difference: Difference | None = None
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def pair(networks: Networks) -> PairedParameters:
@@ -95,34 +109,23 @@ def choose_setup(networks: Networks, subjects: Subjects) -> Setup:
     return Setup(key, modes, learning_mode, learns, networks.effort, is_random)
 
 
-def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> Randomness | None:
-    """Test outputs that are random in training; None if neither network draws random numbers."""
+def compare_randomness(networks: Networks, subjects: Subjects, setup: Setup) -> Randomness:
+    """Test outputs that are random in training; they are equal if no network draws numbers."""
     if not any(setup.is_random):
-        return None
+        return Randomness()
     key = networks.keys["random"]
     work = max(operations(subject.trace(setup.key, True)) for subject in subjects)
     return distributions.compare_randomness(subjects, setup.is_random, key, work)
 
 
-class Gradients(NamedTuple):
-    """What differs in the gradients alone.
-
-    Attributes:
-      first_difference: first operation of the backward pass that differs, where all outputs are
-        equal; None if there is none.
-      causes: parameters that get no gradient, and rules of differentiation that differ.
-      notes: what could not be located, and unused parameters.
-    """
-
-    first_difference: Difference | None
-    causes: tuple[Cause, ...]
-    notes: tuple[str, ...]
-
-
 def compare_gradients(
     networks: Networks, operations: Operations, setup: Setup, measured: Measured
-) -> Gradients:
-    """Locate gradients that differ although all outputs are equal, and name the causes."""
+) -> Finding:
+    """Locate gradients that differ although all outputs are equal, and name the causes.
+
+    The causes are parameters that get no gradient, and rules of differentiation that differ; the
+    notes have unused parameters too.
+    """
     subjects, pairing = operations.weights.subjects, operations.weights.pairing
     measurements, labels = measured.measurements, networks.labels
     notes: list[str] = []
@@ -148,7 +151,7 @@ def compare_gradients(
         with note_failure(notes, "the gradients could not be aligned"):
             first, causes = _low_gradients(operations, measured)
     if causes:
-        return Gradients(first, tuple(causes), tuple(notes))
+        return Finding(first, tuple(causes), tuple(notes))
     causes = findings.gradient_causes(pairing, measured.gradients, labels)
     if causes and operations.differing_modes:  # other parameters may be unused, for that reason
         unused = [
@@ -163,7 +166,7 @@ def compare_gradients(
         causes = findings.gradient_causes(
             pairing, measured.gradients, labels, (unused[0], unused[1])
         )
-    return Gradients(first, tuple(causes), tuple(notes))
+    return Finding(first, tuple(causes), tuple(notes))
 
 
 def _is_low(dtypes: tuple[str, str]) -> bool:
@@ -190,23 +193,7 @@ def compare_precision(subjects: Subjects, setup: Setup, labels: tuple[str, str])
     return precision_cause([subject.trace(setup.key, True) for subject in subjects], labels)
 
 
-class WeighedRounding(NamedTuple):
-    """Where two networks that compute one function round so differently that it matters.
-
-    Attributes:
-      first: the first operation of each; None if rounding does not matter.
-      causes: `dtype` or `conditioning`; none if rounding does not matter.
-      notes: by how much results differ in the types in which the networks compute.
-    """
-
-    first: Difference | None
-    causes: tuple[Cause, ...]
-    notes: tuple[str, ...]
-
-
-def weigh_rounding(
-    operations: Operations, measured: Measured, max_rounding: float
-) -> WeighedRounding:
+def weigh_rounding(operations: Operations, measured: Measured, max_rounding: float) -> Finding:
     """Find why outputs or gradients differ in the networks' own types, though not in float64.
 
     Programs of one function round alike in bfloat16 and float16 if they round the same values,
@@ -216,35 +203,34 @@ def weigh_rounding(
       operations: both programs, compared in float64.
       measured: what was measured in the networks' own types.
       max_rounding: the largest relative difference that does not matter.
+
+    Returns:
+      The cause, `dtype` or `conditioning`; none if rounding does not matter. A note says by how
+      much results differ.
     """
     weighed = [each for each in measured.measurements if each.quantity.name in ROUNDED]
     worst = max(weighed, key=lambda each: each.native.max_rel, default=None)
     if worst is None or worst.native.max_rel <= SINGLE_TOLERANCE:
-        return WeighedRounding(None, (), ())
+        return Finding()
     name, mode, _ = worst.quantity
     mode = TRAINING if name == STATE else mode
     size = f"rounding changes {name} in {mode} by {worst.native.max_rel:.2g} of the largest"
     low = _is_low(measured.dtypes)
-    small = WeighedRounding(None, (), (f"{size}: no more than {max_rounding:g}",))
     if worst.native.max_rel <= max_rounding:
-        return small
+        return Finding(notes=(f"{size}: no more than {max_rounding:g}",))
     notes: list[str] = []
     located: tuple[Cause, Difference] | None = None
     with note_failure(notes, f"{size}; the operation was not located"):
         located = _dtype_difference(operations, mode) if low else None
         located = located or _conditioning(operations, worst.quantity, mode, low=low)
     if located is not None:
-        return WeighedRounding(located[1], (located[0],), ())
+        return Finding(located[1], (located[0],))
     if low:
-        dtype = max(measured.dtypes, key=_bits)
+        dtype = min(measured.dtypes, key=lambda each: jnp.finfo(each or "float64").bits)
         ordinary = f"{size}: ordinary in {dtype}, where both round equal values"
-        return WeighedRounding(None, (), (*notes, ordinary))
+        return Finding(notes=(*notes, ordinary))
     evidence = f"{size}, and vanishes in float64"
-    return WeighedRounding(None, (Cause("conditioning", name, evidence),), tuple(notes))
-
-
-def _bits(dtype: str) -> int:
-    return -jnp.finfo(dtype or "float64").bits
+    return Finding(None, (Cause("conditioning", name, evidence),), tuple(notes))
 
 
 def _dtype_difference(operations: Operations, mode: str) -> tuple[Cause, Difference] | None:
@@ -275,19 +261,7 @@ def _conditioning(
     return conditioning(wide, native, operations.weights.networks.labels, low=low)
 
 
-class Rounding(NamedTuple):
-    """Where two equivalent networks round differently.
-
-    Attributes:
-      first: first operation whose results differ in bits; None if outputs are identical.
-      notes: why it could not be located.
-    """
-
-    first: Difference | None
-    notes: tuple[str, ...]
-
-
-def locate_rounding(subjects: Subjects, setup: Setup, measured: Measured) -> Rounding:
+def locate_rounding(subjects: Subjects, setup: Setup, measured: Measured) -> Finding:
     """Find the first operation whose results differ in bits, in the first batch with any."""
     differing = [
         each.quantity
@@ -295,14 +269,14 @@ def locate_rounding(subjects: Subjects, setup: Setup, measured: Measured) -> Rou
         if each.quantity.name == OUTPUTS and not each.native.identical
     ]
     if not differing:
-        return Rounding(None, ())
+        return Finding()
     inputs, train = subjects[0].batches[differing[0].batch], differing[0].mode == TRAINING
     notes: list[str] = []
     first = None
     with note_failure(notes, "the first rounding was not located"):
         tapes = record_both(*subjects, inputs, train=train, key=setup.key, exact=True)
         first = first_bit_difference(*tapes, compiled=setup.effort.everything)
-    return Rounding(first, tuple(notes))
+    return Finding(first, notes=tuple(notes))
 
 
 class Initializers(NamedTuple):
@@ -315,10 +289,10 @@ class Initializers(NamedTuple):
       notes: why they were not compared.
     """
 
-    rows: tuple[InitializerRow, ...]
-    num_keys: int
-    causes: tuple[Cause, ...]
-    notes: tuple[str, ...]
+    rows: tuple[InitializerRow, ...] = ()
+    num_keys: int = 0
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def compare_initializers(networks: Networks, pairing: Pairing) -> Initializers:

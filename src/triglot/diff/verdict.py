@@ -6,7 +6,7 @@ measures what the rule reads.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import findings
@@ -15,7 +15,7 @@ from .measures.numbers import Measured, Measurement
 from .pairing.pair import layer_order_note
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, UNFINISHED, Report
 from .search import Located, Operations
-from .stages import Gradients, Initializers, PairedParameters, Rounding, WeighedRounding
+from .stages import Finding, Initializers, PairedParameters
 from .types import Cause, Difference
 
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
@@ -23,9 +23,9 @@ UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show
 FUNCTION, DRAWS, WEIGHTS, PRECISION, NOTHING = "function", "draws", "weights", "precision", ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Results:
-    """The results of the stages so far; None where a stage has not run or does not apply.
+    """The results of the stages so far; None, or empty, where a stage has not run.
 
     Attributes:
       labels: labels of both networks.
@@ -45,18 +45,18 @@ class Results:
     """
 
     labels: tuple[str, str]
-    parameters: PairedParameters | None = None
+    parameters: PairedParameters = PairedParameters()
     checkpoints: tuple[Cause, ...] = ()
     dtypes: tuple[Cause, ...] = ()
-    randomness: Randomness | None = None
+    randomness: Randomness = Randomness()
     operations: Operations | None = None
     measured: Measured | None = None
-    gradients: Gradients | None = None
+    gradients: Finding = Finding()
     precision: Cause | None = None
-    weighed: WeighedRounding | None = None
-    located: Located | None = None
-    rounding: Rounding | None = None
-    initializers: Initializers | None = None
+    weighed: Finding = Finding()
+    located: Located = Located()
+    rounding: Finding = Finding()
+    initializers: Initializers = Initializers()
     notes: tuple[str, ...] = ()
 
     @property
@@ -72,12 +72,7 @@ class Results:
     @property
     def draws_differ(self) -> bool:
         """Whether outputs in training are random, and the same keys give different ones."""
-        return self.randomness is not None and not self.randomness.identical
-
-    @property
-    def random_state_differs(self) -> bool:
-        """Whether networks that are random in training update their state differently."""
-        return self.randomness is not None and not self.randomness.same_state
+        return not self.randomness.identical
 
 
 class Rule(NamedTuple):
@@ -111,19 +106,17 @@ RULES = (
     Rule(
         DIFFERENT, FUNCTION,
         "operation by operation in float64, gradients differ by more than rounding",
-        lambda results: (
-            results.gradients is not None and results.gradients.first_difference is not None
-        ),
+        lambda results: results.gradients.first_difference is not None,
     ),
     Rule(
         DIFFERENT, FUNCTION,
         "outputs that are random in training have different distributions over keys",
-        lambda results: results.randomness is not None and not results.randomness.same,
+        lambda results: not results.randomness.same,
     ),
     Rule(
         DIFFERENT, FUNCTION,
         "networks that are random in training update their state differently",
-        lambda results: results.random_state_differs,
+        lambda results: not results.randomness.same_state,
     ),
     Rule(
         DIFFERENT, DRAWS,
@@ -143,7 +136,7 @@ RULES = (
     Rule(
         DIFFERENT, PRECISION,
         "in the types in which the networks compute, rounding differs by more than is allowed",
-        lambda results: results.weighed is not None and bool(results.weighed.causes),
+        lambda results: bool(results.weighed.causes),
     ),
     Rule(
         EQUIVALENT, NOTHING,
@@ -170,43 +163,40 @@ def decide(results: Results) -> Rule:
 
 def report_of(results: Results) -> Report:
     """Make the report of the results so far."""
-    rule = decide(results)
-    report = Report(
+    rule, operations = decide(results), results.operations
+    return Report(
         labels=results.labels,
         verdict=rule.verdict,
         first_difference=_first_difference(results, rule),
+        first_rounding=results.rounding.first_difference,
         causes=tuple(_causes(results, rule)),
+        pairing=(operations or results.parameters).pairing,
+        num_params=results.parameters.num_params,
         measurements=tuple(results.measurements),
+        initializers=results.initializers.rows,
+        num_keys=results.initializers.num_keys,
+        parts=((), ()) if operations is None else operations.sections,
         notes=tuple(dict.fromkeys(_notes(results))),
     )
-    if (parameters := results.parameters) is not None:
-        report = replace(report, pairing=parameters.pairing, num_params=parameters.num_params)
-    if (operations := results.operations) is not None:
-        report = replace(report, pairing=operations.pairing, parts=operations.sections)
-    if (rounding := results.rounding) is not None:
-        report = replace(report, first_rounding=rounding.first)
-    if (initializers := results.initializers) is not None:
-        report = replace(report, initializers=initializers.rows, num_keys=initializers.num_keys)
-    return report
 
 
 def _first_difference(results: Results, rule: Rule) -> Difference | None:
     """Return the first operation that differs, else the first quantity that was measured."""
-    if rule.differs_in == PRECISION and results.weighed is not None:
-        return results.weighed.first
+    if rule.differs_in == PRECISION:
+        return results.weighed.first_difference
     if rule.differs_in not in (FUNCTION, DRAWS):
         return None
-    first = None if results.located is None else results.located.first_difference
+    first = results.located.first_difference
     if rule.differs_in == DRAWS:
         return first
-    backward = None if results.gradients is None else results.gradients.first_difference
+    backward = results.gradients.first_difference
     return first or backward or findings.first_measured_difference(results.measurements)
 
 
 def _dropout(results: Results) -> list[Cause]:
     """Return the causes by which two programs apply dropout differently."""
-    causes = () if results.located is None else results.located.causes
-    return [cause for cause in causes if cause.name in ("dropout", "stochastic_depth")]
+    names = ("dropout", "stochastic_depth")
+    return [cause for cause in results.located.causes if cause.name in names]
 
 
 def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
@@ -217,34 +207,26 @@ def _causes(results: Results, rule: Rule) -> Iterator[Cause]:
         causes = _of_function(results, causes)
     elif rule.differs_in == DRAWS:
         causes = findings.add_causes(causes, _dropout(results))
-    elif rule.differs_in == PRECISION and results.weighed is not None:
+    elif rule.differs_in == PRECISION:
         causes = findings.add_causes(causes, results.weighed.causes)
     yield from causes
     if results.precision is not None and all(cause.name != "precision" for cause in causes):
         yield results.precision
-    if results.initializers is not None:
-        yield from results.initializers.causes
+    yield from results.initializers.causes
 
 
 def _of_stages(results: Results) -> list[Cause]:
     """List the causes that each stage names by itself, in the order of the stages."""
-    causes: list[Cause] = []
-    if results.parameters is not None:
-        causes += results.parameters.causes
-    causes += results.dtypes
-    if results.gradients is not None:
-        causes += results.gradients.causes
+    causes = [*results.parameters.causes, *results.dtypes, *results.gradients.causes]
     if results.operations is not None:
         causes += results.operations.transposed
-    if results.randomness is not None and not results.operations_differ:
-        causes += results.randomness.causes
-    return causes
+    return causes if results.operations_differ else [*causes, *results.randomness.causes]
 
 
 def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
     """Add what the traced programs and the dtypes show; say so if nothing explains a difference."""
     located, operations = results.located, results.operations
-    if located is not None and operations is not None:
+    if operations is not None:
         if located.resized:  # the layers that follow have other sizes, and are not other layers
             causes = [cause for cause in causes if cause.name != "architecture"]
         unpaired = () if operations.pairing.is_complete else UNPAIRED  # named with their meaning
@@ -261,17 +243,13 @@ def _of_function(results: Results, causes: list[Cause]) -> list[Cause]:
 
 def _notes(results: Results) -> Iterator[str]:
     """Yield what was not measured or located, and why, in the order of the stages."""
-    if results.parameters is not None:
-        order = layer_order_note(results.parameters.pairing, results.labels)
-        yield from () if order is None else (order,)
+    yield from filter(None, [layer_order_note(results.parameters.pairing, results.labels)])
     if results.operations is not None:
         yield from results.operations.explanations.notes
-    for stage in (results.measured, results.gradients):
-        if stage is not None:
-            yield from stage.notes
-    if results.randomness is not None:
-        yield results.randomness.note
+    if results.measured is not None:
+        yield from results.measured.notes
+    yield from results.gradients.notes
+    yield from filter(None, [results.randomness.note])
     for stage in (results.weighed, results.rounding, results.initializers):
-        if stage is not None:
-            yield from stage.notes
+        yield from stage.notes
     yield from results.notes

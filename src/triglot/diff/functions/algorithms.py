@@ -34,6 +34,7 @@ PREFIX = "algorithm:"
 ROWS, ACTIONS = 32, 3  # of a batch
 CONTINUOUS = "continuous"  # the part of a policy gradient's loss of continuous actions
 UNIT_BOX = Box((ACTIONS,), low=-1.0, high=1.0)
+EMPTY = Variables(params={}, state=())  # of networks that return what they are given
 TARGET = "target_"  # before the names of a target network's outputs
 NEXT = "next_"  # before the names of what networks return for the next observation
 SUPPORTED = "policy gradients, replayed action values and SAC"
@@ -88,6 +89,10 @@ def load_reference(text: str) -> Reference:
     if name not in ALGORITHMS:
         raise unknown("built-in algorithm", name, sorted(ALGORITHMS))
     algorithm: Any = find_algorithm(name)
+    unsupported = (
+        f"the loss of {name!r} does not depend on its networks' outputs alone; those of "
+        f"{SUPPORTED} do"
+    )
     config, hyper = _options(algorithm, options)
     builders: Mapping[str, Callable[[], LossAndInputs]]
     if issubclass(algorithm, PolicyGradient) and hasattr(algorithm, "loss"):
@@ -103,17 +108,11 @@ def load_reference(text: str) -> Reference:
             for each in ("critic", "actor", "temperature")
         }
     else:
-        raise TriglotError(
-            f"the loss of {name!r} does not depend on its networks' outputs alone; those of "
-            f"{SUPPORTED} do, such as algorithm:ppo."
-        )
+        raise TriglotError(f"{unsupported}, such as algorithm:ppo.")
     part = part or next(iter(builders))
     if part not in builders:
         raise unknown(f"loss of {name}", part, [each for each in builders if each] or ["none"])
-    with user_error_context(
-        f"the loss of {name!r} does not depend on its networks' outputs alone; those of "
-        f"{SUPPORTED} do"
-    ):
+    with user_error_context(unsupported):
         function, texts = builders[part]()
         all_arguments = parse_arguments(tuple(texts))
         arguments = _read_only(function, all_arguments)
@@ -142,10 +141,6 @@ def _options(algorithm: Algorithm, texts: list[str]) -> tuple[AnyConfig, AnyHype
 def _outputs_network(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Network, Dict]:
     """Return a network whose observations are its outputs, and the spec of these."""
 
-    def init(key: jax.Array) -> Variables:
-        del key
-        return Variables(params={}, state=())
-
     def apply(
         variables: Variables,
         inputs: Mapping[str, jax.Array],
@@ -159,7 +154,9 @@ def _outputs_network(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Network, Di
 
     spec = Dict({name: Box(shape) for name, shape in shapes.items()})
     codec = Codec.named({}, [])
-    network = Network(name="outputs", backend="jax", init=init, apply=apply, codec=codec)
+    network = Network(
+        name="outputs", backend="jax", init=lambda key: EMPTY, apply=apply, codec=codec
+    )
     return network, spec
 
 
@@ -200,10 +197,25 @@ def _policy_gradient(
         obs = {name: arrays[name] for name in shapes}
         data = {name: arrays[argument_names[name]] for name in names}
         batch = kind(obs=obs, action_mask=None, action=arrays["action"], **data)
-        variables = Variables(params={}, state=())
-        return agent.loss(variables, batch, jax.random.key(0), agent.hyper)[0]
+        return agent.loss(EMPTY, batch, jax.random.key(0), agent.hyper)[0]
 
     return function, texts
+
+
+def _sample(
+    arrays: Mapping[str, jax.Array], outputs: PyTree, action: jax.Array, next_outputs: PyTree
+) -> Sample:
+    """Make a replayed sample whose observations are what the networks return for them."""
+    return Sample(
+        obs=outputs,
+        action=action,
+        reward=arrays["reward"],
+        discount=arrays["discount"],
+        next_obs=next_outputs,
+        next_action_mask=None,
+        slot=jnp.zeros(ROWS, jnp.int32),
+        probability=jnp.ones(ROWS),
+    )
 
 
 def _action_values(
@@ -217,33 +229,23 @@ def _action_values(
         network=network, obs_spec=spec, action_spec=action_spec, config=config, hyper=hyper
     )
     texts = [_text(name, "param", ROWS, *shape) for name, shape in shapes.items()]
-    texts += [_text(f"{NEXT}{name}", "value", ROWS, *shape) for name, shape in shapes.items()]
-    texts += [
-        _text(f"{NEXT}{TARGET}{name}", "value", ROWS, *shape) for name, shape in shapes.items()
-    ]
+    for prefix in (NEXT, NEXT + TARGET):
+        texts += [_text(prefix + name, "value", ROWS, *shape) for name, shape in shapes.items()]
     texts += [f"action=action:{ROWS}:0..{ACTIONS - 1}", f"reward:{ROWS}", f"discount:{ROWS}"]
     texts += [f"weight:{ROWS}"]
 
     def function(**arrays: jax.Array) -> jax.Array:
         next_outputs = {name: arrays[NEXT + name] for name in shapes}
         next_outputs |= {TARGET + name: arrays[NEXT + TARGET + name] for name in shapes}
-        sample = Sample(
-            obs={name: arrays[name] for name in shapes},
-            action=arrays["action"],
-            reward=arrays["reward"],
-            discount=arrays["discount"],
-            next_obs=next_outputs,
-            next_action_mask=None,
-            slot=jnp.zeros(ROWS, jnp.int32),
-            probability=jnp.ones(ROWS),
-        )
+        outputs = {name: arrays[name] for name in shapes}
+        sample = _sample(arrays, outputs, arrays["action"], next_outputs)
         batch = ReplayedBatch(
             sample=sample,
             target=Variables(params={"target": ()}, state=()),
             weight=arrays["weight"],
             hyper=agent.hyper,
         )
-        return agent.loss(Variables(params={}, state=()), batch, jax.random.key(0))[0]
+        return agent.loss(EMPTY, batch, jax.random.key(0))[0]
 
     return function, texts
 
@@ -285,11 +287,7 @@ def _actor_critic(
             return _GivenLogProb.of(obs["log_prob"]), ()
 
         def q(
-            self,
-            critic: PyTree,
-            obs: Mapping[str, jax.Array],
-            action: jax.Array,
-            **options: PyTree,
+            self, critic: PyTree, obs: Mapping[str, jax.Array], action: jax.Array, **options: PyTree
         ) -> tuple[jax.Array, PyTree]:
             return obs["q"], ()
 
@@ -305,36 +303,25 @@ def _actor_critic(
     learned = {
         "critic": ("q",), "actor": ("log_prob", "q"), "temperature": ("log_temperature",)
     }[part]  # fmt: skip
-    kinds = {"q": ("value", 2, ROWS), "next_q": ("value", 2, ROWS)}
+    kinds = {"q": ("value", 2, ROWS), "next_target_q": ("value", 2, ROWS)}
     kinds |= {"log_prob": ("log_prob", ROWS), "next_log_prob": ("log_prob", ROWS)}
     kinds |= {"log_temperature": ("value",), "reward": ("reward", ROWS)}
     kinds |= {"discount": ("discount", ROWS)}
-    renamed = {"next_q": "next_target_q"}
     texts = [
-        _text(renamed.get(name, name), "param" if name in learned else str(kind), *shape)
+        _text(name, "param" if name in learned else str(kind), *shape)
         for name, (kind, *shape) in kinds.items()
     ]
 
     def function(**arrays: jax.Array) -> jax.Array:
-        sample = Sample(
-            obs={"q": arrays["q"], "log_prob": arrays["log_prob"]},
-            action=jnp.zeros((ROWS, 1)),
-            reward=arrays["reward"],
-            discount=arrays["discount"],
-            next_obs={"q": arrays["next_target_q"], "log_prob": arrays["next_log_prob"]},
-            next_action_mask=None,
-            slot=jnp.zeros(ROWS, jnp.int32),
-            probability=jnp.ones(ROWS),
-        )
+        outputs = {"q": arrays["q"], "log_prob": arrays["log_prob"]}
+        next_outputs = {"q": arrays["next_target_q"], "log_prob": arrays["next_log_prob"]}
+        sample = _sample(arrays, outputs, jnp.zeros((ROWS, 1)), next_outputs)
         temperature = Variables(params=arrays["log_temperature"], state=())
-        empty = Variables(params={}, state=())
-        learners: dict[str, SimpleNamespace] = dict.fromkeys(
-            ("actor", "critic"), SimpleNamespace(variables=empty)
-        )
-        learners["temperature"] = SimpleNamespace(variables=temperature)
-        state: Any = SimpleNamespace(learners=learners, target=empty, hyper=agent.hyper)
+        variables_by_part = {"actor": EMPTY, "critic": EMPTY, "temperature": temperature}
+        learners = {name: SimpleNamespace(variables=v) for name, v in variables_by_part.items()}
+        state: Any = SimpleNamespace(learners=learners, target=EMPTY, hyper=agent.hyper)
         batch = ActorCriticBatch(sample=sample, state=state)
-        variables = temperature if part == "temperature" else empty
+        variables = variables_by_part[part]
         return getattr(agent, f"{part}_loss")(variables, batch, jax.random.key(0))[0]
 
     return function, texts

@@ -110,14 +110,8 @@ def _stopped_parameters(program: Program, chosen: frozenset[Rule], rule: Rule) -
     """List the parameters that get no gradient at all because of one rule."""
     without_rule, with_rule = program.gradients(chosen), program.gradients(chosen - {rule})
     return [
-        name
-        for name in without_rule
-        if _any_nonzero(without_rule[name]) and not _any_nonzero(with_rule[name])
+        name for name in without_rule if np.any(without_rule[name]) and not np.any(with_rule[name])
     ]
-
-
-def _any_nonzero(array: np.ndarray) -> bool:
-    return bool(np.any(np.asarray(array) != 0))
 
 
 def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
@@ -193,12 +187,7 @@ def _singularity(tape: Tape, step: Step) -> str | None:
 
 
 def first_backward_difference(
-    first: Subject,
-    second: Subject,
-    *,
-    train: bool,
-    key: jax.Array,
-    tolerance: float = TOLERANCE,
+    first: Subject, second: Subject, *, train: bool, key: jax.Array, tolerance: float = TOLERANCE
 ) -> Difference | None:
     """Align the traced gradients of two networks, and find the first operation that differs.
 

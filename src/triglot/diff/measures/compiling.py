@@ -1,7 +1,7 @@
 """Quick compilation of programs whose bits do not matter."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -10,16 +10,7 @@ from ...core.compiling import compiler_options
 _Result = TypeVar("_Result")
 
 
-def quick_jit(
-    function: Callable[..., _Result],
-    *,
-    static_argnums: int | None = None,
-    donate_argnums: int | tuple[int, ...] | None = None,
-) -> Callable[..., _Result]:
+def quick_jit(function: Callable[..., _Result], **options: int) -> Callable[..., _Result]:
     """Compile a function with little optimization; the options are those of `jax.jit`."""
-    return jax.jit(
-        function,
-        static_argnums=static_argnums,
-        donate_argnums=donate_argnums,
-        compiler_options=compiler_options(runs_once=True),
-    )
+    jit: Any = jax.jit
+    return jit(function, compiler_options=compiler_options(runs_once=True), **options)

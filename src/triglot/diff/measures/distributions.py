@@ -13,7 +13,6 @@ import numpy as np
 from scipy import stats
 
 from ...core.network import Network, Variables
-from ...core.types import PyTree
 from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..programs.draws import Replay, Reuse, compare_draws, draws_of
@@ -138,9 +137,9 @@ class Drawing:
 
         def draw(key: jax.Array) -> tuple[Variables, dict[str, jax.Array]]:
             variables = network.init(key)
-            return variables, codec.encode(
-                variables.params
-            ) if codec is not None and self.num_keys else {}
+            if codec is None or not self.num_keys:
+                return variables, {}
+            return variables, codec.encode(variables.params)
 
         if not network.random_start:
             self.variables, self._arrays = network.init(key), {}
@@ -208,13 +207,11 @@ def initializer_causes(
         f"over {num_keys:,} keys {first.name} has {first.one} in the first and {first.other} in "
         f"the second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    places = [
-        join_names(row.name for row in differing),
-        join_names(row.counterpart for row in differing),
-    ]
-    where = places[0]
-    if places[0] != places[1]:
-        where = "; ".join(f"{place} ({label})" for place, label in zip(places, labels, strict=True))
+    names = join_names(row.name for row in differing)
+    counterparts = join_names(row.counterpart for row in differing)
+    where = names
+    if names != counterparts:
+        where = f"{names} ({labels[0]}); {counterparts} ({labels[1]})"
     return (Cause("initializer", where, evidence),)
 
 
@@ -255,16 +252,16 @@ class Randomness(NamedTuple):
     Attributes:
       same: whether no difference is found.
       identical: whether the same keys give the same bits.
-      note: the result in words, for the report.
+      note: the result in words, for the report; empty if nothing is random.
       causes: `dropout`, if only one network is random; `key_reuse`, `noise_shape` or
         `stochastic_depth`, if one draws once where the other draws several times.
       same_state: whether no difference is found after updates of the state, either.
     """
 
-    same: bool
-    identical: bool
-    note: str
-    causes: list[Cause]
+    same: bool = True
+    identical: bool = True
+    note: str = ""
+    causes: tuple[Cause, ...] = ()
     same_state: bool = True
 
 
@@ -280,7 +277,7 @@ def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.
       float32 `[keys, few]` in training, and, of a network with state, in evaluation after two
       updates of it.
     """
-    examples = _examples(side)
+    examples = jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
     has_state = bool(jax.tree.leaves(side.variables.state))
 
     def tested_elements(outputs: Mapping[str, jax.Array]) -> jax.Array:
@@ -304,19 +301,8 @@ def outputs_over_keys(side: Subject, key: jax.Array, num_calls: int) -> list[np.
     return list(map(np.asarray, samples))
 
 
-def _identical(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
-    return all(map(np.array_equal, first, second))
-
-
-def _examples(side: Subject) -> PyTree:
-    return jax.tree.map(lambda array: array[:NUM_EXAMPLES], side.inputs)
-
-
 def compare_randomness(
-    sides: Subjects,
-    is_random: tuple[bool, bool],
-    key: jax.Array,
-    work: float = 0.0,
+    sides: Subjects, is_random: tuple[bool, bool], key: jax.Array, work: float = 0.0
 ) -> Randomness:
     """Compare two networks' outputs in training as functions of random draws.
 
@@ -334,29 +320,29 @@ def compare_randomness(
     replayed = _replay_draws(sides, key, failed) if all(is_random) else None
     if isinstance(replayed, Replay):
         samples = [outputs_over_keys(side, key, FEW_CALLS) for side in sides]
-        identical = _identical(*samples)
+        identical = all(map(np.array_equal, *samples))
         note = (
             "outputs in training are random: with the same random draws in both networks they are "
             f"equal up to rounding; {ONLY_EVALUATION}"
         )
         if not replayed.same_state:
             note += "; their state is updated in another way"
-        return Randomness(True, identical, note, [], replayed.same_state)
+        return Randomness(True, identical, note, same_state=replayed.same_state)
     if isinstance(replayed, Reuse):
         return _reuse_result(replayed, sides)
     num_calls = int(np.clip(MAX_WORK // max(work * NUM_EXAMPLES, 1.0), NUM_CALLS, MOST_CALLS))
     samples = [outputs_over_keys(side, key, num_calls) for side in sides]
-    identical = _identical(*samples)
+    identical = all(map(np.array_equal, *samples))
     # A network with a state may be compared with one that has none.
     tested = [compare_samples(*pair) for pair in zip(*samples, strict=False)]
     num_tests = sum(num for _, num in tested)
     agreeing = [identical or p_value >= LEVEL / num_tests for p_value, _ in tested]
     p_value = min(p_value for p_value, _ in tested)
-    causes = []
+    causes: tuple[Cause, ...] = ()
     if is_random[0] != is_random[1] and not agreeing[0]:
         drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
-        causes.append(Cause("dropout", drawing, evidence))
+        causes = (Cause("dropout", drawing, evidence),)
     note = (
         f"outputs in training are random: over {num_calls:,} keys their distributions "
         f"{'agree' if all(agreeing) else 'differ'} (smallest p = {p_value:.2g} of {num_tests} "
@@ -431,4 +417,4 @@ def _reuse_result(reuse: Reuse, sides: tuple[Subject, Subject]) -> Randomness:
     )
     where = f"{sides[0].label}: {reuse.draws[0]}; {sides[1].label}: {reuse.draws[1]}"
     note = f"outputs in training are random, and draws are shared differently; {ONLY_EVALUATION}"
-    return Randomness(False, False, note, [Cause(name, where, evidence)])
+    return Randomness(False, False, note, (Cause(name, where, evidence),))

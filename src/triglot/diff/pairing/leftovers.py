@@ -149,6 +149,37 @@ def _in_layout(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     return spatial_first if spatial_first.shape == shape else None
 
 
+@dataclass
+class _Leftovers:
+    """The parameters that one network has and the other lacks.
+
+    Attributes:
+      index: 0 if it is the first network, 1 for the second.
+      owner, lacking: the network that has them, and the other one.
+      side: all parameters of the owner.
+      remaining: those that have no cause yet.
+    """
+
+    index: int
+    owner: Side
+    lacking: Side
+    side: Mapping[str, Parameter]
+    remaining: list[Parameter]
+
+    def take(self, chosen: list[Parameter]) -> list[Parameter]:
+        """Return some of the remaining parameters, which then have a cause."""
+        self.remaining = [each for each in self.remaining if each not in chosen]
+        return chosen
+
+    def cause(
+        self, name: str, parameters: Sequence[Parameter], evidence: str, where: str = ""
+    ) -> Cause:
+        """Make a cause of parameters, at their names unless another place is given."""
+        where = where or ", ".join(each.display_name for each in parameters)
+        names = _by_side(self.index, [each.name for each in parameters])
+        return Cause(name, f"{where} ({self.owner.label})", evidence, names)
+
+
 def leftover_causes(
     pairing: Pairing,
     explained: Collection[str],
@@ -158,81 +189,83 @@ def leftover_causes(
 ) -> list[Cause]:
     """Name a cause for each parameter without a counterpart, except the `explained` ones."""
     causes = _variants(pairing, first, second)
-    if any(cause.name == "norm_axis" for cause in causes):
-        remaining = (*pairing.only_one, *pairing.only_other)
-        explained = {*explained, *(p.name for p in remaining if p.leaf.note in NORMS.values())}
-    readers = (
-        [each.readers for each in read_uses()] if pairing.only_one or pairing.only_other else []
-    )
-    sides = (
-        (pairing.only_one, first, second, pairing.one),
-        (pairing.only_other, second, first, pairing.other),
-    )
-    paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
+    variants = {cause.name for cause in causes}
+    unpaired = (*pairing.only_one, *pairing.only_other)
+    if "norm_axis" in variants:
+        explained = {*explained, *(p.name for p in unpaired if p.leaf.note in NORMS.values())}
+    readers = [each.readers for each in read_uses()] if unpaired else [{}, {}]
     if resized := _pair_resized(pairing, explained):
         explained = {*explained, *(each.name for pair in resized for each in pair)}
         causes.append(_of_other_size(resized, first, second))
-    for index, (unpaired, owner, lacking, side) in enumerate(sides):
-        remaining = tuple(each for each in unpaired if each.name not in explained)
-        if any(cause.name == "gru_variant" for cause in causes):
-            remaining = tuple(each for each in remaining if not is_inner_bias(each.name))
-        if (missing := _missing_layers(remaining, side)) is not None:
-            place, layers = missing
-            missing_parameters = [
-                each for each in remaining if _layer_at(each.name, place) in layers
-            ]
-            remaining = tuple(each for each in remaining if each not in missing_parameters)
-            causes.append(
-                _layer_count(place, layers, missing_parameters, index, (owner, lacking), side)
-            )
+    for index, (owner, lacking, side, only) in enumerate(
+        (
+            (first, second, pairing.one, pairing.only_one),
+            (second, first, pairing.other, pairing.only_other),
+        )
+    ):
+        remaining = [each for each in only if each.name not in explained]
+        if "gru_variant" in variants:
+            remaining = [each for each in remaining if not is_inner_bias(each.name)]
+        left = _Leftovers(index, owner, lacking, side, remaining)
+        if (missing := _missing_layers(left.remaining, side)) is not None:
+            causes.append(_layer_count(left, *missing))
         second_bias_names = second_biases({name: each.leaf for name, each in side.items()})
-        if second_bias_parameters := [each for each in remaining if each.name in second_bias_names]:
-            remaining = tuple(each for each in remaining if each not in second_bias_parameters)
-            causes.append(_second_bias(second_bias_parameters, owner, lacking))
+        if taken := left.take([p for p in left.remaining if p.name in second_bias_names]):
+            causes.append(_second_bias(left, taken))
         for name, kind, operation in (
             ("missing_bias", "bias", "add"),
             ("missing_scale", "scale", "mul"),
         ):
-            vectors = [
-                each
-                for each in remaining
-                if _is_vector(each, kind, side, paired)
-                or (
-                    _is_only_read_by(operation, each, readers[index])
-                    # In the network's own module, arrays of several layers may stand together.
-                    and not (
-                        _module(each.name) and _stands_beside_unpaired_matrix(each, side, paired)
-                    )
-                )
-            ]
-            remaining = tuple(each for each in remaining if each not in vectors)
-            if vectors:
-                names = [each.name for each in vectors]
-                neighbors = _neighbors(names, pairing, index)
-                where = f"{', '.join(display_names(side, names))} ({owner.label})"
-                if neighbors:
-                    counterparts = display_names((pairing.other, pairing.one)[index], neighbors)
-                    where += f"; beside {', '.join(counterparts)} ({lacking.label})"
-                causes.append(
-                    Cause(
-                        name,
-                        where,
-                        f"{owner.label} has {join_names(vectors)}; {lacking.label} has no such "
-                        "parameter",
-                        _by_side(index, names, neighbors),
-                    )
-                )
-        if remaining:
-            causes.append(
-                Cause(
-                    "architecture",
-                    f"{', '.join(each.display_name for each in remaining[:3])} ({owner.label})",
-                    f"{join_names(remaining)} of {owner.label} "
-                    f"{'has' if len(remaining) == 1 else 'have'} no counterpart in {lacking.label}",
-                    _by_side(index, [each.name for each in remaining]),
-                )
+            vectors = _vectors(left, kind, operation, pairing, readers[index])
+            if left.take(vectors):
+                causes.append(_missing_vectors(left, name, vectors, pairing))
+        if left.remaining:
+            evidence = (
+                f"{join_names(left.remaining)} of {owner.label} "
+                f"{'has' if len(left.remaining) == 1 else 'have'} no counterpart in {lacking.label}"
             )
+            where = ", ".join(each.display_name for each in left.remaining[:3])
+            causes.append(left.cause("architecture", left.remaining, evidence, where))
     return causes
+
+
+def _vectors(
+    left: _Leftovers,
+    kind: str,
+    operation: str,
+    pairing: Pairing,
+    readers: Mapping[str, list[Reader]],
+) -> list[Parameter]:
+    """List the biases, or scales, of layers that have a counterpart."""
+    paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
+    matrices = [n for n, each in left.side.items() if len(each.shape) > 1 and n not in paired]
+    modules = {_module(name) for name in matrices}  # layers that have no counterpart
+    kinds = BIASES if kind == "bias" else (kind,)
+    vectors = []
+    for each in left.remaining:
+        module, _, name = each.name.rpartition("/")
+        reading = {reader.name for reader in readers.get(each.name, [])}
+        is_named_so = name in kinds and module not in modules
+        is_read_so = len(each.shape) < 2 and reading == {operation}
+        # In the network's own module, arrays of several layers may stand together.
+        if is_named_so or (is_read_so and not (module and module in modules)):
+            vectors.append(each)
+    return vectors
+
+
+def _missing_vectors(
+    left: _Leftovers, name: str, vectors: list[Parameter], pairing: Pairing
+) -> Cause:
+    owner, lacking = left.owner.label, left.lacking.label
+    evidence = f"{owner} has {join_names(vectors)}; {lacking} has no such parameter"
+    cause = left.cause(name, vectors, evidence)
+    names = [each.name for each in vectors]
+    neighbors = _neighbors(names, pairing, left.index)
+    if not neighbors:
+        return cause
+    counterparts = display_names((pairing.other, pairing.one)[left.index], neighbors)
+    where = f"{cause.where}; beside {', '.join(counterparts)} ({lacking})"
+    return replace(cause, where=where, parameters=_by_side(left.index, names, neighbors))
 
 
 def _layer_at(name: str, place: str) -> str:
@@ -281,25 +314,16 @@ def _missing_layers(
     return None
 
 
-def _layer_count(
-    place: str,
-    layers: Sequence[str],
-    missing: Sequence[Parameter],
-    index: int,
-    parties: tuple[Side, Side],
-    side: Mapping[str, Parameter],
-) -> Cause:
-    owner, lacking = parties
-    count = len({_layer_at(name, place) for name in side} - {""})
+def _layer_count(left: _Leftovers, place: str, layers: Sequence[str]) -> Cause:
+    missing = left.take([p for p in left.remaining if _layer_at(p.name, place) in layers])
+    count = len({_layer_at(name, place) for name in left.side} - {""})
     first_parameters = {_layer_at(each.name, place): each for each in reversed(missing)}
     names = [first_parameters[layer].display_place(f"{place}/{layer}") for layer in layers]
-    return Cause(
-        "layer_count",
-        f"{', '.join(names)} ({owner.label})",
-        f"{owner.label} has {count} equal layers in {missing[0].display_place(place)}; "
-        f"{lacking.label} has {count - len(layers)}",
-        _by_side(index, [each.name for each in missing]),
+    evidence = (
+        f"{left.owner.label} has {count} equal layers in {missing[0].display_place(place)}; "
+        f"{left.lacking.label} has {count - len(layers)}"
     )
+    return left.cause("layer_count", missing, evidence, ", ".join(names))
 
 
 def _pair_resized(
@@ -332,14 +356,14 @@ def _of_other_size(
     )
 
 
-def _second_bias(parameters: Sequence[Parameter], owner: Side, lacking: Side) -> Cause:
-    return Cause(
-        "second_bias",
-        f"{', '.join(each.display_name for each in parameters)} ({owner.label})",
-        f"{owner.label} adds a second bias in each of these gates; {lacking.label} has one, which "
-        "gets the sum when weights are translated. Trained alike, a sum of two changes twice as "
-        "fast",
+def _second_bias(left: _Leftovers, parameters: Sequence[Parameter]) -> Cause:
+    evidence = (
+        f"{left.owner.label} adds a second bias in each of these gates; {left.lacking.label} has "
+        "one, which gets the sum when weights are translated. Trained alike, a sum of two changes "
+        "twice as fast"
     )
+    where = ", ".join(each.display_name for each in parameters)
+    return left.cause("second_bias", (), evidence, where)
 
 
 def _variants(pairing: Pairing, first: Side, second: Side) -> list[Cause]:
@@ -359,31 +383,6 @@ def _variants(pairing: Pairing, first: Side, second: Side) -> list[Cause]:
                 )
             ]
     return []
-
-
-def _is_vector(
-    parameter: Parameter, kind: str, side: Mapping[str, Parameter], paired: set[str]
-) -> bool:
-    """Return whether it is the bias or scale of a layer that has a counterpart."""
-    name = parameter.name.rpartition("/")[2]
-    if _stands_beside_unpaired_matrix(parameter, side, paired):
-        return False  # the whole layer has no counterpart
-    return name == kind or (kind == "bias" and name in BIASES)
-
-
-def _stands_beside_unpaired_matrix(
-    parameter: Parameter, side: Mapping[str, Parameter], paired: set[str]
-) -> bool:
-    module = _module(parameter.name)
-    return any(
-        name not in paired and len(side[name].shape) > 1 for name in side if _module(name) == module
-    )
-
-
-def _is_only_read_by(name: str, parameter: Parameter, readers: Mapping[str, list[Reader]]) -> bool:
-    """Return whether operations of one kind alone read a vector."""
-    reading = {reader.name for reader in readers.get(parameter.name, [])}
-    return len(parameter.shape) < 2 and reading == {name}
 
 
 def _neighbors(names: Sequence[str], pairing: Pairing, index: int) -> list[str]:

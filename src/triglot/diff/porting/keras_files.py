@@ -1,7 +1,7 @@
 """Weights in Keras's own files: the model itself reads and writes them."""
 
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, TypeAlias
 
 from ...backends.calling import Inputs, example_arguments, parameters
 from ...backends.keras.importing import import_keras
@@ -9,29 +9,12 @@ from ...backends.keras.lifting import calling_keras
 from ...backends.keras.variables import named_variables
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Variables
-from ...core.types import PyTree
 from ..loading import required_names
 
-
-class KerasModel(Protocol):
-    """What is used of a `keras.Model`."""
-
-    built: bool
-
-    def __call__(self, *inputs: PyTree) -> PyTree:
-        """Build the model on inputs."""
-        ...
-
-    def load_weights(self, path: Path) -> None:
-        """Read `.weights.h5`."""
-        ...
-
-    def save_weights(self, path: Path) -> None:
-        """Write `.weights.h5`."""
-        ...
+KerasModel: TypeAlias = Any  # a `keras.Model`; Keras is imported where it is needed
 
 
-def built_model(candidate: object, path: Path, inputs: Inputs, title: str) -> KerasModel:
+def built_model(candidate: Any, path: Path, inputs: Inputs, title: str) -> KerasModel:
     """Make a Keras model with its variables.
 
     Args:
@@ -58,21 +41,11 @@ def built_model(candidate: object, path: Path, inputs: Inputs, title: str) -> Ke
             f"{type(candidate).__name__}: give the model, or a function without arguments "
             "that returns it."
         )
-    model = cast(KerasModel, candidate)
+    model: KerasModel = candidate
     if not model.built:
         with user_error_context(f"{title} failed on the inputs"), calling_keras(keras):
             model(*example_arguments(inputs, None))
     return model
-
-
-def load_model(model: KerasModel, path: Path, title: str) -> None:
-    """Read a model's weights from `.weights.h5`.
-
-    Raises:
-      TriglotError: if the file holds other weights.
-    """
-    with user_error_context(f"{title} cannot read {path}"):
-        model.load_weights(path)
 
 
 def save_model(model: KerasModel, variables: Variables, path: Path) -> None:

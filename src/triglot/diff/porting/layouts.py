@@ -126,14 +126,14 @@ def network_of(
     for group in _groups(params, storage):
         layer = (known_layers or {}).get(group.place.rstrip("./"))
         if layer is not None and (layer.layer.refused or group.fits(layer.layer)):
-            leaves |= _leaves_of_known(group, params, layer, library)
+            leaves |= _leaves_of_known(group, layer, library)
             continue
         normalized = any(name.startswith(group.place) for name in statistics)
-        candidates = _candidates(group, params, storage, target_layers.num_heads, normalized)
+        candidates = _candidates(group, storage, target_layers.num_heads, normalized)
         chosen = _choose(group, candidates, target_layers, file_name)
         if chosen is not None:
             leaves |= chosen.leaves
-            notes += _assumption_notes(group, chosen, candidates, params)
+            notes += _assumption_notes(group, chosen, candidates)
     for name in params:
         if name not in leaves:
             leaves[name] = _unknown_leaf(name, params[name].shape, library)
@@ -178,10 +178,15 @@ class _Group(NamedTuple):
 
     place: str  # with the separator behind it
     names: dict[str, str]  # the file's, by the name inside the layer
+    shapes: dict[str, Shape]  # by the name inside the layer
 
     @property
     def canonical_place(self) -> str:
         return normalize_separators(self.place)
+
+    @property
+    def title(self) -> str:
+        return self.place.rstrip("./") or "the array"
 
     def fits(self, layer: Layer) -> bool:
         return self.names.keys() <= layer.parameters.keys()
@@ -200,22 +205,22 @@ def _groups(params: Mapping[str, np.ndarray], storage: Storage) -> list[_Group]:
     for place in sorted(names_below, key=len):
         if any(place.startswith(group.place) for group in groups):
             continue
-        if any(names_below[place].keys() <= names for names in parameters):
-            groups.append(_Group(place, names_below[place]))
+        below = names_below[place]
+        if any(below.keys() <= names for names in parameters):
+            shapes = {inside: params[name].shape for inside, name in below.items()}
+            groups.append(_Group(place, below, shapes))
     return groups
 
 
-def _leaves_of_known(
-    group: _Group, params: Mapping[str, np.ndarray], known_layer: KnownLayer, library: str
-) -> dict[str, Leaf]:
+def _leaves_of_known(group: _Group, known_layer: KnownLayer, library: str) -> dict[str, Leaf]:
     """Describe the arrays of a layer whose class is known."""
     leaves: dict[str, Leaf] = {}
-    stand_in = layer_of_settings(known_layer.settings, _shapes(group, params))
+    stand_in = layer_of_settings(known_layer.settings, group.shapes)
     for inside, name in group.names.items():
         unknown = known_layer.layer.refused and f": {known_layer.layer.refused}"
         try:
             rule = known_layer.layer.parameters.get(inside)
-            leaf = None if rule is None else rule(stand_in, params[name].shape)
+            leaf = None if rule is None else rule(stand_in, group.shapes[inside])
         except (UnknownLayout, AttributeError) as problem:
             leaf, unknown = None, f", but {problem}"
         if leaf is not None:
@@ -240,47 +245,35 @@ def layer_of_settings(
 
 
 def _candidates(
-    group: _Group,
-    params: Mapping[str, np.ndarray],
-    storage: Storage,
-    num_heads: int | None,
-    has_statistics: bool,
+    group: _Group, storage: Storage, num_heads: int | None, has_statistics: bool
 ) -> list[_Candidate]:
     """List the kinds of layers that have arrays of these names and shapes, each layout once."""
     candidates: list[_Candidate] = []
-    shapes = _shapes(group, params)
     for layer in storage.layers.values():
         if not group.fits(layer) or (layer.kind == BATCH_NORM) < has_statistics:
             continue
-        for variant in layer.variants(shapes):
+        for variant in layer.variants(group.shapes):
             settings = variant if num_heads is None else {"num_heads": num_heads, **variant}
-            candidate = _candidate(group, params, layer, settings)
+            candidate = _candidate(group, layer, settings)
             if candidate is not None and not any(
-                each.kind == candidate.kind and _stored_alike(each, candidate, params)
+                each.kind == candidate.kind and _stored_alike(group, each, candidate)
                 for each in candidates
             ):
                 candidates.append(candidate)
     return candidates
 
 
-def _candidate(
-    group: _Group,
-    params: Mapping[str, np.ndarray],
-    layer: Layer,
-    settings: Mapping[str, object],
-) -> _Candidate | None:
+def _candidate(group: _Group, layer: Layer, settings: Mapping[str, object]) -> _Candidate | None:
     """Describe a layer's arrays by its rules; None if these do not fit the shapes."""
     leaves: dict[str, Leaf] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for inside, name in group.names.items():
-        rank = params[name].ndim
-        spatial = {"num_spatial_dims": rank - 2} if rank > 2 else {}
-        stand_in = layer_of_settings({**spatial, **settings}, _shapes(group, params))
+        shape = group.shapes[inside]
+        spatial = {"num_spatial_dims": len(shape) - 2} if len(shape) > 2 else {}
+        stand_in = layer_of_settings({**spatial, **settings}, group.shapes)
         try:
-            leaf = _name_by_place(
-                group, layer, layer.parameters[inside](stand_in, params[name].shape)
-            )
-            arrays = jax.eval_shape(leaf.encode, params[name])
+            leaf = _name_by_place(group, layer, layer.parameters[inside](stand_in, shape))
+            arrays = jax.eval_shape(leaf.encode, jax.ShapeDtypeStruct(shape, jnp.float32))
         except (UnknownLayout, AttributeError, TypeError, ValueError):
             return None
         leaves[name] = leaf
@@ -299,16 +292,12 @@ def _name_by_place(group: _Group, layer: Layer, leaf: Leaf) -> Leaf:
     return replace(leaf, names=names, layer=leaf.layer or layer.kind)
 
 
-def _shapes(group: _Group, params: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    return {inside: params[name].shape for inside, name in group.names.items()}
-
-
-def _stored_alike(first: _Candidate, second: _Candidate, params: Mapping[str, np.ndarray]) -> bool:
+def _stored_alike(group: _Group, first: _Candidate, second: _Candidate) -> bool:
     """Check whether two candidates give equal canonical arrays."""
     if first.shapes != second.shapes:
         return False
-    for name, leaf in first.leaves.items():
-        shape = params[name].shape
+    for inside, name in group.names.items():
+        leaf, shape = first.leaves[name], group.shapes[inside]
         if leaf.names != second.leaves[name].names:
             return False
         if several_axes(shape):
@@ -340,29 +329,25 @@ def _choose(
         if len(kinds) == 1:
             description = f"{kinds[0]} with its kernel in one of several layouts of equal shape"
         raise TriglotError(
-            f"{file_name}: {group.place.rstrip('./') or 'the array'} may be {description}: give "
-            "the network of the file, --source my_file:net."
+            f"{file_name}: {group.title} may be {description}: give the network of the file, "
+            "--source my_file:net."
         )
     return next(iter(options), None)
 
 
 def _assumption_notes(
-    group: _Group,
-    chosen: _Candidate,
-    candidates: Sequence[_Candidate],
-    params: Mapping[str, np.ndarray],
+    group: _Group, chosen: _Candidate, candidates: Sequence[_Candidate]
 ) -> Iterator[str]:
     """State the choice between layers that have arrays of equal shapes and store them otherwise."""
     alternatives = [
         each.kind
         for each in candidates
-        if each.shapes == chosen.shapes and not _stored_alike(each, chosen, params)
+        if each.shapes == chosen.shapes and not _stored_alike(group, each, chosen)
     ]
     if alternatives:
-        place = group.place.rstrip("./") or "the array"
         yield (
-            f"{place} is taken to be {chosen.kind}, as in the target; by its shapes it may be "
-            f"{' or '.join(dict.fromkeys(alternatives))}, which is stored differently"
+            f"{group.title} is taken to be {chosen.kind}, as in the target; by its shapes it may "
+            f"be {' or '.join(dict.fromkeys(alternatives))}, which is stored differently"
         )
 
 
@@ -386,8 +371,6 @@ class _Target(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Parameter]) -> "_Target":
-        shapes = {name: each.shape for name, each in parameters.items()}
-        leaves = {name: each.leaf for name, each in parameters.items()}
         kinds: dict[str, str] = {}
         for each in parameters.values():
             kinds.setdefault(place_of(each)[0], each.leaf.layer)
@@ -397,7 +380,7 @@ class _Target(NamedTuple):
             if each.leaf.layer == ATTENTION and name.endswith("query/kernel")
         }
         num_heads = heads.pop() if len(heads) == 1 else None
-        return cls(Counter(_signatures(shapes, leaves, parameters)), kinds, num_heads)
+        return cls(Counter(_signatures(parameters)), kinds, num_heads)
 
     def has(self, candidate: _Candidate) -> bool:
         """Check whether it has layers of these kinds with arrays of these names and shapes."""
@@ -406,23 +389,18 @@ class _Target(NamedTuple):
             name: Parameter(name, shape, "", leaves[name])
             for name, shape in candidate.shapes.items()
         }
-        return all(
-            each in self.signatures for each in _signatures(candidate.shapes, leaves, parameters)
-        )
+        return all(each in self.signatures for each in _signatures(parameters))
 
 
-def _signatures(
-    shapes: Mapping[str, tuple[int, ...]],
-    leaves: Mapping[str, Leaf],
-    parameters: Mapping[str, Parameter],
-) -> list[Signature]:
+def _signatures(parameters: Mapping[str, Parameter]) -> list[Signature]:
     """Describe each layer by its kind and what all libraries have of it."""
+    leaves = {name: each.leaf for name, each in parameters.items()}
     extra = {*second_biases(leaves), *inner_biases(leaves)}
     layers: dict[tuple[str, str], list[tuple[str, tuple[int, ...]]]] = {}
     for name, each in parameters.items():
         members = layers.setdefault((place_of(each)[0], each.leaf.layer), [])
         if name not in extra:
-            members.append((name.rpartition("/")[2], shapes[name]))
+            members.append((name.rpartition("/")[2], each.shape))
     return [(kind, tuple(sorted(members))) for (_, kind), members in layers.items()]
 
 

@@ -14,10 +14,11 @@ from ...core.errors import TriglotError
 from ...core.network import Network, Variables
 from ...core.types import PyTree
 from ..pairing.parameters import Parameter, place_of, read_parameters
-from ..pairing.use_order import align_uses, read_uses
+from ..pairing.use_order import Uses, align_uses, read_uses
 
 LayerKind: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, layer, shape
 Order: TypeAlias = list[str]  # canonical names
+Sides: TypeAlias = tuple[Mapping[str, Parameter], Mapping[str, Parameter]]
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,17 @@ def pair(
     except TriglotError as error:
         if mapping:
             raise
+        initial = target.init(jax.random.key(0))
+        sides = _sides(source, variables, target, initial)
         if order is None:
-            paired_targets = _by_use(source, variables, target, inputs)
+            paired_names = _by_use(sides, (source, variables), (target, initial), inputs)
             method = "guessed by order of use"
         else:
-            paired_targets = _by_rank(source, variables, target, inputs, order, by_use)
+            paired_names = _by_rank(sides, (target, initial), inputs, order, by_use)
             method = "guessed by shape and order"
-        if paired_targets is None:
+        if paired_names is None:
             raise error
-        targets = paired_targets
+        targets = {name: Target(target_name) for name, target_name in paired_names.items()}
     sides = [network.require_codec("").by_name for network in (source, target)]
     assumed = tuple(
         name
@@ -92,31 +95,26 @@ def pair(
     return Paired(targets, method, assumed)
 
 
+def _uses(network: Network, variables: Variables, inputs: PyTree) -> Uses:
+    outputs = jax.tree.leaves(jax.eval_shape(network.apply, variables, inputs)[0])
+    return read_uses(network, variables, inputs, range(len(outputs)))
+
+
 def _by_use(
-    source: Network, variables: Variables, target: Network, inputs: PyTree
-) -> dict[str, Target] | None:
+    sides: Sides,
+    source: tuple[Network, Variables],
+    target: tuple[Network, Variables],
+    inputs: PyTree,
+) -> dict[str, str] | None:
     """Pair by the order of use; None unless each parameter has a counterpart of its shape."""
-    initial = target.init(jax.random.key(0))
-    sides = _sides(source, variables, target, initial)
-    outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, initial, inputs)[0])))
-    uses = [
-        read_uses(network, network_variables, inputs, outputs)
-        for network, network_variables in ((source, variables), (target, initial))
-    ]
-    pairs = align_uses(sides, (uses[0], uses[1]))
+    pairs = align_uses(sides, (_uses(*source, inputs), _uses(*target, inputs)))
     if len(pairs) != len(sides[0]) or len(pairs) != len(sides[1]):
         return None
-    if any(
-        sides[0][source_name].shape != sides[1][target_name].shape
-        for source_name, target_name in pairs
-    ):
-        return None
-    return {source_name: Target(target_name) for source_name, target_name in pairs}
+    same_shapes = all(sides[0][one].shape == sides[1][other].shape for one, other in pairs)
+    return dict(pairs) if same_shapes else None
 
 
-def _sides(
-    source: Network, variables: Variables, target: Network, initial: Variables
-) -> tuple[Mapping[str, Parameter], Mapping[str, Parameter]]:
+def _sides(source: Network, variables: Variables, target: Network, initial: Variables) -> Sides:
     """List the parameters of both networks, without biases that the other's cells lack."""
     source_parameters = read_parameters(source, variables.params)
     target_parameters = read_parameters(target, initial.params)
@@ -128,37 +126,27 @@ def _sides(
 
 
 def _by_rank(
-    source: Network,
-    variables: Variables,
-    target: Network,
-    inputs: PyTree,
-    order: Order,
-    by_use: bool,
-) -> dict[str, Target] | None:
+    sides: Sides, target: tuple[Network, Variables], inputs: PyTree, order: Order, by_use: bool
+) -> dict[str, str] | None:
     """Pair layers of equal kinds and shapes by their rank; None unless there are as many on both.
 
     The order of the names is used on both sides, or, where the file has the order of its module,
     that order and the order of use.
     """
-    initial = target.init(jax.random.key(0))
-    sides = _sides(source, variables, target, initial)
     order = [name for name in order if name in sides[0]]
     ranks = order, sorted(sides[1], key=naturally)
     if by_use or order != sorted(order, key=naturally):
-        outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, initial, inputs)[0])))
-        used = read_uses(target, initial, inputs, outputs).order
-        ranks = order, [name for name in dict.fromkeys([*used, *ranks[1]]) if name in sides[1]]
-    source_layers, target_layers = (
-        _layers(side, rank) for side, rank in zip(sides, ranks, strict=True)
-    )
-    if {kind: len(members) for kind, members in source_layers.items()} != {
-        kind: len(members) for kind, members in target_layers.items()
-    }:
+        used = dict.fromkeys([*_uses(*target, inputs).order, *ranks[1]])
+        ranks = order, [name for name in used if name in sides[1]]
+    layers = [_layers(side, rank) for side, rank in zip(sides, ranks, strict=True)]
+    counts = [{kind: len(members) for kind, members in side.items()} for side in layers]
+    if counts[0] != counts[1]:
         return None
-    pairs: dict[str, Target] = {}
+    source_layers, target_layers = layers
+    pairs: dict[str, str] = {}
     for kind, members in source_layers.items():
         for source_names, target_names in zip(members, target_layers[kind], strict=True):
-            pairs |= {source_names[last]: Target(target_names[last]) for last in source_names}
+            pairs |= {source_names[last]: target_names[last] for last in source_names}
     return pairs
 
 

@@ -27,7 +27,7 @@ from ..compare import diff_networks
 from ..inputs import batch_of, carry_of
 from ..loading import load_network
 from .files import OF_KERAS, ORDERED, check_kind, read_weights, write_weights
-from .keras_files import KerasModel, built_model, load_model, save_model
+from .keras_files import KerasModel, built_model, save_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
 from .options import TranslateOptions
@@ -153,7 +153,8 @@ def _source(
     path = options.weights
     if options.source is not None and path.suffix == OF_KERAS:
         model = built_model(load("network", options.source), path, inputs, options.source)
-        load_model(model, path, options.source)
+        with user_error_context(f"{options.source} cannot read {path}"):
+            model.load_weights(path)
         source = load_network(model, inputs, name=options.source, action_spec=action_spec)
         return source, source.init(jax.random.key(0))
     if options.source is not None:

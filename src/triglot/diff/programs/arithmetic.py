@@ -15,6 +15,7 @@ from ...core.tracing.jaxprs import aval_of, context_of, walk
 from ..types import Cause, Difference, Operation
 from . import places
 from .catalogue import features
+from .conditioning import difference_of_outputs
 from .divergence import Divergence
 from .tape import Tape, evaluation_types
 from .values import View, largest_difference
@@ -52,10 +53,10 @@ def is_rounded_constant(divergence: Divergence) -> bool:
     if factor is None:
         return False
     types = {
-        aval_of(part.tape.steps[index].equation.outvars[0]).dtype
+        aval_of(step.equation.outvars[0]).dtype
         for part in divergence.parts
-        for index in part.steps
-        if features.constants(part.tape, index)
+        for step in part.steps
+        if features.constants(part.tape, step)
     }
     rounded = [_eps(dtype) for dtype in types if is_floating(dtype)]
     return max(rounded, default=0.0) > FLOAT32_EPS and abs(factor - 1) <= max(rounded)
@@ -99,16 +100,7 @@ def arithmetic_difference(
         findings.append((replace(cause, evidence=cause.evidence + deviation), operations))
     if not findings:
         return [], None
-    outputs = [
-        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
-        for tape in native
-    ]
-    largest, relative = largest_difference(*outputs)
-    first_operation, second_operation = findings[0][1]
-    first = Difference(
-        one=first_operation, other=second_operation, max_abs=largest, max_rel=relative
-    )
-    return [cause for cause, _ in findings], first
+    return [cause for cause, _ in findings], difference_of_outputs(native, findings[0][1])
 
 
 def _error(native: Tape, wide: Tape) -> float:
@@ -132,32 +124,25 @@ def _other_types(
     float32, and read in bfloat16 only, is as exact as one in bfloat16. A type to which no number is
     rounded, as that of a maximum, is no difference.
     """
-    first_view, second_view = wide
+    first_view = wide[0]
     types_read = [read_types(view.tape) for view in wide]
     for a in first_view.data_values():
-        if a not in first_view.tape.producers or first_view.core(a).array.size == 1:
+        core = first_view.core(a)
+        if a not in first_view.tape.producers or core.array.size == 1:
             continue
-        second_values = [
-            b for b in second_view.find_all(first_view.core(a)) if b in second_view.tape.producers
+        read = [
+            {v: types[v] for v in view.find_all(core) if v in view.tape.producers and v in types}
+            for view, types in zip(wide, types_read, strict=True)
         ]
-        if not second_values:
+        if not all(read):
             continue
-        first_values = [
-            v for v in first_view.find_all(first_view.core(a)) if v in first_view.tape.producers
-        ]
-        finest = [
-            min((types[v] for v in values if v in types), key=_eps, default=None)
-            for types, values in zip(types_read, (first_values, second_values), strict=True)
-        ]
-        if finest[0] is None or finest[1] is None or finest[0] == finest[1]:
-            continue
+        first, second = (min(types, key=lambda v: _eps(types[v])) for types in read)
+        finest = read[0][first], read[1][second]
         coarser = int(_eps(finest[1]) > _eps(finest[0]))
-        values, dtype = ((first_values, finest[0]), (second_values, finest[1]))[coarser]
-        if not any(_rounds(native[coarser], v, dtype) for v in values):
+        if finest[0] == finest[1]:
             continue
-        first_read = next((v for v in first_values if types_read[0].get(v) == finest[0]), a)
-        second_read = next(v for v in second_values if types_read[1].get(v) == finest[1])
-        return (first_read, second_read), (str(finest[0]), str(finest[1]))
+        if any(_rounds(native[coarser], v, finest[coarser]) for v in read[coarser]):
+            return (first, second), (str(finest[0]), str(finest[1]))
     return None
 
 
@@ -198,7 +183,7 @@ def read_types(tape: Tape) -> dict[int, np.dtype]:
 
 def _rounds(native: Tape, value: int, dtype: DTypeLike) -> bool:
     """Return whether a program loses digits of a type where it computes a value."""
-    step = native.steps[native.producers[value]]
+    step = native.producers[value]
     with evaluation_types(wide=True):
         operands = [widen(native.arrays[operand]) for operand in step.operands]
         with context_of(step.equation):

@@ -110,8 +110,7 @@ def _run_compiled(tape: Tape, result: int) -> np.ndarray:
     """Compile and run the steps of a tape on which a value depends."""
     leaves = [value for value in tape.leaves if tape.depends[value] & DATA]
     # What does not depend on data, such as random draws, is a constant of the program.
-    steps = [tape.steps[index] for index in tape.steps_for([result])]
-    steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
+    steps = [s for s in tape.steps_for([result]) if tape.depends[s.results[0]] & DATA]
 
     def run(arrays: list[Array]) -> Array:
         values = dict(zip(leaves, arrays, strict=True))

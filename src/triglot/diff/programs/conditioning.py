@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..types import Array, Cause, Difference
+from ..types import Array, Cause, Difference, Operation
 from . import places
 from .tape import Step, Tape
 from .values import View, largest_difference
@@ -73,14 +73,21 @@ def conditioning(
         f"the result to {growth.after:.1g}; the outputs deviate from float64 by {errors[0]:.2g} in "
         f"{labels[0]} and by {errors[1]:.2g} in {labels[1]}"
     )
-    outputs = [_flat_outputs(tape, tape.arrays) for tape in native]
-    largest, relative = largest_difference(*outputs)
-    first = Difference(one=pair[0], other=pair[1], max_abs=largest, max_rel=relative)
-    return Cause("conditioning", places.describe_both(pair, labels), evidence), first
+    cause = Cause("conditioning", places.describe_both(pair, labels), evidence)
+    return cause, difference_of_outputs(native, pair)
 
 
-def _flat_outputs(tape: Tape, arrays: Sequence[Array]) -> np.ndarray:
-    return np.concatenate([np.ravel(arrays[v]).astype(np.float64) for v in tape.outputs])
+def difference_of_outputs(
+    tapes: Sequence[Tape], operations: tuple[Operation | None, Operation | None]
+) -> Difference:
+    """Describe by how much the outputs of two programs differ, and the operations to blame."""
+    first_outputs, second_outputs = (
+        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+        for tape in tapes
+    )
+    largest, relative = largest_difference(first_outputs, second_outputs)
+    first, second = operations
+    return Difference(one=first, other=second, max_abs=largest, max_rel=relative)
 
 
 def _growth(wide: Tape, native: Tape) -> Growth | None:
@@ -100,7 +107,7 @@ def _growth(wide: Tape, native: Tape) -> Growth | None:
     largest, best, visited = error(value), None, set[int]()
     while value in wide.producers and value not in visited:
         visited.add(value)
-        step = wide.steps[wide.producers[value]]
+        step = wide.producers[value]
         source = max(step.operands, key=error, default=None)
         if source is None:
             break
@@ -125,11 +132,9 @@ def _error(wide: Array, native: Array) -> float:
 
 def _is_fast_variance(tape: Tape, growth: Growth) -> bool:
     """Return whether an operation subtracts the square of a mean from the mean of squares."""
-    step = tape.steps[tape.producers[growth.value]]
-    if step.name != "sub":
-        return False
-    mean = tape.producers.get(tape.roots[step.operands[1]])
-    return mean is not None and _is_square(tape, tape.steps[mean])
+    step = tape.producers[growth.value]
+    mean = tape.step_of(step.operands[1]) if step.name == "sub" else None
+    return mean is not None and _is_square(tape, mean)
 
 
 def _is_square(tape: Tape, step: Step) -> bool:

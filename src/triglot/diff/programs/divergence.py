@@ -4,6 +4,7 @@ A pair of values ends such a part if the second program, given the first one's v
 own, computes the values that follow in the first.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..types import Array, Difference
-from .regions import Region, RegionPart, consumers, differing_outputs, region
+from .regions import Region, RegionPart, differing_outputs, region
 from .sums import moves_sign, partial_sums
+from .tape import Operand, Step
 from .values import Core, View, close, in_place_of, largest_difference
 
 T = TypeVar("T")
@@ -41,7 +43,7 @@ class Divergence:
     search: "Search"
     parts: tuple[RegionPart, RegionPart]
     values: Mapping[int, Array] = field(default_factory=dict)
-    operands: Mapping[tuple[int, int], Array] = field(default_factory=dict)
+    operands: Mapping[Operand, Array] = field(default_factory=dict)
     substitute: np.ndarray | None = None
 
     def results(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -49,7 +51,7 @@ class Divergence:
         second_part = self.parts[1]
         if self.substitute is None or second_part.end is None:
             return None
-        return np.asarray(self.substitute), np.asarray(second_part.view.arrays[second_part.end])
+        return np.asarray(self.substitute), second_part.view.array(second_part.end)
 
     def size(self) -> tuple[float, float]:
         """Return the largest absolute and relative difference of the two results."""
@@ -61,23 +63,47 @@ class Divergence:
         )
         return largest_difference(first_result, second_result)
 
+    def agrees_with_numbers(self, numbers: Mapping[Operand, float]) -> bool:
+        """Return whether the second program computes the first one's result with other numbers."""
+        arrays = self.parts[1].tape.arrays
+        return self.agrees(
+            {},
+            {
+                (step, position): np.full(np.shape(arrays[step.operands[position]]), number)
+                for (step, position), number in numbers.items()
+            },
+        )
+
+    def agrees_with_operand(self, value: int, operand: Operand) -> bool:
+        """Return whether the second program computes the first one's result from an operand of it.
+
+        Args:
+          value: the value of the first program.
+          operand: where the second program reads it, in that operand's shape or the result's.
+        """
+        view, (step, position) = self.parts[1].view, operand
+        array = self.parts[0].view.array(value)
+        for replaced in (step.operands[position], step.results[0]):
+            with contextlib.suppress(ValueError):  # another layout
+                arranged = np.broadcast_to(array, view.array(replaced).shape)
+                return self.agrees({}, {operand: arranged})
+        return False
+
     def agrees(
-        self, values: Mapping[int, Array], operands: Mapping[tuple[int, int], Array] | None = None
+        self, values: Mapping[int, Array], operands: Mapping[Operand, Array] | None = None
     ) -> bool:
         """Return whether the second program computes the first one's result.
 
         Args:
           values: arrays in place of its values.
-          operands: arrays in place of operands, by step and position.
+          operands: arrays in place of operands.
         """
         view, end = self.parts[1].view, self.parts[1].end
         if self.substitute is None or end is None:
             return False
         replaced = [*values.items()]
-        replaced += [(view.tape.steps[index].operands[position], array)
-                  for (index, position), array in (operands or {}).items()]  # fmt: skip
-        if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
-               for value, array in replaced):  # fmt: skip
+        replaced += [(step.operands[i], array) for (step, i), array in (operands or {}).items()]
+        if any(np.asarray(array).dtype.kind != view.array(v).dtype.kind for v, array in replaced):
             return False
         arrays = view.tape.replay(values, operands, arrays=view.arrays, steps=self._steps_to_end)
         expected, computed = np.asarray(self.substitute), np.asarray(arrays[end])
@@ -85,13 +111,13 @@ class Divergence:
         if close(expected, computed, tolerance):
             return True
         # The operands may differ by almost the tolerance.
-        original = np.asarray(view.arrays[end])
+        original = view.array(end)
         return close(expected, computed, NEARLY * tolerance) and not close(
             expected, original, NEARLY**2 * tolerance
         )
 
     @cached_property
-    def _steps_to_end(self) -> list[int]:
+    def _steps_to_end(self) -> list[Step]:
         """The steps of the second program from which its result is computed."""
         end = self.parts[1].end
         return [] if end is None else self.parts[1].tape.steps_for([end])
@@ -141,7 +167,7 @@ def _rearranged_outputs(search: "Search") -> Divergence:
     first_view, second_view, slot = search.first.view, search.second.view, search.slots[0]
     a, b = first_view.tape.outputs[slot], second_view.tape.outputs[slot]
     roots = ([first_view.tape.roots[a]], [second_view.tape.roots[b]])
-    array = np.asarray(first_view.arrays[a])
+    array = first_view.array(a)
     if array.shape != np.shape(second_view.arrays[b]):
         return Divergence(
             search, (RegionPart(search.first, roots[0]), RegionPart(search.second, roots[1]))
@@ -179,7 +205,7 @@ def first_rounding(search: "Search") -> Divergence | None:
             array = next(search.substitutes(a, b), None)
             if array is None:
                 continue
-            divergence = search.divergence_at(a, b, array, [], second.view.arrays)
+            divergence = search.divergence_at(a, b, array)
             if search.have_equal_operands(a, b):
                 return divergence
             if (checked := search.next_agree(a, b)) is not None:
@@ -192,13 +218,14 @@ class Search:
     """Search for the parts of two regions in which the programs diverge.
 
     Attributes:
-      first, second: the region of each program.
+      first, second: the region of each program; `regions` has both.
       slots: positions of the outputs that differ.
       tolerance: the largest relative difference of equal values.
     """
 
     def __init__(self, first_region: Region, second_region: Region, slots: list[int]) -> None:
         self.first, self.second, self.slots = first_region, second_region, slots
+        self.regions = first_region, second_region
         self.tolerance = first_region.view.tolerance
         self._answers: dict[Hashable, Any] = {}
 
@@ -271,9 +298,7 @@ class Search:
 
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         first_view, second_view = self.first.view, self.second.view
-        yield from in_place_of(
-            first_view.core(a), np.asarray(first_view.arrays[a]), np.asarray(second_view.arrays[b])
-        )
+        yield from in_place_of(first_view.core(a), first_view.array(a), second_view.array(b))
 
     def have_equal_operands(self, a: int, b: int) -> bool:
         """Return whether two values are computed by the same operation from equal ones."""
@@ -282,9 +307,8 @@ class Search:
             if side.ancestors[value] != {value}:
                 return False
             sides.append(side.view.cores(side.sources(value)))
-        steps = [side.tape.steps[side.tape.producers[value]]
-                 for side, value in ((self.first, a), (self.second, b))]  # fmt: skip
-        return steps[0].name == steps[1].name and all(
+        names = self.first.tape.producers[a].name, self.second.tape.producers[b].name
+        return names[0] == names[1] and all(
             any(core.same(each, 0.0) for each in sides[1]) for core in sides[0]
         )
 
@@ -294,7 +318,7 @@ class Search:
         results = [
             value
             for step in _readers(self.first.view, a)
-            for value in self.first.tape.steps[step].results
+            for value in step.results
             if not core(value).same(substituted, self.tolerance)
         ]
         result_cores = list(map(core, results))
@@ -306,36 +330,28 @@ class Search:
         tape, view = self.second.tape, self.second.view
         compared = self.compared(self.second)
         reading = [
-            step
-            for step in _readers(self.second.view, b)
-            if not compared.isdisjoint(tape.steps[step].results)
+            step for step in _readers(self.second.view, b) if not compared.isdisjoint(step.results)
         ]
-        layout_steps = [
-            index
-            for index, step in enumerate(tape.steps)
-            if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
-        ]
+        steps = sorted([*tape.rearrangements_of(b), *reading], key=lambda step: step.index)
         for array in self.substitutes(a, b):
             if ends and self.slot_agrees(min(ends), array, b):
-                return self.divergence_at(a, b, array, [], view.arrays)
+                return self.divergence_at(a, b, array)
             if not reading:
                 continue
-            arrays = tape.replay(
-                {b: array}, arrays=view.arrays, steps=sorted([*layout_steps, *reading])
-            )
-            cores_by_step = {
-                step: [Core.of(arrays[v]) for v in tape.steps[step].results] for step in reading
-            }
-            if any(
-                self.is_among(core, expected) for cores in cores_by_step.values() for core in cores
-            ):
+            arrays = tape.replay({b: array}, arrays=view.arrays, steps=steps)
+            cores = {step: [Core.of(arrays[v]) for v in step.results] for step in reading}
+            if any(self.is_among(core, expected) for each in cores.values() for core in each):
                 agreeing_steps = [
                     step
-                    for step, cores in cores_by_step.items()
-                    if any(self.is_among(core, result_cores) for core in cores)
+                    for step, each in cores.items()
+                    if any(self.is_among(core, result_cores) for core in each)
                 ]
                 return self.divergence_at(a, b, array, agreeing_steps, arrays)
         return None
+
+    def agree(self, a: int, b: int) -> Divergence | None:
+        """Check whether what reads the substituted value, or anything that follows, agrees."""
+        return self.next_agree(a, b) or self.later_agree(a, b)
 
     def later_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether any value that follows agrees with the first program.
@@ -359,9 +375,9 @@ class Search:
             return bool(equal)
 
         for array in self.substitutes(a, b):
-            arrays_after = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
+            tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
             if equal:
-                return self.divergence_at(a, b, array, [], arrays_after)
+                return self.divergence_at(a, b, array)
         return None
 
     def divergence_at(
@@ -369,23 +385,43 @@ class Search:
         a: int,
         b: int,
         array: np.ndarray,
-        agreeing_steps: list[int],
-        arrays_after: Sequence[Array],
+        agreeing_steps: Sequence[Step] = (),
+        arrays_after: Sequence[Array] = (),
     ) -> Divergence:
+        """Return the divergence that ends in a pair of values, of which the second is replaced.
+
+        Args:
+          a, b: the values of the first and of the second program.
+          array: the first one's result, in the layout of the second one's.
+          agreeing_steps: the steps that agree after the substitution, the only ones that get it if
+            the second program has the value elsewhere too.
+          arrays_after: the values of the second program after the substitution.
+        """
         values = {b: array}
-        operands: dict[tuple[int, int], Array] = {}
+        operands: dict[Operand, Array] = {}
         if b in self.second.boundary:  # which other steps may read too
             tape = self.second.tape
             for step in agreeing_steps:
-                for position, value in enumerate(tape.steps[step].operands):
+                for position, value in enumerate(step.operands):
                     if tape.roots[value] == b:
                         operands[step, position] = arrays_after[value]
             slots = () if agreeing_steps else self.slots_of(self.second, b)
             outputs = [tape.outputs[slot] for slot in slots]
             arrays = self.second.view.arrays
             values = {value: np.reshape(array, np.shape(arrays[value])) for value in outputs}
+        return self.replacing(a, b, values, operands, array)
+
+    def replacing(
+        self,
+        a: int,
+        b: int,
+        values: Mapping[int, Array],
+        operands: Mapping[Operand, Array],
+        substitute: np.ndarray | None = None,
+    ) -> Divergence:
+        """Return the divergence that ends in a pair of values, with the given replacements."""
         parts = RegionPart.ending_at(self.first, a), RegionPart.ending_at(self.second, b)
-        return Divergence(self, parts, values, operands, array)
+        return Divergence(self, parts, values, operands, substitute)
 
     def substitute_aligned(self, a: int, b: int, first: int, second: int) -> Divergence | None:
         """Substitute a value in the arrangement in which two equal values, its arguments, agree.
@@ -394,11 +430,11 @@ class Search:
           a, b: the values of the first and of the second program.
           first, second: the values of which they are elementwise functions.
         """
-        expected = np.asarray(self.second.view.arrays[second])
+        expected = self.second.view.array(second)
         arguments = self.substitutes(first, second)
         for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
             if close(argument, expected, self.tolerance):
-                return self.divergence_at(a, b, array, [], self.second.view.arrays)
+                return self.divergence_at(a, b, array)
         return None
 
     def is_among(self, core: Core, cores: list[Core]) -> bool:
@@ -428,20 +464,20 @@ class Search:
     def slot_agrees(self, slot: int, array: np.ndarray, b: int) -> bool:
         tape = self.second.tape
         arrays = tape.replay({b: array}, arrays=self.second.view.arrays)
-        expected = np.asarray(self.first.view.arrays[self.first.tape.outputs[slot]])
+        expected = self.first.view.array(self.first.tape.outputs[slot])
         return close(expected, np.asarray(arrays[tape.outputs[slot]]), self.tolerance)
 
 
-def _readers(view: View, value: int) -> list[int]:
+def _readers(view: View, value: int) -> list[Step]:
     """Return the steps that read a value, with zeros around it, or less a mean of 0."""
-    tape, steps = view.tape, consumers(view.tape, value)
+    steps = view.tape.readers_of(value)
     results = [
         result
         for step in steps
-        for result in tape.steps[step].results
-        if tape.steps[step].name == "pad" or view.core(result).same(view.core(value), 0.0)
+        for result in step.results
+        if step.name == "pad" or view.core(result).same(view.core(value), 0.0)
     ]
-    return [*steps, *(index for result in results for index in consumers(tape, result))]
+    return [*steps, *(step for result in results for step in view.tape.readers_of(result))]
 
 
 def _following_values(region: Region, value: int) -> list[int]:

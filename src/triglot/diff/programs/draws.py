@@ -5,6 +5,7 @@ distribution if the second one, given the first one's bits, computes the first o
 one that uses a key twice, or one draw for all examples, is found without a statistical test.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def _numbers(
     tape: Tape, value: int, number_of_key: dict[tuple[bytes, tuple[int, ...]], int]
 ) -> np.ndarray:
     """Number the elements of random bits by their keys and their positions."""
-    step = tape.steps[tape.producers[value]]
+    step = tape.producers[value]
     keys, shape = tape.arrays[step.operands[0]], np.shape(tape.arrays[value])
     data = np.asarray(jax.random.key_data(keys))
     data = data.reshape(-1, data.shape[-1])
@@ -303,20 +304,15 @@ def _arrangements(first_draws: Draws, second_draws: Draws) -> Iterator[Callable[
         for choice in range(max(map(len, options))):
             # The layout of a number is that of its index.
             places_of = [each[min(choice, len(each) - 1)] for each in options]
-            firsts = [int(np.min(each)) for each in chosen]
+            places_inside = [
+                each - int(np.min(numbers)) for each, numbers in zip(places_of, chosen, strict=True)
+            ]
+            yield functools.partial(_take, order, places_inside)
 
-            def arrange(
-                bits: Bits,
-                order: Sequence[int] = order,
-                orders_of: Bits = places_of,
-                firsts: Sequence[int] = firsts,
-            ) -> Bits:
-                return [
-                    bits[index].ravel()[each - first]
-                    for index, each, first in zip(order, orders_of, firsts, strict=True)
-                ]
 
-            yield arrange
+def _take(order: Sequence[int], places_inside: Bits, bits: Bits) -> Bits:
+    """Take the numbers of some draws, in another order, at given places of each."""
+    return [bits[index].ravel()[each] for index, each in zip(order, places_inside, strict=True)]
 
 
 def _spreads(fewer: Draws, more: Draws) -> Iterator[Callable[[Bits], Bits]]:
@@ -327,14 +323,7 @@ def _spreads(fewer: Draws, more: Draws) -> Iterator[Callable[[Bits], Bits]]:
         repeats = len(shapes) // count
         sources += [[i // repeats for i in range(len(shapes))], [*range(count)] * repeats]
     for source, align_left in itertools.product(sources, (False, True)):
-        chosen = list(source)
-
-        def spread(bits: Bits, chosen: list[int] = chosen, align_left: bool = align_left) -> Bits:
-            return [
-                _broadcast(bits[index], shape, align_left)
-                for index, shape in zip(chosen, shapes, strict=True)
-            ]
-
+        spread = functools.partial(_repeat, list(source), shapes, align_left)
         try:
             spread(fewer.numbers)
         except ValueError:
@@ -348,6 +337,14 @@ def _spreads(fewer: Draws, more: Draws) -> Iterator[Callable[[Bits], Bits]]:
                 np.split(np.concatenate([each.ravel() for each in bits]), ends), shapes, strict=True
             )
         ]
+
+
+def _repeat(
+    source: Sequence[int], shapes: Sequence[tuple[int, ...]], align_left: bool, bits: Bits
+) -> Bits:
+    """Repeat draws, one for each shape."""
+    pairs = zip(source, shapes, strict=True)
+    return [_broadcast(bits[index], shape, align_left) for index, shape in pairs]
 
 
 def _broadcast(array: np.ndarray, shape: tuple[int, ...], align_left: bool) -> np.ndarray:

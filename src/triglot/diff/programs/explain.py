@@ -15,7 +15,7 @@ from .arithmetic import arithmetic_difference, is_rounded_constant, mixes_types
 from .catalogue import NamedCauses, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .recording import record_both
-from .tape import Tape
+from .tape import Operand, Tape
 from .values import View, largest_difference
 
 MAX_CAUSES = 24
@@ -84,20 +84,16 @@ def explain(
     explanation = explain_tapes(record(wide=True), labels, record)
     shared = first_side.names.keys() & second_side.names.keys()
     names = {"": "", **{first_side.names[name]: second_side.names[name] for name in shared}}
-    resized = None
-    if explanation.diverges and not {cause.name for cause in explanation.causes}.isdisjoint(
-        UNEXPLAINED
-    ):
-        resized = windows.other_sizes(explanation.views, names, labels)
+    names_of_causes = {cause.name for cause in explanation.causes}
+    if not explanation.diverges or names_of_causes.isdisjoint(UNEXPLAINED):
+        return explanation
+    resized = windows.other_sizes(explanation.views, names, labels)
     if resized is None:
         return explanation
-    names_of_causes = {cause.name for cause in explanation.causes}
-    causes = (
-        explanation.causes if resized.name in names_of_causes else (resized, *explanation.causes)
-    )
-    return replace(
-        explanation, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
-    )
+    causes = [cause for cause in explanation.causes if cause.name != "unknown"]
+    if resized.name not in names_of_causes:
+        causes.insert(0, resized)
+    return replace(explanation, causes=tuple(causes), resized=True)
 
 
 def explain_tapes(
@@ -132,7 +128,7 @@ def explain_tapes(
     first: Difference | None = None
     named_causes: list[NamedCauses] = []
     values: dict[int, Array] = {}
-    operands: dict[tuple[int, int], Array] = {}
+    operands: dict[Operand, Array] = {}
     num_left = most
     while num_left:
         difference = divergence.find(first_view, second_view)
@@ -177,10 +173,10 @@ def explain_tapes(
         arithmetic, located = arithmetic_difference(views, native(), labels)
         causes, first = causes + arithmetic, first or located
     parameters_read = frozenset(
-        places.parameter_of(part.tape, part.tape.steps[index])
+        places.parameter_of(part.tape, step)
         for difference in explained
         for part in difference.parts
-        for index in part.steps[:MAX_STEPS]
+        for step in part.steps[:MAX_STEPS]
     )
     limit = 0 if num_left else most
     causes = without_consequences(causes) if tapes[0].of_batches else causes

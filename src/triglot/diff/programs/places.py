@@ -60,7 +60,7 @@ def operation(tape: Tape, value: int) -> Operation:
             "",
             tape.display_name(tape.leaves.get(value, "constant")),
         )
-    step = tape.steps[tape.producers[value]]
+    step = tape.producers[value]
     if tape.is_update:
         # A library's layer has no line of an algorithm where an adapter of triglot calls it.
         return Operation(step.name, source(_in_loops(step), ALGORITHMS), section(step))
@@ -74,7 +74,7 @@ def describe_equation(
     equation: jex.JaxprEqn, callers: tuple[jex.JaxprEqn, ...], *, name: str
 ) -> Operation:
     """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
-    step = Step(equation, (), (), callers)
+    step = Step(0, equation, (), (), callers)
     return Operation(name, source((*callers, equation)), scope(Tape(is_wide=False), step))
 
 
@@ -192,7 +192,7 @@ def parameter_of(tape: Tape, step: Step) -> str:
         if value in tape.leaves:
             return tape.leaves[value]
         if value in tape.producers:
-            pending.extend(tape.steps[tape.producers[value]].operands)
+            pending.extend(tape.producers[value].operands)
     return ""
 
 

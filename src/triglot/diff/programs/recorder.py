@@ -14,7 +14,7 @@ from ...core.tracing.jaxprs import aval_of, called_program, ends_of_scan, evalua
 from ...core.types import PyTree
 from ..host import on_host
 from ..types import Array
-from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
+from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Tape, evaluation_types
 from .wide import widen
 
 # Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
@@ -83,9 +83,9 @@ def record(
             name = jax.tree_util.keystr(path, simple=True, separator="/")
             array = shared.get(name, leaf) if shared and not part else leaf
             values.append(tape.add(widen(array) if wide else on_host(leaf), mask))
-            tape.leaves[values[-1].index] = f"{part}/{name}".strip("/")
+            tape.leaves[values[-1]] = f"{part}/{name}".strip("/")
     with evaluation_types(wide):
-        results = [value.index for value in recorder.inline(closed, values)]
+        results = recorder.inline(closed, values)
     num_outputs = len(jax.tree.leaves(shapes[0]))
     tape.outputs, tape.new_state = results[:num_outputs], results[num_outputs:]
     return tape
@@ -97,8 +97,8 @@ class _Recorder:
     callers: tuple[jex.JaxprEqn, ...] = ()
 
     def inline(
-        self, closed: jex.ClosedJaxpr, operands: Sequence[Value], caller: jex.JaxprEqn | None = None
-    ) -> list[Value]:
+        self, closed: jex.ClosedJaxpr, operands: Sequence[int], caller: jex.JaxprEqn | None = None
+    ) -> list[int]:
         """Record the equations of a jaxpr."""
         jaxpr, constants = closed.jaxpr, map(self.constant, closed.consts)
         values = dict(zip(jaxpr.constvars, constants, strict=True))
@@ -109,57 +109,50 @@ class _Recorder:
         self.callers = outer
         return [read_atom(atom) for atom in jaxpr.outvars]
 
-    def constant(self, array: ArrayLike) -> Value:
+    def constant(self, array: ArrayLike) -> int:
         return self.tape.add(widen(array) if self.tape.is_wide else on_host(array))
 
-    def rule(self, equation: jex.JaxprEqn, operands: list[Value]) -> list[Value]:
-        name = equation.primitive.name
+    def rule(self, equation: jex.JaxprEqn, operands: list[int]) -> Sequence[int]:
+        tape, name = self.tape, equation.primitive.name
         if (program := called_program(equation)) is not None:
             return self.inline(program, operands, equation)
         if name == "cond":
-            self.tape.branches_on_key |= bool(self.tape.depends[operands[0].index] & KEY)
-            branch = equation.params["branches"][int(operands[0].array)]
+            tape.branches_on_key |= bool(tape.depends[operands[0]] & KEY)
+            branch = equation.params["branches"][int(tape.arrays[operands[0]])]
             return self.inline(branch, operands[1:], equation)
         if name == "scan":
             return self.unroll(equation, operands)
-        if name == "while" and self.tape.is_update:
+        if name == "while" and tape.is_update:
             return self.iterate(equation, operands)
-        is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
-        if is_random and not self.tape.keeps_draws:
+        is_random = name == "select_n" and tape.depends[operands[0]] == KEY
+        if is_random and not tape.keeps_draws:
             operands = [self.keep_mask(operands), *operands[1:]]
         return self.step(equation, operands)
 
-    def step(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
+    def step(self, equation: jex.JaxprEqn, operands: Sequence[int]) -> tuple[int, ...]:
         """Evaluate and record one equation."""
         tape, name = self.tape, equation.primitive.name
-        arrays = tape.bind(equation, [value.array for value in operands])
+        arrays = tape.bind(equation, [tape.arrays[value] for value in operands])
         if name == "random_bits" and not tape.keeps_draws:
             # As uniform numbers these are 0.1, which keeps an element at most rates of dropout.
             arrays = [
                 np.full_like(array, int(0.1 * 2.0 ** (8 * array.itemsize))) for array in arrays
             ]
-        depends = 0
-        for value in operands:
-            depends |= tape.depends[value.index]
-        results = [tape.add(array, depends) for array in arrays]
-        indices = tuple(value.index for value in operands)
-        step = Step(equation, indices, tuple(value.index for value in results), self.callers)
-        for value in results:
-            tape.producers[value.index] = len(tape.steps)
+        results = tape.add_step(equation, operands, arrays, self.callers).results
         if name in LAYOUT and _keeps_values(equation):
             for value, source in zip(results, operands, strict=False):
-                tape.roots[value.index] = tape.roots[source.index]
-        tape.steps.append(step)
+                tape.roots[value] = tape.roots[source]
         return results
 
-    def keep_mask(self, operands: Sequence[Value]) -> Value:
+    def keep_mask(self, operands: Sequence[int]) -> int:
         """Return a mask that selects the operand that is not 0 everywhere."""
-        selected = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
-        mask = self.tape.add(np.full_like(operands[0].array, selected), KEY)
-        self.tape.origins[mask.index] = operands[0].index
+        original, *cases = (self.tape.arrays[value] for value in operands)
+        selected = next((i for i, case in enumerate(cases) if np.any(case)), 0)
+        mask = self.tape.add(np.full_like(original, selected), KEY)
+        self.tape.origins[mask] = operands[0]
         return mask
 
-    def unroll(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
+    def unroll(self, equation: jex.JaxprEqn, operands: Sequence[int]) -> Sequence[int]:
         """Record a scan, one iteration after the other.
 
         Of a long loop in an update the first iterations are recorded; the others repeat the last.
@@ -173,7 +166,7 @@ class _Recorder:
             size = num_equations(params["jaxpr"]) + PER_ROW * len(scanned)
             count = min(length, max(1, MAX_UNROLLED // max(1, size)))
         order = range(length)[::-1] if params["reverse"] else range(length)
-        rows: dict[int, list[Value]] = {}
+        rows: dict[int, list[int]] = {}
         for i in order[:count]:
             row = [self.row(value, i) for value in scanned]
             results = self.inline(params["jaxpr"], [*constants, *carry, *row], equation)
@@ -189,17 +182,15 @@ class _Recorder:
         columns = zip(*(rows[i] for i in recorded), strict=True)
         return [*carry, *(self.call(stack_rows, *column) for column in columns)]
 
-    def row(self, value: Value, index: int) -> Value:
+    def row(self, value: int, index: int) -> int:
         """Return a row of an array; of stacked parameters it is the parameter itself."""
-        producer = self.tape.producers.get(value.index)
-        if producer is not None and self.tape.depends[value.index] == PARAMS:
-            step = self.tape.steps[producer]
-            if step.name == "stack" and step.equation.params["axis"] == 0:
-                operand = step.operands[index]
-                return Value(operand, self.tape.arrays[operand])
+        step = self.tape.producers.get(value)
+        is_stack = step is not None and step.name == "stack" and step.equation.params["axis"] == 0
+        if step is not None and is_stack and self.tape.depends[value] == PARAMS:
+            return step.operands[index]
         return self.call(lambda xs: xs[index], value)
 
-    def iterate(self, equation: jex.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
+    def iterate(self, equation: jex.JaxprEqn, operands: Sequence[int]) -> Sequence[int]:
         """Record the iterations of a while loop; the rest of a long loop is one equation."""
         params = equation.params
         first = params["cond_nconsts"]
@@ -208,14 +199,14 @@ class _Recorder:
         size = num_equations(params["cond_jaxpr"]) + num_equations(params["body_jaxpr"])
         for _ in range(max(1, MAX_UNROLLED // max(1, size))):
             (goes_on,) = self.inline(params["cond_jaxpr"], [*tested, *carry], equation)
-            if not goes_on.array:
+            if not self.tape.arrays[goes_on]:
                 return carry
             carry = self.inline(params["body_jaxpr"], [*constants, *carry], equation)
         return self.step(equation, [*tested, *constants, *carry])
 
-    def call(self, function: Callable[..., jax.Array], *operands: Value) -> Value:
+    def call(self, function: Callable[..., jax.Array], *operands: int) -> int:
         """Record the equations of a function."""
-        closed = jax.make_jaxpr(function)(*(value.array for value in operands))
+        closed = jax.make_jaxpr(function)(*(self.tape.arrays[value] for value in operands))
         return self.inline(closed, operands)[0]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..types import Operation
 from . import places
-from .tape import Tape
+from .tape import Step, Tape
 from .values import View, close
 
 
@@ -40,16 +40,16 @@ class Region:
 
     def sources(self, value: int) -> list[int]:
         """Return the values computed from data that a value is computed from."""
-        if value not in self.tape.producers:
-            return []
-        step = self.tape.steps[self.tape.producers[value]]
-        roots = (self.tape.roots[operand] for operand in step.operands)
+        step = self.tape.producers.get(value)
+        operands = () if step is None else step.operands
+        roots = (self.tape.roots[operand] for operand in operands)
         return [root for root in roots if not self.tape.is_constant(root)]
 
-    def steps(self, values: Iterable[int]) -> list[int]:
+    def steps(self, values: Iterable[int]) -> list[Step]:
         """Return the steps that compute some values, in order."""
         producers = self.tape.producers
-        return sorted({producers[value] for value in values if value in producers})
+        found = {producers[value] for value in values if value in producers}
+        return sorted(found, key=lambda step: step.index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +80,14 @@ class RegionPart:
         return self.region.tape
 
     @property
-    def steps(self) -> list[int]:
+    def steps(self) -> list[Step]:
         """The steps that compute its values, in order."""
         return self.region.steps(self.values)
 
     @property
     def names(self) -> set[str]:
         """The names of its operations."""
-        return {self.tape.steps[index].name for index in self.steps}
+        return {step.name for step in self.steps}
 
     @property
     def inputs(self) -> list[int]:
@@ -115,11 +115,6 @@ class RegionPart:
         """Describe its first operation, or the `last`; None if it is empty."""
         value = self.last if last else self.first
         return None if value is None else places.operation(self.tape, value)
-
-
-def consumers(tape: Tape, value: int) -> list[int]:
-    """Return the steps, other than rearrangements, that read a value or a rearrangement of it."""
-    return tape.readers.get(tape.roots[value], [])
 
 
 def differing_outputs(first_view: View, second_view: View, tolerance: float) -> list[int]:

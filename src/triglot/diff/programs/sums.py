@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .regions import Region, consumers
+from .regions import Region
 from .tape import Step, Tape
 from .values import Core, close
 
 SUMS = ("add", "add_any", "sub")
-MAX_PRODUCTS = 4  # with numbers, between a term and the sum that takes it
+PRODUCTS = ("mul", "div", "neg")
+MAX_PRODUCTS = 6  # with numbers, around a term or a sum
 MIN_TERMS = 3  # two have one order only
 
 
@@ -93,7 +94,7 @@ def _terms(region: Region, output: int) -> Terms:
             and step.name in SUMS
             and np.shape(tape.arrays[root]) == shape
             and not any(tape.is_constant(each) for each in step.operands)
-            and (is_total or len(consumers(tape, root)) == 1)
+            and (is_total or len(tape.readers_of(root)) == 1)
         )
         if step is None or not is_sum:
             terms.append((root, sign))
@@ -104,31 +105,34 @@ def _terms(region: Region, output: int) -> Terms:
             negated = step.name == "sub" and position == 1
             add(operand, -sign if negated else sign, is_total=False)
 
-    number, total = 1.0, tape.roots[output]
-    for _ in range(MAX_PRODUCTS):
-        step = tape.step_of(total)
-        scaled = None if step is None else _product(tape, step)
-        if scaled is None:
-            break
-        number, total = number * scaled[0], tape.roots[scaled[1]]
+    number, total = split_factor(tape, output)
     add(total, number, is_total=True)
     return Terms(tuple(terms), frozenset(partial))
 
 
-def _product(tape: Tape, step: Step) -> tuple[float, int] | None:
-    """Return the number with which a step multiplies, and what it multiplies."""
+def factor_of(tape: Tape, step: Step | None) -> tuple[float, int] | None:
+    """Return the number with which a step multiplies, and the position of what it multiplies."""
+    if step is None or step.name not in PRODUCTS:
+        return None
     if step.name == "neg":
-        return -1.0, step.operands[0]
-    if step.name not in ("mul", "div"):
-        return None
-    constant = [i for i, each in enumerate(step.operands) if tape.is_constant(each)]
-    if len(constant) != 1 or (step.name == "div" and constant == [0]):
-        return None
-    numbers = np.unique(np.asarray(tape.arrays[step.operands[constant[0]]]))
-    if numbers.size != 1 or not numbers[0]:
-        return None
-    number = float(numbers[0])
-    return (1 / number if step.name == "div" else number), step.operands[1 - constant[0]]
+        return -1.0, 0
+    for position, value in enumerate(step.operands):
+        number = tape.scalar(value)
+        if number and not (step.name == "div" and position == 0):
+            return (1 / number if step.name == "div" else number), 1 - position
+    return None
+
+
+def split_factor(tape: Tape, value: int) -> tuple[float, int]:
+    """Take numbers out of a product: return the number, and the value that is multiplied."""
+    number = 1.0
+    for _ in range(MAX_PRODUCTS):
+        step = tape.step_of(value)
+        factor = factor_of(tape, step)
+        if step is None or factor is None:
+            break
+        number, value = number * factor[0], step.operands[factor[1]]
+    return number, tape.roots[value]
 
 
 def moves_sign(first_region: Region, second_region: Region, a: int, b: int) -> bool:
@@ -152,16 +156,16 @@ def _sign_in_sum(tape: Tape, value: int) -> int | None:
     """
     sign = 1
     for _ in range(MAX_PRODUCTS):
-        readers = consumers(tape, value)
+        readers = tape.readers_of(value)
         if len(readers) != 1:
             return None
-        step = tape.steps[readers[0]]
+        (step,) = readers
         positions = [i for i, each in enumerate(step.operands) if tape.roots[each] == value]
         if step.name in SUMS:
             return -sign if step.name == "sub" and positions == [1] else sign
-        product = _product(tape, step)
-        if product is None or len(positions) != 1:
+        factor = factor_of(tape, step)
+        if factor is None or len(positions) != 1:
             return None
-        sign *= int(np.sign(product[0]))
+        sign *= int(np.sign(factor[0]))
         value = tape.roots[step.results[0]]
     return None

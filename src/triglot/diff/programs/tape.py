@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -44,11 +45,13 @@ class Step:
     """One evaluated equation.
 
     Attributes:
+      index: its position in the tape.
       equation: the equation, with its primitive, parameters and context.
       operands, results: indices of values.
       callers: the equations of the calls that hold it, outermost first.
     """
 
+    index: int
     equation: jex.JaxprEqn
     operands: tuple[int, ...]
     results: tuple[int, ...]
@@ -57,6 +60,9 @@ class Step:
     @property
     def name(self) -> str:
         return self.equation.primitive.name
+
+
+Operand: TypeAlias = tuple[Step, int]  # what a step reads at a position
 
 
 @dataclass(eq=False)
@@ -89,7 +95,7 @@ class Tape:
     arrays: list[Array] = field(default_factory=list)
     depends: list[int] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
-    producers: dict[int, int] = field(default_factory=dict)
+    producers: dict[int, Step] = field(default_factory=dict)
     leaves: dict[int, str] = field(default_factory=dict)
     arrays_of: Mapping[str, Leaf] = field(default_factory=dict)
     origins: dict[int, int] = field(default_factory=dict)
@@ -109,22 +115,44 @@ class Tape:
         """Return whether a step only rearranges its operands."""
         return any(self.roots[value] != value for value in step.results)
 
+    def scalar(self, value: int) -> float | None:
+        """Return the number that a constant holds everywhere; None if it is something else."""
+        if not self.is_constant(value):
+            return None
+        array = self.arrays[value]
+        if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "cfiub":
+            return None
+        first = array.flat[0]
+        return float(np.real(first)) if np.all(array == first) and not np.imag(first) else None
+
+    def readers_of(self, value: int) -> list[Step]:
+        """Return the steps, other than rearrangements, that read a value or a rearrangement."""
+        return self._readers.get(self.roots[value], [])
+
     @cached_property
-    def readers(self) -> dict[int, list[int]]:
-        """The steps, other than rearrangements, that read a value or a rearrangement of it."""
-        readers: dict[int, list[int]] = {}
-        for index, step in enumerate(self.steps):
+    def _readers(self) -> dict[int, list[Step]]:
+        """The steps that `readers_of` returns, by root."""
+        readers: dict[int, list[Step]] = {}
+        for step in self.steps:
             if not self.is_layout(step):
                 for root in {self.roots[value] for value in step.operands}:
-                    readers.setdefault(root, []).append(index)
+                    readers.setdefault(root, []).append(step)
         return readers
+
+    def rearrangements_of(self, value: int) -> list[Step]:
+        """Return the steps that only rearrange a value, in order."""
+        return [
+            step
+            for step in self.steps
+            if any(self.roots[result] == value != result for result in step.results)
+        ]
 
     @cached_property
     def live(self) -> frozenset[int]:
         """The values on which an output or a new state depends."""
         results = [*self.outputs, *self.new_state]
-        steps = (self.steps[index] for index in self.steps_for(results))
-        return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
+        used = ((*step.operands, *step.results) for step in self.steps_for(results))
+        return frozenset(results).union(*used)
 
     @property
     def draw_sizes(self) -> list[int]:
@@ -144,8 +172,7 @@ class Tape:
 
     def step_of(self, value: int) -> Step | None:
         """Return the step that computes a value, whatever its arrangement; None for a leaf."""
-        index = self.producers.get(self.roots[value])
-        return None if index is None else self.steps[index]
+        return self.producers.get(self.roots[value])
 
     def ancestors(self, value: int) -> set[int]:
         """Return the values from which a value is computed, itself included."""
@@ -155,52 +182,67 @@ class Tape:
             if current not in ancestors:
                 ancestors.add(current)
                 if current in self.producers:
-                    pending.extend(self.steps[self.producers[current]].operands)
+                    pending.extend(self.producers[current].operands)
         return ancestors
 
     def is_unused(self, value: int) -> bool:
         """Return whether a value is computed, and no output or new state depends on it."""
         return value in self.producers and value not in self.live
 
-    def steps_for(self, values: Iterable[int], known_values: Collection[int] = ()) -> list[int]:
+    def steps_for(self, values: Iterable[int], known_values: Collection[int] = ()) -> list[Step]:
         """Return the steps that compute some values, of known ones if there are any, in order."""
         pending, steps = set(values), []
-        for index in range(len(self.steps))[::-1]:
-            if pending.intersection(self.steps[index].results):
-                pending.update(
-                    value for value in self.steps[index].operands if value not in known_values
-                )
-                steps.append(index)
+        for step in reversed(self.steps):
+            if pending.intersection(step.results):
+                pending.update(value for value in step.operands if value not in known_values)
+                steps.append(step)
         return steps[::-1]
 
     def bind(self, equation: jex.JaxprEqn, arrays: Sequence[Array]) -> list[Array]:
         """Evaluate one equation."""
         return (bind_wide if self.is_wide else bind_native)(equation, arrays)
 
-    def add(self, array: Array, depends: int = 0) -> "Value":
+    def add(self, array: Array, depends: int = 0) -> int:
         """Add a value."""
         self.arrays.append(array)
         self.depends.append(depends)
         self.roots.append(len(self.roots))
-        return Value(len(self.arrays) - 1, array)
+        return len(self.arrays) - 1
+
+    def add_step(
+        self,
+        equation: jex.JaxprEqn,
+        operands: Sequence[int],
+        arrays: Iterable[Array],
+        callers: tuple[jex.JaxprEqn, ...],
+    ) -> Step:
+        """Add an evaluated equation and its results, which depend on what its operands do."""
+        depends = 0
+        for value in operands:
+            depends |= self.depends[value]
+        results = tuple(self.add(array, depends) for array in arrays)
+        step = Step(len(self.steps), equation, tuple(operands), results, callers)
+        self.steps.append(step)
+        self.producers.update(dict.fromkeys(results, step))
+        return step
 
     def replay(
         self,
         values: Mapping[int, Array],
-        operands: Mapping[tuple[int, int], Array] | None = None,
+        operands: Mapping[Operand, Array] | None = None,
         *,
         arrays: Sequence[Array] | None = None,
-        steps: Sequence[int] | None = None,
+        steps: Sequence[Step] | None = None,
         computed: dict[int, Array] | None = None,
         unchanged: Collection[int] = (),
-        steps_with_operands: Collection[int] | None = None,
+        steps_with_operands: Collection[Step] | None = None,
         until: Callable[[int, Array], bool] | None = None,
     ) -> list[Array]:
         """Evaluate again with other values.
 
         Args:
           values: arrays in place of values.
-          operands: arrays in place of operands, by step and position.
+          operands: arrays in place of operands.
           arrays: the values to start from; the recorded ones by default.
           steps: the steps to evaluate, in order; all by default.
           computed: a dictionary that gets the steps' results where a value is replaced.
@@ -218,18 +260,14 @@ class Tape:
         changed = set(values)
         for value, array in values.items():
             current[value] = array
-        replaced = (
-            {step for step, _ in operands}
-            if steps_with_operands is None
-            else set(steps_with_operands)
-        )
+        if steps_with_operands is None:
+            steps_with_operands = {step for step, _ in operands}
         with evaluation_types(self.is_wide):
-            for index in range(len(self.steps)) if steps is None else steps:
-                step = self.steps[index]
-                if index not in replaced and changed.isdisjoint(step.operands):
+            for step in self.steps if steps is None else steps:
+                if step not in steps_with_operands and changed.isdisjoint(step.operands):
                     continue
                 arguments = [
-                    operands.get((index, position), current[value])
+                    operands.get((step, position), current[value])
                     for position, value in enumerate(step.operands)
                 ]
                 with context_of(step.equation):
@@ -245,14 +283,6 @@ class Tape:
                     elif computed is not None:
                         computed[value] = array
         return current
-
-
-@dataclass(frozen=True, eq=False)
-class Value:
-    """A value of a tape, while it is recorded."""
-
-    index: int
-    array: Array
 
 
 def evaluation_types(wide: bool) -> AbstractContextManager[object]:

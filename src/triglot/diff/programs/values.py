@@ -209,6 +209,10 @@ class View:
         self.arrays = ()
         self._cores.clear()
 
+    def array(self, value: int) -> np.ndarray:
+        """Return a value, which is no key."""
+        return np.asarray(self.arrays[value])
+
     def core(self, value: int) -> Core:
         """Return the core of a value's root."""
         root = self.tape.roots[value]

@@ -231,9 +231,9 @@ def random(path: Path) -> None:
 
 
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "cut off": (truncated, "is cut off: it has"),
-    "empty": (emptied, "cut off, or no safetensors file"),
-    "another format": (text, "is not a safetensors file, or is damaged"),
+    "cut off": (truncated, "is damaged or cut off ("),
+    "empty": (emptied, "is damaged or cut off ("),
+    "another format": (text, "is not a safetensors file, or is damaged or cut off ("),
     "a checkpoint": (checkpoint, "holds arrays such as weight, and is no recording"),
     "clouseau's": (clouseau, "was written by clouseau, which keeps outputs of modules"),
     "of a newer version": (newer, "has version 7 of the recording format"),

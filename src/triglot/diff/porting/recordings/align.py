@@ -181,17 +181,26 @@ class Alignment:
     def value(self, event: Event) -> np.ndarray:
         return np.asarray(self.recording.arrays[event.array], np.float64)
 
+    def arranged(self, event: Event, end: int) -> np.ndarray | None:
+        """Return a recorded value as the port arranges one; None if they have other sizes."""
+        return next(iter(arrangements_like(self.value(event), self.arrays[end])), None)
+
+    def mismatch_at(self, event: Event, end: int) -> Mismatch:
+        """Return a recorded value as one that the port has elsewhere, and differently."""
+        return Mismatch([event], end, self.arranged(event, end))
+
     def _distance(self, event: Event, end: int) -> float:
-        arranged = arrangements_like(self.value(event), self.arrays[end])
-        return largest_difference(arranged[0], self.arrays[end])[0] if arranged else float("inf")
+        arranged = self.arranged(event, end)
+        return (
+            float("inf") if arranged is None else largest_difference(arranged, self.arrays[end])[0]
+        )
 
     def ends(self, event: Event) -> list[int]:
         """List the port's values that may correspond to a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
-        first = max(
-            (tape.producers[v] for v in self.inputs(event) if v in tape.producers), default=-1
-        )
+        inputs = self.inputs(event)
+        first = max((tape.producers[v].index for v in inputs if v in tape.producers), default=-1)
         values = [
             value
             for value, array in enumerate(self.arrays)
@@ -202,17 +211,17 @@ class Alignment:
             and array.dtype.kind == "f"
             and array.size == size
             and value not in self.forced
-            and tape.producers[value] > first
+            and tape.producers[value].index > first
             and not bits[value] & later
         ]
         return values[:MAX_ENDS]
 
     def inputs(self, event: Event) -> list[int]:
         """Return the port's values that a recorded one is computed from, as far as known."""
-        if event.is_code:
-            names = event.call.inputs if event.after is None else event.after.outputs
-            return [end for name in names if (end := self.place(name)) is not None]
-        return [end for name in event.call.inputs if (end := self.place(name)) is not None]
+        names = event.call.inputs
+        if event.is_code and event.after is not None:
+            names = event.after.outputs
+        return [end for name in names if (end := self.place(name)) is not None]
 
     def _later(self, event: Event) -> int:
         """Return bits of the parameters of modules that are called after a value is computed."""
@@ -261,9 +270,11 @@ class Alignment:
                 continue
             end = min(ends, key=lambda e: self._distance(event, e))
             self.places[event.array] = end
-            arranged = arrangements_like(self.value(event), self.arrays[end])
-            if arranged and largest_difference(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
-                self.forced[end] = arranged[0]
+            arranged = self.arranged(event, end)
+            if arranged is None:
+                continue
+            if largest_difference(arranged, self.arrays[end])[1] <= 10 * LOOSE:
+                self.forced[end] = arranged
 
 
 def tolerance(core: Core) -> float:

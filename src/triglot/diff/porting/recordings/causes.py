@@ -7,7 +7,7 @@ from ...programs.values import largest_difference
 from ...types import Cause, Difference, Operation
 from .align import Alignment, Mismatch
 from .events import Event
-from .parts import arrangements_like, module_tape, part_of
+from .parts import module_tape, part_of
 from .trying import confirmed_causes, steps_of
 
 LABELS = ("the recording", "the port")
@@ -90,10 +90,9 @@ def causes_of(aligned: Alignment, mismatch: Mismatch, label: str) -> tuple[Diffe
     where = f"{place_in_recording(event)}; {label}: {places.describe(operations[1])}"
     size = (float("nan"), float("nan"))
     if end is not None:
-        arranged = arrangements_like(aligned.value(mismatch.events[-1]), aligned.arrays[end])
-        size = (
-            largest_difference(arranged[0], np.asarray(aligned.arrays[end])) if arranged else size
-        )
+        arranged = aligned.arranged(mismatch.events[-1], end)
+        if arranged is not None:
+            size = largest_difference(arranged, np.asarray(aligned.arrays[end]))
     difference = Difference(
         one=operations[0], other=operations[1], max_abs=size[0], max_rel=size[1]
     )
@@ -115,7 +114,7 @@ def _port_operation(aligned: Alignment, mismatch: Mismatch, value: int | None) -
     if value is None and not steps:
         return None
     if value is None:
-        value = aligned.tape.steps[steps[0]].results[0]
+        value = steps[0].results[0]
     return places.operation(aligned.tape, value)
 
 
@@ -127,7 +126,7 @@ def _recorded_computation(event: Event) -> str:
 def _describe_both(aligned: Alignment, mismatch: Mismatch) -> str:
     """Say what both compute, where no cause is known."""
     event = mismatch.event
-    steps = [aligned.tape.steps[index].name for index in steps_of(aligned, mismatch)]
+    steps = [step.name for step in steps_of(aligned, mismatch)]
     names = " ".join(steps[:MAX_OPERATIONS]) + (" ..." if steps[MAX_OPERATIONS:] else "")
     parts = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
     if event.is_code:

@@ -110,7 +110,8 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         located.append((event.index, difference, new_causes))
         states.update({each.array: DIFFERS for each in mismatch.events})
         confirmed = any(cause.name != "unknown" for cause in new_causes)
-        if not (mismatch.sure or confirmed or _has_place(mismatch)):
+        has_place = mismatch.end is not None and mismatch.substitute is not None
+        if not (mismatch.sure or confirmed or has_place):
             mismatch = Mismatch(mismatch.events)
         aligned.substitute(mismatch)
     for event in aligned.events:
@@ -139,11 +140,6 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         modules=modules,
         notes=tuple(notes),
     )
-
-
-def _has_place(mismatch: Mismatch) -> bool:
-    """Return whether the place is that of a module's own parameters."""
-    return mismatch.end is not None and mismatch.substitute is not None
 
 
 def _local(

@@ -69,9 +69,7 @@ def events_of(recording: Recording) -> list[Event]:
     """List the floating-point values that are not inputs, each where it first occurs."""
     events: list[Event] = []
     names_seen = {*recording.inputs, *aliases_of(recording)}
-    last_ended: dict[
-        int | None, Call
-    ] = {}  # the module that ended last, by the module that it is in
+    last_ended: dict[int | None, Call] = {}  # the last module, by the module that it is in
 
     def add(name: str, call: Call, *, is_code: bool, before: Call | None = None) -> None:
         array = recording.arrays[name]

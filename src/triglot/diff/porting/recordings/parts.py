@@ -9,7 +9,7 @@ import numpy as np
 
 from ....core.types import PyTree
 from ...programs import Program, record
-from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
+from ...programs.tape import DATA, INPUTS, PARAMS, STATE, Tape
 from ...programs.values import Core, in_place_of, largest_difference
 from ...types import Array
 from .layers import canonical_arrays, layer_of
@@ -29,34 +29,23 @@ def part_of(tape: Tape, arrays: Sequence[Array], end: int, known_values: Collect
             is_input = value in tape.producers
             depends = INPUTS if is_input and tape.depends[value] & DATA else tape.depends[value]
             depends = PARAMS if depends == STATE else depends  # nothing updates them here
-            part_values[value] = part.add(arrays[value], depends).index
+            part_values[value] = part.add(arrays[value], depends)
             if value in tape.leaves:
                 part.leaves[part_values[value]] = tape.leaves[value]
         return part_values[value]
 
-    for index in tape.steps_for([end], known_values):
-        step = tape.steps[index]
-        operands = tuple(leaf(value) for value in step.operands)
-        depends = 0
-        for value in operands:
-            depends |= part.depends[value]
-        results = []
+    for step in tape.steps_for([end], known_values):
+        operands, step_arrays = list(map(leaf, step.operands)), [arrays[v] for v in step.results]
+        copied = part.add_step(step.equation, operands, step_arrays, step.callers)
+        part_values.update(zip(step.results, copied.results, strict=True))
         for value in step.results:
-            part_values[value] = part.add(arrays[value], depends).index
-            part.producers[part_values[value]] = len(part.steps)
             if tape.roots[value] in part_values:
                 part.roots[part_values[value]] = part.roots[part_values[tape.roots[value]]]
-            results.append(part_values[value])
-        part.steps.append(Step(step.equation, operands, tuple(results), step.callers))
     part.outputs = [leaf(end)]
     return part
 
 
-def module_tape(
-    recording: Recording,
-    call: Call,
-    computed: np.ndarray,
-) -> Tape | None:
+def module_tape(recording: Recording, call: Call, computed: np.ndarray) -> Tape | None:
     """Return a recorded module as a program, its result arranged as the port's.
 
     None is returned for modules whose formula is not known, or does not give the recorded result.
@@ -136,13 +125,12 @@ def arrangements_like(recorded: np.ndarray, computed: Array) -> list[np.ndarray]
 
 def arrangements_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarray]:
     """List the arrangements that the port gives a value later, as that of all heads' results."""
-    steps = [i for i, step in enumerate(tape.steps)
-             if any(tape.roots[v] == end and v != end for v in step.results)]  # fmt: skip
+    steps = tape.rearrangements_of(end)
     shape = np.shape(tape.arrays[end])
     numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
     replayed = tape.replay({end: numbers}, steps=steps)
     options = []
-    for value in {v for i in steps for v in tape.steps[i].results}:
+    for value in {v for step in steps for v in step.results}:
         if np.shape(replayed[value]) == recorded.shape and np.size(replayed[value]) == numbers.size:
             order = np.asarray(replayed[value]).astype(np.int64).ravel()
             arranged = np.empty(numbers.size)

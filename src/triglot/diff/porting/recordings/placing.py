@@ -40,28 +40,21 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
         candidates = [own_end, *(end for end in candidates if end != own_end)]
     counts = {end: count for end in candidates if (count := explains(event, end))}
     if counts:  # fewest, then the module's own, then the last: half an activation is explained, too
-        end = min(counts, key=counts.__getitem__)
-        return Mismatch(
-            [event], end, arrangements_like(aligned.value(event), aligned.arrays[end])[0]
-        )
+        return aligned.mismatch_at(event, min(counts, key=counts.__getitem__))
     for count in range(2, len(following) + 1):
         if following[count - 2].array in aligned.recording.outputs:
             break
         if mismatch := _confirmed_mismatch(aligned, following[:count]):
             return mismatch
     if own_end is not None:
-        return Mismatch(
-            [event], own_end, arrangements_like(aligned.value(event), aligned.arrays[own_end])[0]
-        )
+        return aligned.mismatch_at(event, own_end)
     size = aligned.value(event).size
     inputs = [end for end in aligned.inputs(event) if np.size(aligned.arrays[end]) == size]
     if mismatch := _confirmed_mismatch(aligned, [event], inputs):
         return mismatch
     nearest, distance = aligned.nearest(event)
     if nearest is not None and distance <= NEAR:
-        return Mismatch(
-            [event], nearest, arrangements_like(aligned.value(event), aligned.arrays[nearest])[0]
-        )
+        return aligned.mismatch_at(event, nearest)
     return Mismatch([event], nearest)
 
 
@@ -107,7 +100,7 @@ def _own_end(aligned: Alignment, event: Event, ends: Sequence[int]) -> int | Non
 def _reads(aligned: Alignment, value: int, own_bits: int) -> bool:
     """Return whether the step that computes a value reads some parameters directly."""
     bits = masks(aligned.tape, aligned.forced)
-    step = aligned.tape.steps[aligned.tape.producers[value]]
+    step = aligned.tape.producers[value]
     return any(
         bits[operand] & own_bits and not aligned.tape.depends[operand] & ~1
         for operand in step.operands

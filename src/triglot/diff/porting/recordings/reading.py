@@ -8,18 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ....core.errors import TriglotError, printable, shown
 
 FORMAT, VERSION = "triglot.record", 1
 SUFFIX = ".safetensors"
-DTYPES = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16,
-    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U64": np.uint64,
-    "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
-}  # fmt: skip
 ADVICE = "record it with `python -m triglot.record my_model:Net --inputs float32:2,3,32,32`"
 CLOUSEAU = (".forward", ".__call__")
 
@@ -149,52 +143,24 @@ def read_recording(path: Path) -> Recording:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read the arrays and the metadata of a file, in its order, which `safetensors` does not keep.
+    """Read the arrays of a file in the order in which they are stored, and its metadata.
 
     Raises:
       TriglotError: if it is missing, cut off or of another format.
     """
+    from safetensors import SafetensorError, safe_open
+
     if not path.is_file():
         raise TriglotError(f"{path} does not exist: give a recording; {ADVICE}.")
-    data = memoryview(path.read_bytes())
-    size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > len(data) - 8:
-        raise TriglotError(
-            f"{path} is {len(data):,} bytes long and shorter than its header says: it is cut off, "
-            "or no safetensors file. Copy it again."
-        )
     try:
-        header = json.loads(bytes(data[8 : 8 + size]))
-        metadata = dict(header.pop("__metadata__", {}))
-        if sum(stop - start for start, stop in _offsets(header)) > len(data):
-            raise ValueError("arrays overlap")  # each would get a copy of the same bytes
-        end = max((stop for _, stop in _offsets(header)), default=0)
-        data_bytes = np.frombuffer(data, np.uint8, offset=8 + size)
-        arrays = {name: data_bytes[slice(*each["data_offsets"])] for name, each in header.items()}
-        if 8 + size + end <= len(data):
-            arrays = {
-                name: raw.copy().view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
-                for name, raw in arrays.items()
-            }
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        raise TriglotError(f"{path} is not a safetensors file, or is damaged: {ADVICE}.") from None
-    if 8 + size + end > len(data):
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.offset_keys()}
+            return arrays, file.metadata() or {}
+    except (SafetensorError, TypeError) as error:  # a type that NumPy lacks
         raise TriglotError(
-            f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
-        )
-    return arrays, metadata
-
-
-def _offsets(header: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Give the first and last byte of each array.
-
-    Raises:
-      ValueError: if they are not those of a range.
-    """
-    offsets = [tuple(each["data_offsets"]) for each in header.values()]
-    if not all(type(a) is int and type(b) is int and 0 <= a <= b for a, b in offsets):
-        raise ValueError("offsets are not those of a range")
-    return offsets
+            f"{path} is not a safetensors file, or is damaged or cut off ({error}). Copy it again, "
+            f"or {ADVICE}."
+        ) from None
 
 
 def _problem(recording: Recording) -> str:

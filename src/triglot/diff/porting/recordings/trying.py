@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...programs.catalogue.activations import name_function
-from ...programs.tape import PARAMS
+from ...programs.sums import SUMS
+from ...programs.tape import PARAMS, Step
 from ...programs.values import Core, largest_difference
 from ...types import Array
 from .align import Alignment, Mismatch
@@ -15,7 +16,6 @@ from .parts import LOOSE, arrangements_like
 CONFIRMED = 2e-6  # a float32 result that is computed again in float64
 MAX_TERMS = 12
 LEAST_FACTOR = 0.01  # apart from 1, below which another epsilon is as likely
-SUMS = ("add", "add_any", "sub")
 
 
 class ConfirmedCause(NamedTuple):
@@ -26,13 +26,13 @@ class ConfirmedCause(NamedTuple):
     value: int | None = None
 
 
-def steps_of(aligned: Alignment, mismatch: Mismatch) -> list[int]:
+def steps_of(aligned: Alignment, mismatch: Mismatch) -> list[Step]:
     """Return the port's steps between the last equal values and the result."""
     if mismatch.end is None:
         return []
     tape, steps = aligned.tape, aligned.tape.steps_for([mismatch.end], aligned.forced)
-    computed = [i for i in steps if any(tape.depends[v] & ~PARAMS for v in tape.steps[i].results)]
-    return [i for i in computed if not tape.is_layout(tape.steps[i])] or computed
+    computed = [step for step in steps if any(tape.depends[v] & ~PARAMS for v in step.results)]
+    return [step for step in computed if not tape.is_layout(step)] or computed
 
 
 def confirmed_causes(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
@@ -44,11 +44,11 @@ def confirmed_causes(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confirm
     if not mismatch.event.is_code:
         yield from _transposed_matrix(aligned, mismatch)
         yield from _flatten_order(aligned, mismatch)
-    yield from _activations(aligned, mismatch)
+    yield from _activations(aligned, mismatch, mismatch.end)
     yield from _scales(aligned, mismatch)
     if mismatch.event.is_code:
         yield from _sums(aligned, mismatch)
-    yield from _factors(aligned, mismatch)
+    yield from _factors(aligned, mismatch, mismatch.end)
 
 
 def _orders(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
@@ -62,9 +62,7 @@ def _orders(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
         function = _function(np.asarray(arrays[name]), aligned.value(last))
         if function in (None, "none"):
             continue
-        for value in (
-            v for i in steps_of(aligned, mismatch) for v in aligned.tape.steps[i].results
-        ):
+        for value in (v for step in steps_of(aligned, mismatch) for v in step.results):
             computed = np.asarray(aligned.arrays[value])
             if any(
                 _function(each, computed) == function
@@ -101,7 +99,7 @@ def _transposed_matrix(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confi
 def _flatten_order(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
     """Find a value of the port that holds the numbers of the recorded input in another order."""
     tape = aligned.tape
-    operands = {v for i in steps_of(aligned, mismatch) for v in tape.steps[i].operands}
+    operands = {v for step in steps_of(aligned, mismatch) for v in step.operands}
     data = [value for value in sorted(operands) if tape.depends[value] & ~PARAMS]
     for name in mismatch.event.call.inputs:
         x = np.asarray(aligned.recording.arrays[name], np.float64)
@@ -119,13 +117,11 @@ def _flatten_order(aligned: Alignment, mismatch: Mismatch) -> Iterator[Confirmed
                 return
 
 
-def _activations(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _activations(aligned: Alignment, mismatch: Mismatch, end: int) -> Iterator[ConfirmedCause]:
     """Find two functions of the same value, at least one of them a known activation."""
-    if mismatch.end is None:
-        return
-    y = np.asarray(aligned.arrays[mismatch.end], np.float64)
+    y = np.asarray(aligned.arrays[end], np.float64)
     recorded = arrangements_like(aligned.value(mismatch.events[-1]), y)
-    for value in _sources(aligned, mismatch.end):
+    for value in _sources(aligned, end):
         x = np.asarray(aligned.arrays[value], np.float64)
         if x.size != y.size or not recorded:
             continue
@@ -144,7 +140,7 @@ def _sources(aligned: Alignment, end: int) -> list[int]:
     """Return the values that the differing part reads, the equal ones first."""
     tape = aligned.tape
     steps = tape.steps_for([end], aligned.forced)
-    operands = {tape.roots[v] for i in steps for v in tape.steps[i].operands}
+    operands = {tape.roots[v] for step in steps for v in step.operands}
     data = [v for v in operands if tape.depends[v] & ~PARAMS]
     return sorted(data, key=lambda value: (value not in aligned.forced, value))
 
@@ -152,12 +148,12 @@ def _sources(aligned: Alignment, end: int) -> list[int]:
 def _scales(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
     """Find the factor of attention's logits, or a mask, that gives the recorded result."""
     tape, steps = aligned.tape, steps_of(aligned, mismatch)
-    sizes = {n for i in steps for v in tape.steps[i].results for n in np.shape(tape.arrays[v])}
-    for index in (i for i in steps if tape.steps[i].name == "exp"):
-        maxima = [i for i in steps if i < index and tape.steps[i].name == "reduce_max"]
-        if not maxima:
+    sizes = {n for step in steps for v in step.results for n in np.shape(tape.arrays[v])}
+    for index, exponential in enumerate(steps):
+        maxima = [step for step in steps[:index] if step.name == "reduce_max"]
+        if exponential.name != "exp" or not maxima:
             continue
-        logits = tape.roots[tape.steps[maxima[-1]].operands[0]]
+        logits = tape.roots[maxima[-1].operands[0]]
         array = np.asarray(aligned.arrays[logits], np.float64)
         for size in sorted(sizes - {1}):
             factors = {f"1/sqrt({size})": size**-0.5, f"sqrt({size})": size**0.5,
@@ -197,9 +193,9 @@ def _sums(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
                 _describe_value(aligned, name) for name in (first_name, second_name)
             )
             evidence = f"the recording adds {terms_added}"
-            steps = [i for i in steps_of(aligned, mismatch) if aligned.tape.steps[i].name in SUMS]
+            steps = [step for step in steps_of(aligned, mismatch) if step.name in SUMS]
             if steps:
-                value = aligned.tape.steps[steps[-1]].results[0]
+                value = steps[-1].results[0]
                 yield ConfirmedCause(
                     "residual_source", f"{evidence}; the port adds another value", value
                 )
@@ -208,11 +204,9 @@ def _sums(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
             return
 
 
-def _factors(aligned: Alignment, mismatch: Mismatch) -> Iterator[ConfirmedCause]:
+def _factors(aligned: Alignment, mismatch: Mismatch, end: int) -> Iterator[ConfirmedCause]:
     """Find results that differ by a factor."""
-    if mismatch.end is None:
-        return
-    computed = np.asarray(aligned.arrays[mismatch.end], np.float64)
+    computed = np.asarray(aligned.arrays[end], np.float64)
     for recorded in arrangements_like(aligned.value(mismatch.events[-1]), computed)[:2]:
         square = float(np.sum(computed * computed))
         factor = float(np.sum(computed * recorded)) / square if square else 0.0

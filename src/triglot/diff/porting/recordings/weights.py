@@ -130,14 +130,14 @@ def arrangements(arrays: list[np.ndarray]) -> Iterator[tuple[str, list[np.ndarra
     as_recorded = [_narrow(array) for array in arrays]
     yield AS_RECORDED, as_recorded
     if any(array.ndim > 2 for array in as_recorded):
-        last = [
-            np.moveaxis(a, 1, -1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in as_recorded
-        ]
-        yield CHANNELS_LAST, last
-        first = [
-            np.moveaxis(a, -1, 1) if a.ndim > 2 and a.dtype.kind == "f" else a for a in as_recorded
-        ]
-        yield CHANNELS_FIRST, first
+        for layout, axis, target in ((CHANNELS_LAST, 1, -1), (CHANNELS_FIRST, -1, 1)):
+            yield (
+                layout,
+                [
+                    np.moveaxis(a, axis, target) if a.ndim > 2 and a.dtype.kind == "f" else a
+                    for a in as_recorded
+                ],
+            )
 
 
 def _by_library(recording: Recording, network: Network) -> list[str]:
@@ -145,14 +145,9 @@ def _by_library(recording: Recording, network: Network) -> list[str]:
     recorded_first, port_first = (
         storage_of(library).channels_first for library in (recording.library, network.backend)
     )
-    rearranged = (
-        [CHANNELS_LAST, CHANNELS_FIRST] if recorded_first else [CHANNELS_FIRST, CHANNELS_LAST]
-    )
-    return (
-        [AS_RECORDED, *rearranged]
-        if recorded_first == port_first
-        else [rearranged[0], AS_RECORDED, rearranged[1]]
-    )
+    layouts = [CHANNELS_LAST, CHANNELS_FIRST] if recorded_first else [CHANNELS_FIRST, CHANNELS_LAST]
+    layouts.insert(0 if recorded_first == port_first else 1, AS_RECORDED)
+    return layouts
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:

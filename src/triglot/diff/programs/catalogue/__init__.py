@@ -5,13 +5,13 @@ of values that agrees with what follows and is not the cause.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import PARAMS
 from ..values import Core
 from . import (
@@ -33,7 +33,7 @@ from . import (
     updates,
     windows,
 )
-from .features import Finding
+from .features import Entry, Finding
 
 
 def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -48,11 +48,8 @@ def unpaired_parameter(divergence: Divergence, labels: tuple[str, str]) -> Findi
     return None
 
 
-MAX_ALTERNATIVES = (
-    8  # parts of other ends that are tried where none of the entries explains the first
-)
+MAX_ALTERNATIVES = 8  # parts of other ends, tried where none of the entries explains the first
 MOVED = ("activation", "constant", "operation_missing")
-Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
     order.output_layout,
@@ -213,8 +210,8 @@ def _ends_inside(part: Divergence, smallest: Divergence) -> bool:
             continue
         results = {
             value
-            for step in consumers(outer.tape, outer.end)
-            for value in outer.tape.steps[step].results
+            for step in outer.tape.readers_of(outer.end)
+            for value in step.results
             if value in outer.region.ancestors
         }
         if results and results.issubset(inner.values):
@@ -258,7 +255,7 @@ def _describe_unexplained(divergence: Divergence) -> str:
     largest, relative = divergence.size()
     names = []
     for part in divergence.parts:
-        steps = [part.tape.steps[index].name for index in part.steps]
+        steps = [step.name for step in part.steps]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
     pair = divergence.results()
     if pair is not None and Core.of(pair[0]).same(Core.of(pair[1])):

@@ -8,11 +8,11 @@ import numpy as np
 from ....backends.layers.formulas import ACTIVATIONS
 from ... import host
 from ..divergence import Divergence
-from ..regions import Region, consumers
+from ..regions import Region
 from ..tape import LAYOUT, Tape
 from ..values import TOLERANCE, View, close, layouts
 from . import features
-from .features import BOUNDS, SUBSTITUTED, Finding
+from .features import BOUNDS, SUBSTITUTED, Finding, in_each
 
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
 MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
@@ -34,8 +34,8 @@ def activation(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
                 return clipped
             if None in functions or set(functions) == {"none"} or functions[0] == functions[1]:
                 continue
-            evidence = f"{functions[0]} in {labels[0]}, {functions[1]} in {labels[1]}"
-            confirmed = divergence.search.next_agree(a, b) or divergence.search.later_agree(a, b)
+            evidence = in_each(functions, labels)
+            confirmed = divergence.search.agree(a, b)
             if confirmed is not None:
                 evidence += f"; {SUBSTITUTED}"
                 return Finding("activation", evidence, confirmed)
@@ -78,31 +78,30 @@ def _differing_bounds(
     divergence: Divergence, values: tuple[int, int], labels: tuple[str, str]
 ) -> Finding | None:
     """Find two bounds of one value, of which one is never reached here."""
-    bounds = []
+    bounds: list[dict[str, float]] = []
     for part, value in zip(divergence.parts, values, strict=True):
         tape = part.tape
-        near = [*consumers(tape, value), *filter(None, [tape.producers.get(value)])]
-        near += [i for step in near for v in tape.steps[step].operands
-                 if (i := tape.producers.get(tape.roots[v])) is not None]  # fmt: skip
-        bounds_here = {
-            (tape.steps[step].name, constant.value)
-            for step in near
-            if tape.steps[step].name in BOUNDS
-            for constant in features.constants(tape, step)
-        }
-        bounds.append(bounds_here)
-    kinds = [dict(each) for each in bounds]
-    for name in kinds[0].keys() & kinds[1].keys():
-        if kinds[0][name] != kinds[1][name]:
-            numbers = [f"{each[name]:.6g}" for each in kinds]
-            evidence = f"{name} with {numbers[0]} in {labels[0]}, with {numbers[1]} in {labels[1]}"
+        near = [*tape.readers_of(value), *filter(None, [tape.producers.get(value)])]
+        near += filter(None, [tape.step_of(v) for step in near for v in step.operands])
+        bounds.append(
+            {
+                step.name: constant.value
+                for step in near
+                if step.name in BOUNDS
+                for constant in features.constants(tape, step)
+            }
+        )
+    for name in bounds[0].keys() & bounds[1].keys():
+        if bounds[0][name] != bounds[1][name]:
+            numbers = [f"{each[name]:.6g}" for each in bounds]
+            evidence = f"{name} {in_each(numbers, labels, 'with ')}"
             return Finding("clip_range", evidence, divergence)
     return None
 
 
 def identify(view: View, argument: int, result: int) -> str | None:
     """Name the function that maps one value to another; `none` for the identity."""
-    pair = [np.asarray(view.arrays[value]) for value in (argument, result)]
+    pair = [view.array(value) for value in (argument, result)]
     if "c" in (array.dtype.kind for array in pair):
         return None
     x, y = (array.astype(np.float64) for array in pair)
@@ -168,12 +167,11 @@ def _arguments(tape: Tape, value: int) -> list[int]:
     sources = {value}
     for _ in range(MAX_STEPS_BACK):
         latest = max(sources)  # the others may be computed of what it is computed of
-        index = tape.producers.get(latest)
-        if index is None or tape.steps[index].name not in ELEMENTWISE:
+        step = tape.producers.get(latest)
+        if step is None or step.name not in ELEMENTWISE:
             break
         sources.remove(latest)
-        sources |= {tape.roots[operand] for operand in tape.steps[index].operands
-                    if features.scalar(tape, operand) is None}  # fmt: skip
+        sources |= {tape.roots[v] for v in step.operands if tape.scalar(v) is None}
         if len(sources) == 1:
             arguments.extend(sources)
         elif not sources:
@@ -199,13 +197,14 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
     """
     tape = region.tape
     computed = {argument}
-    for step in tape.steps[tape.producers.get(argument, -1) + 1 :]:
+    producer = tape.producers.get(argument)
+    for step in tape.steps[0 if producer is None else producer.index + 1 :]:
         if step.name not in ELEMENTWISE:
             continue
         roots = [tape.roots[value] for value in step.operands]
         inside = [root for root in roots if root in computed]
         others_read = [value for value in step.operands if tape.roots[value] not in computed]
-        if inside and all(features.scalar(tape, value) is not None for value in others_read):
+        if inside and all(tape.scalar(value) is not None for value in others_read):
             computed.update(step.results)
     outputs = {tape.roots[value] for value in tape.outputs}
     exits = [
@@ -213,7 +212,7 @@ def _exits(region: Region, argument: int, end: int | None) -> list[int]:
         for value in computed
         if value in outputs
         or value == end
-        or any(not computed.issuperset(tape.steps[i].results) for i in consumers(tape, value))
+        or any(not computed.issuperset(step.results) for step in tape.readers_of(value))
     ]
     return sorted({_first_equal(region, computed - {argument}, each) for each in exits})[::-1]
 

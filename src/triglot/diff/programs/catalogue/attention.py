@@ -3,11 +3,11 @@
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
-from .features import PRODUCTS, SUBSTITUTED, Finding
+from .features import PRODUCTS, SUBSTITUTED, Finding, in_each
 
 MASKED = -1e4  # a logit below is masked
 
@@ -17,11 +17,8 @@ def attention_scale(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     factor = features.ratio(divergence)
     if factor is None or not all(map(_is_attention, divergence.parts)):
         return None
-    scales = [_scale(part) for part in divergence.parts]
-    evidence = (
-        f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
-        f"(factor {factor:.4g}); {SUBSTITUTED}"
-    )
+    scales = in_each([f"{_scale(part):.4g}" for part in divergence.parts], labels, "by ")
+    evidence = f"logits are scaled {scales} (factor {factor:.4g}); {SUBSTITUTED}"
     return Finding("attention_scale", evidence, divergence)
 
 
@@ -59,7 +56,7 @@ def _moved_mask(
     if end is None or np.any(masked[1 - early]):
         return None
     for value in later.values:
-        array = np.asarray(later.view.arrays[value])
+        array = later.view.array(value)
         if array.dtype.kind != "f" or array.size != masked[early].size:
             continue
         if np.sum(array <= MASKED) != np.sum(masked[early]):
@@ -67,7 +64,7 @@ def _moved_mask(
         if not RegionPart.ending_at(later, value).names.isdisjoint(PRODUCTS):
             continue  # the mask of another layer
         ends = (end, value) if early == 0 else (value, end)
-        confirmed = divergence.search.next_agree(*ends) or divergence.search.later_agree(*ends)
+        confirmed = divergence.search.agree(*ends)
         if confirmed is not None:
             evidence = (
                 f"{np.sum(masked[early])} of {array.size} logits are masked before a softmax in "
@@ -82,8 +79,7 @@ def attention_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     products = []
     for part in divergence.parts:
         tape = part.tape
-        steps = (tape.steps[index] for index in part.steps)
-        first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
+        first = next((step for step in part.steps if _is_product_of_inputs(tape, step)), None)
         if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
             return None
         axes = first.equation.params["dimension_numbers"][0][0]
@@ -91,7 +87,7 @@ def attention_heads(divergence: Divergence, labels: tuple[str, str]) -> Finding 
         products.append(int(np.prod([shape[axis] for axis in axes])))
     if products[0] == products[1]:
         return None
-    evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
+    evidence = f"heads {in_each(products, labels, 'of size ')}"
     return Finding("attention_heads", evidence, divergence)
 
 
@@ -102,13 +98,12 @@ def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
 
 def _scale(part: RegionPart) -> float:
     """Multiply the constants of a part's products and quotients."""
-    scale, tape = 1.0, part.tape
-    for index in part.steps:
-        name = tape.steps[index].name
-        for constant in features.constants(tape, index):
-            if name == "mul":
+    scale = 1.0
+    for step in part.steps:
+        for constant in features.constants(part.tape, step):
+            if step.name == "mul":
                 scale *= constant.value
-            elif name == "div" and constant.position == 1:
+            elif step.name == "div" and constant.position == 1:
                 scale /= constant.value
     return scale
 
@@ -124,7 +119,5 @@ def _is_attention(part: RegionPart) -> bool:
     if part.end is None or not _feeds_softmax(part, 5):
         return False
     product = features.comes_from(tape, part.end, ("dot_general",), 4)
-    near = [*part.steps, *consumers(tape, part.end), product]
-    return any(
-        index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
-    )
+    near = [*part.steps, *tape.readers_of(part.end), product]
+    return any(step is not None and _is_product_of_inputs(tape, step) for step in near)

@@ -9,7 +9,7 @@ import numpy as np
 from ...types import Array
 from ..divergence import Divergence
 from ..regions import Region, RegionPart, region
-from ..tape import INPUTS, Tape
+from ..tape import INPUTS, Step, Tape
 from ..values import Core, View, layouts
 from . import features
 from .features import GATES, Finding
@@ -50,14 +50,14 @@ def update_gate(divergence: Divergence, labels: tuple[str, str]) -> Finding | No
 def _in_cell(part: RegionPart) -> bool:
     """Return whether a part is computed step by step, or behind another gate."""
     tape = part.tape
-    for index in part.steps:
-        if any(caller.primitive.name == "scan" for caller in tape.steps[index].callers):
+    for step in part.steps:
+        if any(caller.primitive.name == "scan" for caller in step.callers):
             return True
-        for value in tape.steps[index].operands:
+        for value in step.operands:
             candidate = features.comes_from(tape, value, ("tanh",), 2)
             if candidate is None:
                 continue
-            if features.comes_from(tape, tape.steps[candidate].operands[0], GATES, 4) is not None:
+            if features.comes_from(tape, candidate.operands[0], GATES, 4) is not None:
                 return True
     return False
 
@@ -104,58 +104,53 @@ def gate_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 
 def _ending_at(
-    divergence: Divergence, early: int, product: int, gated: int
+    divergence: Divergence, early: int, product: Step, gated: Step
 ) -> Iterator[Divergence]:
     """Yield divergences that end soon after the early gate's product and the late gate."""
     soon = []
-    for side, index in ((early, product), (1 - early, gated)):
-        region = divergence.parts[side].region
-        start = region.tape.steps[index].results[0]
+    for side, step in ((early, product), (1 - early, gated)):
+        region, start = divergence.parts[side].region, step.results[0]
         soon.append([v for v in region.values if start in region.ancestors[v]][:4])
     for a, b in itertools.product(*(soon if early == 0 else soon[::-1])):
         if divergence.search.fits(a, b) and (longer := divergence.search.next_agree(a, b)):
             yield longer
 
 
-def _gate_then_product(region: Region) -> int | None:
+def _gate_then_product(region: Region) -> Step | None:
     """Find a product with parameters of what a gate was multiplied with."""
     tape = region.tape
-    for index in region.steps(region.values):
-        if tape.steps[index].name != "dot_general":
+    for step in region.steps(region.values):
+        if step.name != "dot_general":
             continue
-        for value in tape.steps[index].operands:
+        for value in step.operands:
             multiplied = features.comes_from(tape, value, ("mul",), 2)
             if multiplied is not None and _gate_operand(tape, multiplied) is not None:
-                return index
+                return step
     return None
 
 
-def _product_then_gate(region: Region) -> tuple[int, int, int] | None:
+def _product_then_gate(region: Region) -> tuple[Step, int, Step] | None:
     """Find a gate that multiplies a product with parameters: its step, position and the product."""
     tape = region.tape
-    for index in region.steps(region.values):
-        if tape.steps[index].name != "mul":
-            continue
-        position = _gate_operand(tape, index)
+    for step in region.steps(region.values):
+        position = _gate_operand(tape, step) if step.name == "mul" else None
         if position is None:
             continue
-        product = features.comes_from(
-            tape, tape.steps[index].operands[1 - position], ("dot_general",), 4
-        )
+        product = features.comes_from(tape, step.operands[1 - position], ("dot_general",), 4)
         if product is not None:
-            return index, position, product
+            return step, position, product
     return None
 
 
-def _gate_operand(tape: Tape, index: int) -> int | None:
-    for position, value in enumerate(tape.steps[index].operands):
+def _gate_operand(tape: Tape, step: Step) -> int | None:
+    for position, value in enumerate(step.operands):
         if features.comes_from(tape, value, GATES, 2) is not None:
             return position
     return None
 
 
 def _moved_gate_agrees(
-    divergence: Divergence, side: int, step: int, position: int, dot: int
+    divergence: Divergence, side: int, step: Step, position: int, dot: Step
 ) -> bool:
     """Multiply the product's operand with the gate, and not its result; compare both ends."""
     part, early = divergence.parts[side], divergence.parts[1 - side]
@@ -164,12 +159,12 @@ def _moved_gate_agrees(
         return False
     # A bias inside the late gate's product has no counterpart.
     zero_leaves = {v: np.zeros_like(view.arrays[v]) for v in part.region.leaves}
-    gate = np.asarray(view.arrays[tape.steps[step].operands[position]])
+    gate = view.array(step.operands[position])
     expected = early.view.core(early.end)
-    for operand_position, value in enumerate(tape.steps[dot].operands):
+    for operand_position, value in enumerate(dot.operands):
         if not tape.depends[value] & INPUTS:
             continue
-        state = np.asarray(view.arrays[value])
+        state = view.array(value)
         for arranged in layouts(gate, state.shape):
             operands = {
                 (dot, operand_position): state * arranged,
@@ -186,28 +181,24 @@ def _is_gate(part: RegionPart) -> bool:
     """Return whether a value becomes a gate whose product is added to another."""
     tape = part.tape
     near = None if part.end is None else features.leads_to(tape, part.end, GATES, 2)
-    if near is None:
-        return False
-    product = features.leads_to(tape, tape.steps[near].results[0], ("mul",), 1)
-    if product is None:
-        return False
-    added = features.leads_to(tape, tape.steps[product].results[0], ("add",), 1)
+    product = near and features.leads_to(tape, near.results[0], ("mul",), 1)
+    added = product and features.leads_to(tape, product.results[0], ("add",), 1)
     return added is not None
 
 
 def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
     """Return the groups of 3 or 4 equal pieces of one value from which a part is computed."""
     groups: dict[int, list[int]] = {}
-    for index, step in enumerate(tape.steps):
+    for step in tape.steps:
         if step.name == "split":
-            groups[index] = list(step.results)
+            groups[step.index] = list(step.results)
         elif step.name in ("slice", "dynamic_slice"):
             groups.setdefault(-1 - tape.roots[step.operands[0]], []).extend(step.results)
     splits = []
     for pieces in groups.values():
         sizes = {np.shape(tape.arrays[piece]) for piece in pieces}
         if len(pieces) in (3, 4) and len(sizes) == 1:
-            near = (tape.steps[index] for index in features.onward(tape, pieces, 4))
+            near = features.onward(tape, pieces, 4)
             values = {*pieces, *(result for step in near for result in step.results)}
             if not values.isdisjoint(part):
                 splits.append(pieces)

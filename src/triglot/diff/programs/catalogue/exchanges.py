@@ -8,7 +8,7 @@ import numpy as np
 from ...types import Array
 from ..divergence import Divergence
 from ..regions import RegionPart
-from ..tape import INPUTS, Tape
+from ..tape import INPUTS, Operand, Step, Tape
 from ..values import close
 from . import features
 from .features import GATES, MAX_STEPS, Finding
@@ -25,12 +25,13 @@ def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Findi
         arrays = view.arrays[a], view.arrays[b]
         if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
             continue
-        if not divergence.agrees({a: arrays[1], b: arrays[0]}) and not divergence.agrees(
-            {}, _in_part(part, {a: b, b: a})
-        ):  # everywhere, or in this part only
+        everywhere, here = {a: arrays[1], b: arrays[0]}, _in_part(part, {a: b, b: a})
+        if not (divergence.agrees(everywhere) or divergence.agrees({}, here)):
             continue
-        gated = any(tape.steps[index].name == "mul" and _reads_gate(tape, index, (a, b))
-                    for index in part.steps[:MAX_STEPS])  # fmt: skip
+        gated = any(
+            step.name == "mul" and _reads_gate(tape, step, (a, b))
+            for step in part.steps[:MAX_STEPS]
+        )
         is_cell = gated and features.leads_to(tape, part.end or 0, ("tanh",), 2) is not None
         name = "gru_variant" if is_cell else "operand_order"
         wholes = [features.whole_of(tape, value) for value in (a, b)]
@@ -44,53 +45,47 @@ def exchanged_operands(divergence: Divergence, labels: tuple[str, str]) -> Findi
     return None
 
 
-def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Array]:
+def _in_part(part: RegionPart, values: dict[int, int]) -> dict[Operand, Array]:
     """Return replacements for what the steps of a part read of some values."""
     tape, view = part.tape, part.view
-    operands: dict[tuple[int, int], Array] = {}
-    for index in part.steps:
-        for position, value in enumerate(tape.steps[index].operands):
+    operands: dict[Operand, Array] = {}
+    for step in part.steps:
+        for position, value in enumerate(step.operands):
             if (replacement := values.get(tape.roots[value])) is not None:
-                array, shape = np.asarray(view.arrays[replacement]), np.shape(view.arrays[value])
+                array, shape = view.array(replacement), np.shape(view.arrays[value])
                 if array.size == np.prod(shape, dtype=int):
-                    operands[index, position] = array.reshape(shape)
+                    operands[step, position] = array.reshape(shape)
     return operands
 
 
-def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
+def _reads_gate(tape: Tape, step: Step, values: tuple[int, int]) -> bool:
     """Return whether a step multiplies one of two values with a gate."""
-    operands = tape.steps[index].operands
-    return any(tape.roots[value] in values for value in operands) and any(
-        features.comes_from(tape, value, GATES, 2) is not None for value in operands
+    return any(tape.roots[value] in values for value in step.operands) and any(
+        features.comes_from(tape, value, GATES, 2) is not None for value in step.operands
     )
 
 
 def swapped_axes(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand with two of its axes exchanged, which have equal sizes."""
     first_view, second_view = (part.view for part in divergence.parts)
-    for first, second in features.pairs(divergence):
-        left, right = first_view.tape.steps[first], second_view.tape.steps[second]
+    tape = second_view.tape
+    for left, right in features.pairs(divergence):
         for position, value in enumerate(right.operands):
-            array = np.asarray(second_view.arrays[value])
-            if (
-                second_view.tape.is_constant(value)
-                or second_view.tape.roots[value] in second_view.tape.leaves
-            ):
+            array = second_view.array(value)
+            if tape.is_constant(value) or tape.roots[value] in tape.leaves:
                 continue
             core = second_view.core(value)
-            if not any(
-                first_view.core(operand).same(core, first_view.tolerance)
-                for operand in left.operands
-            ):
+            cores = first_view.cores(left.operands)
+            if not any(each.same(core, first_view.tolerance) for each in cores):
                 continue
             for axes in _exchanges(array.shape):
-                if divergence.agrees({}, {(second, position): np.swapaxes(array, *axes)}):
+                if divergence.agrees({}, {(right, position): np.swapaxes(array, *axes)}):
                     evidence = (
                         f"{right.name} of {labels[1]} reads the values of {labels[0]} with axes "
                         f"{axes[0]} and {axes[1]} of {array.shape} exchanged; "
                         "exchanged back, the results are equal"
                     )
-                    depends = second_view.tape.depends[value] & INPUTS
+                    depends = tape.depends[value] & INPUTS
                     name = "flatten_order" if depends else "position_embedding"
                     return Finding(name, evidence, divergence)
     return None
@@ -110,7 +105,7 @@ def head_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
     part = divergence.parts[1]
     view, tape = part.view, part.tape
     for value in part.inputs:
-        features_array = np.asarray(view.arrays[value])
+        features_array = view.array(value)
         if not tape.depends[value] & INPUTS or features_array.ndim < 2:
             continue
         sizes = set(_cuts(tape, value))

@@ -1,13 +1,15 @@
 """What the entries of the catalogue look for in a part of a program."""
 
-from collections.abc import Collection, Iterable, Iterator
+import functools
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from ..divergence import Divergence
-from ..regions import consumers
-from ..tape import LAYOUT, Tape
+from ..divergence import Divergence, Search
+from ..tape import LAYOUT, Step, Tape
 from ..values import close
 
 BOUNDS = ("clamp", "max", "min")
@@ -17,9 +19,12 @@ PRODUCTS = ("conv_general_dilated", "dot_general")
 ARITHMETIC = ("add", "div", "mul", "sub")
 MAX_NORM = 12  # operations of a norm, from its result to its input
 PIECES = ("split", "slice", "dynamic_slice")
-ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
+ROOTS = ("rsqrt", "sqrt")
+POWERS = (*ROOTS, "pow", "integer_pow")
+ROWS = ("dynamic_slice", "gather", "slice")
 
 # How a cause is confirmed, at the end of its evidence.
+CONFIRMED = "with the first value in both, the results are equal"
 SUBSTITUTED = "substituting the first network's result here makes everything downstream match"
 
 
@@ -38,50 +43,58 @@ class Finding:
     at: tuple[int, int] | None = None
 
 
+Entry: TypeAlias = Callable[[Divergence, tuple[str, str]], Finding | None]
+
+
+def of_search(find: Callable[[Search, tuple[str, str]], Finding | None]) -> Entry:
+    """Make an entry of a question that concerns whole programs, which is answered once."""
+
+    @functools.wraps(find)
+    def entry(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+        search = divergence.search
+        return search.once((find, labels), lambda: find(search, labels))
+
+    return entry
+
+
+def in_each(descriptions: Sequence[object], labels: tuple[str, str], before: str = "") -> str:
+    """Write what each network has, such as `by 3 in one (Haiku), by 4 in other (Equinox)`."""
+    pairs = zip(descriptions, labels, strict=True)
+    return ", ".join(f"{before}{description} in {label}" for description, label in pairs)
+
+
 @dataclass(frozen=True)
 class Constant:
     """A scalar constant that a step reads."""
 
-    step: int
+    step: Step
     position: int
     value: float
 
 
-def scalar(tape: Tape, value: int) -> float | None:
-    """Return the number that a constant holds everywhere; None if it is something else."""
-    if not tape.is_constant(value):
-        return None
-    array = tape.arrays[value]
-    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "cfiub":
-        return None
-    first = array.flat[0]
-    return float(np.real(first)) if np.all(array == first) and not np.imag(first) else None
-
-
-def constants(tape: Tape, index: int) -> list[Constant]:
+def constants(tape: Tape, step: Step) -> list[Constant]:
     """Return the scalar constants that a step reads."""
-    numbers = []
-    for position, value in enumerate(tape.steps[index].operands):
-        number = scalar(tape, value)
-        if number is not None:
-            numbers.append(Constant(index, position, number))
-    return numbers
+    numbers = [tape.scalar(value) for value in step.operands]
+    return [Constant(step, i, number) for i, number in enumerate(numbers) if number is not None]
 
 
-def pairs(divergence: Divergence) -> Iterator[tuple[int, int]]:
-    """Yield steps of both parts with the same operation."""
+def all_pairs(divergence: Divergence) -> Iterator[tuple[Step, Step]]:
+    """Yield steps of both parts."""
     first_part, second_part = divergence.parts
-    for first in first_part.steps[:MAX_STEPS]:
-        for second in second_part.steps[:MAX_STEPS]:
-            names = first_part.tape.steps[first].name, second_part.tape.steps[second].name
-            if names[0] == names[1] and names[0] not in LAYOUT:
-                yield first, second
+    return itertools.product(first_part.steps[:MAX_STEPS], second_part.steps[:MAX_STEPS])
 
 
-def read_equal(divergence: Divergence, first: int, second: int) -> bool:
+def pairs(divergence: Divergence) -> Iterator[tuple[Step, Step]]:
+    """Yield steps of both parts with the same operation."""
+    for first, second in all_pairs(divergence):
+        if first.name == second.name and first.name not in LAYOUT:
+            yield first, second
+
+
+def read_equal(divergence: Divergence, first: Step, second: Step) -> bool:
     """Return whether a step of each part has an equal first operand."""
     cores = [
-        part.view.core(part.tape.steps[step].operands[0])
+        part.view.core(step.operands[0])
         for part, step in zip(divergence.parts, (first, second), strict=True)
     ]
     return cores[0].same(cores[1], divergence.search.tolerance)
@@ -89,10 +102,8 @@ def read_equal(divergence: Divergence, first: int, second: int) -> bool:
 
 def whole_of(tape: Tape, value: int) -> int | None:
     """Return the value of which another is a piece."""
-    index = tape.producers.get(tape.roots[value])
-    if index is None or tape.steps[index].name not in PIECES:
-        return None
-    return tape.roots[tape.steps[index].operands[0]]
+    step = tape.step_of(value)
+    return tape.roots[step.operands[0]] if step is not None and step.name in PIECES else None
 
 
 def gate_order(tape: Tape, piece: int) -> str | None:
@@ -100,8 +111,8 @@ def gate_order(tape: Tape, piece: int) -> str | None:
     whole = whole_of(tape, piece)
     if whole is None:
         return None
-    steps = [tape.steps[index] for index in consumers(tape, whole)]
-    pieces = [result for step in steps if step.name in PIECES for result in step.results]
+    steps = [step for step in tape.readers_of(whole) if step.name in PIECES]
+    pieces = [result for step in steps for result in step.results]
     if any(leads_to(tape, each, ("logistic", "tanh"), 2) is None for each in pieces):
         return None
     return {3: "gru_variant", 4: "lstm_forget_bias"}.get(len(pieces))
@@ -112,19 +123,18 @@ def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
     power = leads_to(tape, value, ("exp",), depth)
     if power is None:
         return False
-    result = tape.steps[power].results[0]
+    result = power.results[0]
     return all(leads_to(tape, result, (name,), 3) is not None for name in ("reduce_sum", "div"))
 
 
-def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
+def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> Step | None:
     """Return the first step of one of these names that reads a value or its results."""
-    matches = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
-    return next(matches, None)
+    return next((step for step in onward(tape, [value], depth) if step.name in names), None)
 
 
 def onward(
     tape: Tape, values: Iterable[int], depth: int, names: Collection[str] | None = None
-) -> Iterator[int]:
+) -> Iterator[Step]:
     """Yield the steps that read some values, then those that read their results, and so on.
 
     Args:
@@ -135,21 +145,21 @@ def onward(
     """
     level = {tape.roots[value] for value in values}
     for _ in range(depth):
-        steps = [index for root in level for index in consumers(tape, root)]
-        steps = [index for index in steps if names is None or tape.steps[index].name in names]
+        steps = [step for root in level for step in tape.readers_of(root)]
+        steps = [step for step in steps if names is None or step.name in names]
         yield from steps
-        level = {result for index in steps for result in tape.steps[index].results}
+        level = {result for step in steps for result in step.results}
 
 
-def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
+def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> Step | None:
     """Return the last step of one of these names from which a value is computed."""
     level = {tape.roots[value]}
     for _ in range(depth):
         steps = [tape.producers[root] for root in level if root in tape.producers]
-        for index in steps:
-            if tape.steps[index].name in names:
-                return index
-        level = {tape.roots[v] for index in steps for v in tape.steps[index].operands}
+        for step in steps:
+            if step.name in names:
+                return step
+        level = {tape.roots[v] for step in steps for v in step.operands}
     return None
 
 
@@ -185,13 +195,13 @@ def is_norm_of(tape: Tape, value: int, source: int) -> bool:
     level, names = {tape.roots[value]}, set[str]()
     for _ in range(MAX_NORM):
         steps = [tape.producers[root] for root in level if root in tape.producers]
-        names |= {tape.steps[index].name for index in steps}
+        names |= {step.name for step in steps}
         level = {
             tape.roots[operand]
-            for index in steps
-            if tape.steps[index].name not in PRODUCTS
-            for operand in tape.steps[index].operands
+            for step in steps
+            if step.name not in PRODUCTS
+            for operand in step.operands
         }
-        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
+        if tape.roots[source] in level and not names.isdisjoint(ROOTS):
             return True
     return False

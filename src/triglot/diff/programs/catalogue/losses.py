@@ -7,26 +7,24 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...types import Array
-from .. import places, sums
+from .. import places
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart, consumers
-from ..tape import INPUTS, PARAMS, Step, Tape
+from ..regions import Region, RegionPart
+from ..sums import SUMS, differing_term, factor_of, split_factor
+from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, close
 from . import features
-from .features import BOUNDS, MAX_STEPS, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, ROOTS, ROWS, Finding, in_each
 
-SUMS = ("add", "add_any", "sub")
 PRODUCTS = ("mul", "div")
-ROOTS = ("sqrt", "rsqrt")
+SQUARES = ("square", "integer_pow", "mul")
 MAX_CHAIN = 6  # operations with numbers around what one program has in addition
 MAX_STANDARDIZED = 40  # values of a region that may be standardized
 NEAR = 1e-6
-ROWS = ("slice", "dynamic_slice", "gather")
 MAX_SHIFTED = 60  # values of a region that may be shifted
 MIN_SHIFTED = 16  # numbers of an array whose shift is no chance
 MIN_ROWS = 3
 MAX_ERRORS = 80  # values of a region that may be errors or their losses
-CONFIRMED = "with the first value in both, the results are equal"
 
 
 def leaves_of(tape: Tape, value: int) -> frozenset[str]:
@@ -45,7 +43,7 @@ def describe_value(tape: Tape, value: int) -> str:
     names = sorted(map(tape.display_name, leaves_of(tape, root)))
     origin = f" of {', '.join(names[:4])}{' and more' if names[4:] else ''}" if names else ""
     source = places.operation(tape, root).source
-    return f"{tape.steps[tape.producers[root]].name}{origin}" + (f" ({source})" if source else "")
+    return f"{tape.producers[root].name}{origin}" + (f" ({source})" if source else "")
 
 
 def sides(divergence: Divergence) -> Iterator[tuple[int, RegionPart, RegionPart]]:
@@ -60,32 +58,6 @@ def is_bare(part: RegionPart, value: int, bare: RegionPart) -> bool:
     """Return whether a value of one part is the result of the other."""
     end = bare.view.core(bare.end or 0)
     return part.view.core(value).same(end, part.view.tolerance)
-
-
-def number_of(tape: Tape, step: Step) -> tuple[float, int] | None:
-    """Return the number with which a step multiplies, and the position of the other operand."""
-    if step.name == "neg":
-        return -1.0, 0
-    if step.name not in PRODUCTS:
-        return None
-    for position, value in enumerate(step.operands):
-        number = features.scalar(tape, value)
-        if number is None or (step.name == "div" and (position == 0 or number == 0)):
-            continue
-        return (1 / number if step.name == "div" else number), 1 - position
-    return None
-
-
-def _split_factor(tape: Tape, value: int) -> tuple[float, int]:
-    """Take numbers out of a product: return the number, and the value that is multiplied."""
-    number = 1.0
-    for _ in range(MAX_CHAIN):
-        step = tape.step_of(value)
-        factor = None if step is None else number_of(tape, step)
-        if step is None or factor is None:
-            break
-        number, value = number * factor[0], step.operands[factor[1]]
-    return number, tape.roots[value]
 
 
 def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -104,7 +76,7 @@ def term(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 continue
             if added_position == 0 and step.name == "sub":
                 continue
-            number, source = _split_factor(part.tape, value)
+            number, source = split_factor(part.tape, value)
             verb = "subtracts" if step.name == "sub" else "adds"
             if number < 0:
                 number, verb = -number, {"adds": "subtracts", "subtracts": "adds"}[verb]
@@ -130,7 +102,7 @@ def _without_ones(tape: Tape, value: int) -> int:
     """Return what a value is before products with 1."""
     for _ in range(MAX_CHAIN):
         step = tape.step_of(value)
-        factor = None if step is None else number_of(tape, step)
+        factor = factor_of(tape, step)
         if step is None or factor is None or factor[0] != 1:
             break
         value = step.operands[factor[1]]
@@ -140,16 +112,13 @@ def _without_ones(tape: Tape, value: int) -> int:
 def _other_sign(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a term that one program adds and the other subtracts."""
     first_part, second_part = divergence.parts
-    for first, second in itertools.product(
-        first_part.steps[:MAX_STEPS], second_part.steps[:MAX_STEPS]
-    ):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.all_pairs(divergence):
         if {left.name, right.name} != {"add", "sub"}:
             continue
         term_of = right.operands[1]
         if not first_part.view.core(left.operands[1]).same(second_part.view.core(term_of)):
             continue
-        if divergence.agrees({}, {(second, 1): -np.asarray(second_part.view.arrays[term_of])}):
+        if divergence.agrees({}, {(right, 1): -second_part.view.array(term_of)}):
             verbs = {"add": "adds", "sub": "subtracts"}
             evidence = (
                 f"{labels[0]} {verbs[left.name]} a term, {labels[1]} {verbs[right.name]} it: "
@@ -180,7 +149,7 @@ def _is_updated(tape: Tape, value: int) -> bool:
         return False
     outputs = {tape.roots[output] for output in tape.outputs}
     moves = features.onward(tape, [value], MAX_CHAIN, SUMS)
-    return any(outputs.intersection(tape.steps[index].results) for index in moves)
+    return any(outputs.intersection(step.results) for step in moves)
 
 
 def weight(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -222,7 +191,7 @@ def _factors(
         inner = _factors(part, operand, bare, depth - 1)
         if inner is None or (step.name == "div" and position == 1):
             continue
-        factor = number_of(part.tape, step)
+        factor = factor_of(part.tape, step)
         if factor is not None:
             return inner[0] * factor[0], inner[1]
         return inner[0], [*inner[1], other_operand]
@@ -235,7 +204,7 @@ def _is_root(tape: Tape, value: int) -> bool:
 
 def _is_flag(part: RegionPart, value: int) -> bool:
     """Return whether a value is 0 or 1, perhaps times a number, and read from an input."""
-    array = np.asarray(part.view.arrays[value])
+    array = part.view.array(value)
     if not part.tape.depends[value] & INPUTS or array.dtype.kind not in "biuf" or not array.size:
         return False
     numbers = np.unique(array)
@@ -248,66 +217,52 @@ def flag(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     Confirmed by the first one's flag in both.
     """
     first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
-        if len(left.operands) != len(right.operands):
+    for first_value, operand in _operand_pairs(divergence):
+        second_value = operand[0].operands[operand[1]]
+        is_flag = _is_flag(first_part, first_value), _is_flag(second_part, second_value)
+        if is_flag[0] != is_flag[1]:
+            if finding := _number_times_flag(divergence, first_value, operand, labels):
+                return finding
             continue
-        for position, (first_value, second_value) in enumerate(
-            zip(left.operands, right.operands, strict=True)
-        ):
-            is_flag = _is_flag(first_part, first_value), _is_flag(second_part, second_value)
-            if is_flag[0] != is_flag[1]:
-                if (
-                    finding := _number_times_flag(
-                        divergence, first_value, (second, position), labels
-                    )
-                ) is not None:
-                    return finding
-                continue
-            if not all(is_flag):
-                continue
-            array = _in_shape_of_second(divergence, first_value, second_value)
-            sides = (first_part, first_value), (second_part, second_value)
-            names = [sorted(leaves_of(part.tape, value)) for part, value in sides]
-            if names[0] == names[1] or array is None:
-                continue
-            if divergence.agrees({}, {(second, position): array}):
-                descriptions = [" and ".join(f"`{each}`" for each in side) for side in names]
-                evidence = (
-                    f"{right.name} reads the flag {descriptions[0]} in {labels[0]}, "
-                    f"{descriptions[1]} in {labels[1]}; {CONFIRMED}"
-                )
-                return Finding("bootstrap_flag", evidence, divergence)
+        sides = (first_part, first_value), (second_part, second_value)
+        names = [sorted(leaves_of(part.tape, value)) for part, value in sides]
+        if not all(is_flag) or names[0] == names[1]:
+            continue
+        if divergence.agrees_with_operand(first_value, operand):
+            descriptions = [" and ".join(f"`{each}`" for each in side) for side in names]
+            flags = in_each(descriptions, labels)
+            evidence = f"{operand[0].name} reads the flag {flags}; {CONFIRMED}"
+            return Finding("bootstrap_flag", evidence, divergence)
     return None
 
 
-def joined_flags(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+def _operand_pairs(divergence: Divergence) -> Iterator[tuple[int, Operand]]:
+    """Yield operands at equal positions of equal operations: the first one's value, the second."""
+    for left, right in features.pairs(divergence):
+        if len(left.operands) == len(right.operands):
+            yield from ((value, (right, i)) for i, value in enumerate(left.operands))
+
+
+@features.of_search
+def joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find a flag that cuts off in one program what only another flag cuts off in the other.
 
     Such as a time limit that counts as a termination, however both programs read their flags.
     Confirmed by the results of one program, given the flags as the other one takes them.
     """
-    search = divergence.search
-    return search.once((joined_flags, labels), lambda: _joined_flags(search, labels))
-
-
-def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
-    if not search.slots or any(
-        _has_replaced_values(each) for each in (search.first, search.second)
-    ):
+    if not search.slots or any(map(_has_replaced_values, search.regions)):
         return None
     for side in (0, 1):
-        changed = (search.first, search.second)[side]
-        fixed = (search.first, search.second)[1 - side]
+        changed, fixed = search.regions[side], search.regions[1 - side]
         tape, arrays = changed.tape, changed.view.arrays
         outputs = [(tape.outputs[slot], fixed.view.arrays[fixed.tape.outputs[slot]])
                    for slot in search.slots]  # fmt: skip
         for first, second in itertools.permutations(_flags(changed), 2):
             if np.shape(arrays[first]) != np.shape(arrays[second]):
                 continue
-            union = np.maximum(np.asarray(arrays[first]), np.asarray(arrays[second]))
-            union = union.astype(np.asarray(arrays[first]).dtype)
-            zeros = np.zeros_like(np.asarray(arrays[second]))
+            array, other_array = changed.view.array(first), changed.view.array(second)
+            union = np.maximum(array, other_array).astype(array.dtype)
+            zeros = np.zeros_like(other_array)
             for replaced in ({first: union, second: zeros}, {first: union}):
                 after = tape.replay(replaced, arrays=arrays)
                 if not all(close(np.asarray(after[value]), np.asarray(expected), search.tolerance)
@@ -326,10 +281,8 @@ def _joined_flags(search: Search, labels: tuple[str, str]) -> Finding | None:
 
 def _has_replaced_values(region: Region) -> bool:
     """Return whether values of a program were replaced, which are not computed from its inputs."""
-    arrays, recorded = region.view.arrays, region.tape.arrays
-    return any(
-        array is not recorded_array for array, recorded_array in zip(arrays, recorded, strict=True)
-    )
+    pairs = zip(region.view.arrays, region.tape.arrays, strict=True)
+    return any(array is not recorded for array, recorded in pairs)
 
 
 def _flags(region: Region) -> list[int]:
@@ -343,9 +296,9 @@ def _first_read(region: Region, names: Sequence[str]) -> int:
     """Return the first value that is computed of the first of some inputs that is read."""
     tape = region.tape
     leaves = {name: value for value, name in tape.leaves.items()}
-    readers = [consumers(tape, leaves[name]) for name in names if name in leaves]
+    readers = [tape.readers_of(leaves[name]) for name in names if name in leaves]
     steps = next(filter(None, readers), [])
-    return tape.steps[steps[0]].results[0] if steps else tape.outputs[0]
+    return steps[0].results[0] if steps else tape.outputs[0]
 
 
 def _all_outputs(search: Search) -> Divergence:
@@ -354,7 +307,7 @@ def _all_outputs(search: Search) -> Divergence:
     ends = [
         (first_region.tape.outputs[slot], second_region.tape.outputs[slot]) for slot in search.slots
     ]
-    values = {b: np.asarray(first_region.view.arrays[a]) for a, b in ends}
+    values = {b: first_region.view.array(a) for a, b in ends}
     first, second = ends[0]
     parts = (
         RegionPart(first_region, first_region.values, first),
@@ -364,29 +317,18 @@ def _all_outputs(search: Search) -> Divergence:
 
 
 def _number_times_flag(
-    divergence: Divergence, first_value: int, operand: tuple[int, int], labels: tuple[str, str]
+    divergence: Divergence, first_value: int, operand: Operand, labels: tuple[str, str]
 ) -> Finding | None:
     """Find a number in one program where the other has it times a flag."""
-    first_part, second_part = divergence.parts
-    second_value = second_part.tape.steps[operand[0]].operands[operand[1]]
-    numbers = (
-        features.scalar(first_part.tape, first_value),
-        features.scalar(second_part.tape, second_value),
-    )
-    array = np.asarray(first_part.view.arrays[first_value])
-    result_shape = np.shape(second_part.view.arrays[second_part.tape.steps[operand[0]].results[0]])
-    if (numbers[0] is None) == (numbers[1] is None) or array.ndim > len(result_shape):
+    values = first_value, operand[0].operands[operand[1]]
+    tapes = [part.tape for part in divergence.parts]
+    numbers = [tape.scalar(value) for tape, value in zip(tapes, values, strict=True)]
+    if (numbers[0] is None) == (numbers[1] is None):
         return None
-    try:
-        confirmed = divergence.agrees({}, {operand: np.broadcast_to(array, result_shape)})
-    except ValueError:
-        return None
-    if not confirmed:
+    if not divergence.agrees_with_operand(first_value, operand):
         return None
     side = 0 if numbers[0] is None else 1
-    evidence = _describe_flag(
-        (first_part, second_part)[side].tape, (first_value, second_value)[side], side, labels
-    )
+    evidence = _describe_flag(tapes[side], values[side], side, labels)
     return Finding("bootstrap_flag", evidence, divergence)
 
 
@@ -397,35 +339,15 @@ def _describe_flag(tape: Tape, value: int, side: int, labels: tuple[str, str]) -
     return f"a flag ({names}) cuts this off in {labels[side]}, none does in {labels[1 - side]}"
 
 
-def _in_shape_of_second(
-    divergence: Divergence, first_value: int, second_value: int
-) -> np.ndarray | None:
-    """Return a value of the first program in the shape and dtype of one of the second."""
-    first_part, second_part = divergence.parts
-    array = np.asarray(first_part.view.arrays[first_value])
-    target = np.asarray(second_part.view.arrays[second_value])
-    if array.dtype.kind != target.dtype.kind:
-        return None
-    if array.shape == target.shape:
-        return array
-    try:
-        return np.broadcast_to(array, target.shape)
-    except ValueError:
-        return None
-
-
 def shift(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an array in time whose rows one program reads one step earlier or later."""
-    search = divergence.search
-    finding = search.once((shift, labels), lambda: _shift(search, labels))
-    return finding or _other_row(divergence, labels)
+    return _shift(divergence, labels) or _other_row(divergence, labels)
 
 
 def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation on another row of an array, confirmed by the first one's row."""
     first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.pairs(divergence):
         for first_value, (position, second_value) in itertools.product(
             left.operands, enumerate(right.operands)
         ):
@@ -433,10 +355,9 @@ def _other_row(divergence: Divergence, labels: tuple[str, str]) -> Finding | Non
             if rows[0] is None or rows[1] is None or rows[0][1] == rows[1][1]:
                 continue
             cores = first_part.view.core(rows[0][0]), second_part.view.core(rows[1][0])
-            array = _in_shape_of_second(divergence, first_value, second_value)
-            if array is None or not cores[0].same(cores[1], first_part.view.tolerance):
+            if not cores[0].same(cores[1], first_part.view.tolerance):
                 continue
-            if divergence.agrees({}, {(second, position): array}):
+            if divergence.agrees_with_operand(first_value, (right, position)):
                 offsets = [b - a for a, b in zip(rows[0][1], rows[1][1], strict=True)]
                 axis = next(index for index, distance in enumerate(offsets) if distance)
                 direction = "later" if offsets[axis] > 0 else "earlier"
@@ -458,7 +379,7 @@ def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
         if step.name == "slice":
             return tape.roots[step.operands[0]], tuple(step.equation.params["start_indices"])
         if step.name == "dynamic_slice":
-            starts = [features.scalar(tape, each) for each in step.operands[1:]]
+            starts = list(map(tape.scalar, step.operands[1:]))
             if any(start is None for start in starts):
                 return None
             return tape.roots[step.operands[0]], tuple(int(start or 0) for start in starts)
@@ -469,31 +390,29 @@ def _row(tape: Tape, value: int) -> tuple[int, tuple[int, ...]] | None:
     return None
 
 
+@features.of_search
 def _shift(search: Search, labels: tuple[str, str]) -> Finding | None:
     first_region, second_region = search.first, search.second
     sides = [
-        [v for v in _values_and_row_sources(each) if _has_time(each, v)]
-        for each in (first_region, second_region)
+        [v for v in _values_and_row_sources(region) if _has_time(region, v)]
+        for region in search.regions
     ]
     for a, b in itertools.product(*sides):
-        distance = _row_offset(
-            np.asarray(first_region.view.arrays[a]), np.asarray(second_region.view.arrays[b])
-        )
+        distance = _row_offset(first_region.view.array(a), second_region.view.array(b))
         if distance is None:
             continue
         for divergence in _shifted_divergences(search, a, b):
-            descriptions = (
-                describe_value(first_region.tape, a),
-                describe_value(second_region.tape, b),
-            )
+            descriptions = [
+                describe_value(region.tape, value)
+                for region, value in zip(search.regions, (a, b), strict=True)
+            ]
             direction = "earlier" if distance > 0 else "later"
             evidence = (
                 f"{labels[1]} reads {descriptions[1]} where {labels[0]} reads {descriptions[0]}: "
                 f"the rows of one step {direction}; {CONFIRMED}"
             )
-            return Finding(
-                "time_shift", evidence, divergence, at=_values_behind_reads(divergence, a)
-            )
+            at = _values_behind_reads(divergence, a)
+            return Finding("time_shift", evidence, divergence, at=at)
     return None
 
 
@@ -506,7 +425,7 @@ def _values_and_row_sources(region: Region) -> list[int]:
 
 
 def _has_time(region: Region, value: int) -> bool:
-    array = np.asarray(region.view.arrays[value])
+    array = region.view.array(value)
     return array.ndim > 1 and array.size >= MIN_SHIFTED and array.dtype.kind in "fiub"
 
 
@@ -532,41 +451,33 @@ def _shifted_divergences(search: Search, a: int, b: int) -> Iterator[Divergence]
 
     A loop reads one row at a time, and may read an array twice: each reading is tried.
     """
-    second_view, array = search.second, np.asarray(search.first.view.arrays[a])
-    tape, expected = second_view.tape, search.first.view.cores(search.first.values)
-    layout_steps = [
-        index
-        for index, step in enumerate(tape.steps)
-        if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
-    ]
-    arranged = tape.replay({b: array}, arrays=second_view.view.arrays, steps=layout_steps)
+    tape, arrays = search.second.tape, search.second.view.arrays
+    expected = search.first.view.cores(search.first.values)
+    array, rearrangements = search.first.view.array(a), tape.rearrangements_of(b)
+    arranged = tape.replay({b: array}, arrays=arrays, steps=rearrangements)
     for steps in _group_readers(tape, b):
         operands = {
             (step, position): arranged[value]
             for step in steps
-            for position, value in enumerate(tape.steps[step].operands)
+            for position, value in enumerate(step.operands)
             if tape.roots[value] == b
         }
-        arrays_after = tape.replay({}, operands, arrays=second_view.view.arrays)
-        changed = [
-            v for v in second_view.values if arrays_after[v] is not second_view.view.arrays[v]
-        ]
-        rows = {result for step in steps for result in tape.steps[step].results}
-        later = [v for v in changed if v not in rows or tape.steps[steps[0]].name not in ROWS]
+        arrays_after = tape.replay({}, operands, arrays=arrays)
+        changed = [v for v in search.second.values if arrays_after[v] is not arrays[v]]
+        rows = {result for step in steps for result in step.results}
+        later = [v for v in changed if v not in rows or steps[0].name not in ROWS]
         if any(search.is_among(Core.of(arrays_after[v]), expected) for v in later):
-            parts = RegionPart.ending_at(search.first, a), RegionPart.ending_at(search.second, b)
-            yield Divergence(search, parts, {}, operands)
+            yield search.replacing(a, b, {}, operands)
 
 
-def _group_readers(tape: Tape, value: int) -> list[list[int]]:
+def _group_readers(tape: Tape, value: int) -> list[list[Step]]:
     """Group the steps that read a value: all steps, each step, or the steps that read one row."""
-    readers = consumers(tape, value)
-    rows = [step for step in readers if tape.steps[step].name in ROWS]
+    readers = tape.readers_of(value)
+    rows = [step for step in readers if step.name in ROWS]
     single_steps = [[step] for step in readers if step not in rows]
-    by_row: dict[str, list[int]] = {}
+    by_row: dict[str, list[Step]] = {}
     for step in rows:
-        equation = tape.steps[step]
-        starts = str(equation.equation.params.get("start_indices", equation.operands[1:]))
+        starts = str(step.equation.params.get("start_indices", step.operands[1:]))
         by_row.setdefault(starts, []).append(step)
     groups = [list(each) for each in zip(*by_row.values(), strict=False)]
     return [*([readers] if len(readers) > 1 else []), *single_steps, *groups]
@@ -574,20 +485,17 @@ def _group_readers(tape: Tape, value: int) -> list[list[int]]:
 
 def _values_behind_reads(divergence: Divergence, a: int) -> tuple[int, int]:
     """Return the first value that each program computes from the array that both read."""
-    first_part, second_part = divergence.parts
-    steps = [step for step, _ in divergence.operands]
-    second_result = second_part.tape.steps[steps[0]].results[0]
-    next_readers = consumers(second_part.tape, second_result)
-    if second_part.tape.steps[steps[0]].name in ROWS and next_readers:
-        second_result = second_part.tape.steps[next_readers[0]].results[0]
-    first_readers = consumers(first_part.tape, a)
-    first_result = first_part.tape.steps[first_readers[0]].results[0] if first_readers else a
-    if first_readers and first_part.tape.steps[first_readers[0]].name in ROWS:
-        next_readers = consumers(first_part.tape, first_result)
-        first_result = (
-            first_part.tape.steps[next_readers[0]].results[0] if next_readers else first_result
-        )
-    return first_result, second_result
+    first_tape, second_tape = (part.tape for part in divergence.parts)
+    first_reader = next(iter(first_tape.readers_of(a)), None)
+    second_reader = next(step for step, _ in divergence.operands)
+    first_result = a if first_reader is None else _behind_row(first_tape, first_reader)
+    return first_result, _behind_row(second_tape, second_reader)
+
+
+def _behind_row(tape: Tape, step: Step) -> int:
+    """Return the result of a step, or of the first one that reads it if it takes a row."""
+    readers = tape.readers_of(step.results[0]) if step.name in ROWS else []
+    return (readers[0] if readers else step).results[0]
 
 
 def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -606,8 +514,8 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     descriptions = [f"divides the sum by {count}" if count > 1 else "only sums" for count in counts]
     shape_text = next(each[1] for each in divisors if each is not None)
     evidence = (
-        f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}, of values "
-        f"{shape_text}: a mean over {counts[0]} against {counts[1]}"
+        f"{in_each(descriptions, labels)}, of values {shape_text}: a mean over {counts[0]} against "
+        f"{counts[1]}"
         if all(count > 1 for count in counts)
         else f"{labels[0]} {descriptions[0]}, {labels[1]} {descriptions[1]}, of values {shape_text}"
     )
@@ -617,16 +525,15 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
 def _divisor(part: RegionPart) -> tuple[int, str] | None:
     """Return the number of values by which a part divides a sum, and their shape."""
     tape, count, shape = part.tape, 1.0, ""
-    for index in part.steps[:MAX_STEPS]:
-        step = tape.steps[index]
-        factor = number_of(tape, step)
+    for step in part.steps[:MAX_STEPS]:
+        factor = factor_of(tape, step)
         if factor is None or step.name != "div" or factor[0] <= 0:
             continue
         divisor = 1 / factor[0]
         summed = features.comes_from(tape, step.operands[factor[1]], ("reduce_sum",), 4)
         if divisor < 1.5 or abs(divisor - round(divisor)) > 1e-4 or summed is None:
             continue
-        sizes = np.shape(tape.arrays[tape.steps[summed].operands[0]])
+        sizes = np.shape(tape.arrays[summed.operands[0]])
         if _is_product(round(divisor), sizes[1:]):
             count, shape = count * round(divisor), f"[{', '.join(map(str, sizes[1:]))}]"
     return (int(count), shape) if shape else None
@@ -642,95 +549,69 @@ def _is_product(count: int, sizes: tuple[int, ...]) -> bool:
 
 def _weighted_mean(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum that is divided by the sum of weights in one program, by a number in the other."""
-    first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        steps = first_part.tape.steps[first], second_part.tape.steps[second]
+    tapes = [part.tape for part in divergence.parts]
+    for steps in features.pairs(divergence):
         if steps[0].name != "div":
             continue
         divisors = [step.operands[1] for step in steps]
-        numbers = [features.scalar(part.tape, value)
-                   for part, value in zip(divergence.parts, divisors, strict=True)]  # fmt: skip
+        numbers = [tape.scalar(value) for tape, value in zip(tapes, divisors, strict=True)]
         if (numbers[0] is None) == (numbers[1] is None):
             continue
         side = 0 if numbers[0] is None else 1
-        part = divergence.parts[side]
-        if features.comes_from(part.tape, divisors[side], ("reduce_sum",), 3) is None:
+        if features.comes_from(tapes[side], divisors[side], ("reduce_sum",), 3) is None:
             continue
-        array = (
-            np.broadcast_to(
-                np.asarray(first_part.view.arrays[divisors[0]]),
-                np.shape(second_part.view.arrays[divisors[1]])
-                or np.shape(first_part.view.arrays[divisors[0]]),
-            )
-            if side == 1
-            else np.asarray(first_part.view.arrays[divisors[0]])
-        )
-        if not divergence.agrees({}, {(second, 1): array}):
+        if not divergence.agrees_with_operand(divisors[0], (steps[1], 1)):
             continue
         descriptions = [
-            f"{number:g}" if number is not None else describe_value(p.tape, value)
-            for number, p, value in zip(numbers, divergence.parts, divisors, strict=True)
+            f"{number:g}" if number is not None else describe_value(tape, value)
+            for number, tape, value in zip(numbers, tapes, divisors, strict=True)
         ]
-        evidence = (
-            f"the sum is divided by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
-            f"{labels[1]}; {CONFIRMED}"
-        )
+        divided = in_each(descriptions, labels, "by ")
+        evidence = f"the sum is divided {divided}; {CONFIRMED}"
         return Finding("loss_reduction", evidence, divergence)
     return None
 
 
-def term_factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find a term with another factor, in a sum whose other terms are equal, in any order."""
-    search = divergence.search
-    return search.once((term_factor, labels), lambda: _term_factor(search, labels))
-
-
-def _term_factor(search: Search, labels: tuple[str, str]) -> Finding | None:
     for slot in search.slots:
-        pair = sums.differing_term(search.first, search.second, slot)
+        pair = differing_term(search.first, search.second, slot)
         if pair is None:
             continue
         (a, first_number), (b, second_number) = pair
-        arrays = (
-            first_number * np.asarray(search.first.view.arrays[a]),
-            second_number * np.asarray(search.second.view.arrays[b]),
-        )
+        term = search.first.view.array(a)
+        arrays = first_number * term, second_number * search.second.view.array(b)
         if np.unique(arrays[0]).size < 2 or not _is_multiple(*arrays):
             continue
         number = float(np.ravel(arrays[0])[0] / np.ravel(arrays[1])[0])
         evidence = f"a term of {labels[0]} is {number:.6g} times that of {labels[1]}"
         tape, output = search.second.tape, search.second.tape.outputs[slot]
         operands = {
-            (step, position): np.asarray(search.first.view.arrays[a])
-            * np.float32(first_number / second_number)
-            for step in consumers(tape, b)
-            for position, value in enumerate(tape.steps[step].operands)
-            if tape.roots[value] == b and tape.steps[step].name in SUMS
+            (step, position): term * np.float32(first_number / second_number)
+            for step in tape.readers_of(b)
+            for position, value in enumerate(step.operands)
+            if tape.roots[value] == b and step.name in SUMS
         }
         arrays_after = tape.replay({}, operands, arrays=search.second.view.arrays)
-        expected = np.asarray(search.first.view.arrays[search.first.tape.outputs[slot]])
+        expected = search.first.view.array(search.first.tape.outputs[slot])
         if not close(expected, np.asarray(arrays_after[output]), search.tolerance):
             continue
-        parts = RegionPart.ending_at(search.first, a), RegionPart.ending_at(search.second, b)
-        divergence = Divergence(search, parts, {}, operands)
+        divergence = search.replacing(a, b, {}, operands)
         return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=(a, b))
     return None
 
 
-def error_loss(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find errors that one program squares, of which the other takes Huber's loss."""
-    search = divergence.search
-    return search.once((error_loss, labels), lambda: _error_loss(search, labels))
-
-
-def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
     for side in (0, 1):
-        plain, bent = (search.first, search.second)[side], (search.first, search.second)[1 - side]
+        plain, bent = search.regions[side], search.regions[1 - side]
         numbers = {
             abs(number)
             for value in bent.values[:MAX_ERRORS]
-            for operand in bent.tape.steps[bent.tape.producers[value]].operands
-            if (number := features.scalar(bent.tape, operand))
+            for operand in bent.tape.producers[value].operands
+            if (number := bent.tape.scalar(operand))
         }
         squares = _squares(plain)
         for error, threshold in itertools.product(_errors(bent.tape), sorted(numbers)):
@@ -749,15 +630,11 @@ def _error_loss(search: Search, labels: tuple[str, str]) -> Finding | None:
                 )
                 # The first one's loss of the second one's error, which may have another factor.
                 loss, form = (huber, error**2)[side == 0], (error**2, huber)[side == 0]
-                second_array = np.asarray(search.second.view.arrays[b])
+                second_array = search.second.view.array(b)
                 largest = int(np.argmax(form))
                 scale = np.ravel(second_array)[largest] / np.ravel(form)[largest]
                 array = (loss * scale).reshape(second_array.shape).astype(second_array.dtype)
-                parts = (
-                    RegionPart.ending_at(search.first, a),
-                    RegionPart.ending_at(search.second, b),
-                )
-                divergence = Divergence(search, parts, {b: array}, substitute=array)
+                divergence = search.replacing(a, b, {b: array}, {}, array)
                 return Finding("error_loss", evidence, divergence, at=(a, b))
     return None
 
@@ -770,10 +647,9 @@ def _squares(region: Region) -> list[int]:
 
 def _errors(tape: Tape) -> list[np.ndarray]:
     """List the sizes of values of which a program computes the absolute value or the square."""
-    steps = [tape.steps[index] for index in tape.steps_for(tape.outputs)]
     errors = [
         np.abs(np.asarray(tape.arrays[step.operands[0]]))
-        for step in steps
+        for step in tape.steps_for(tape.outputs)
         if step.name in ("abs", "square", "integer_pow")
     ]
     return [each for each in errors if each.size >= MIN_SHIFTED and each.dtype.kind == "f"]
@@ -788,28 +664,23 @@ def _is_multiple(array: Array, reference: np.ndarray) -> bool:
     return bool(array[largest]) and close(array, reference * (array[largest] / reference[largest]))
 
 
-def greedy_action(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find values at the maximum of others in one program, their own maximum in the other.
 
     Such as a target of double Q-learning: the online network chooses the action, and the target
     network values it.
     """
-    search = divergence.search
-    return search.once((greedy_action, labels), lambda: _greedy_action(search, labels))
-
-
-def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.first, search.second
     for side in (0, 1):
-        greedy, chosen = regions[side], regions[1 - side]
+        greedy, chosen = search.regions[side], search.regions[1 - side]
         choices = [step for step in chosen.tape.steps if step.name == "argmax"]
         for value in greedy.values:
             step = greedy.tape.step_of(value)
             if step is None or step.name != "reduce_max":
                 continue
-            values = np.asarray(greedy.view.arrays[step.operands[0]])
+            values = greedy.view.array(step.operands[0])
             for choice in choices:
-                choice_values = np.asarray(chosen.view.arrays[choice.operands[0]])
+                choice_values = chosen.view.array(choice.operands[0])
                 if choice_values.shape != values.shape or close(choice_values, values):
                     continue
                 (axis,) = choice.equation.params["axes"]
@@ -817,7 +688,7 @@ def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
                 expected = np.take_along_axis(values, picked, axis).squeeze(axis)
                 for counterpart in chosen.view.find_all(Core.of(expected)):
                     a, b = (value, counterpart) if side == 0 else (counterpart, value)
-                    confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                    confirmed = search.agree(a, b)
                     if confirmed is None:
                         continue
                     descriptions = (describe_value(chosen.tape, choice.operands[0]),
@@ -832,40 +703,22 @@ def _greedy_action(search: Search, labels: tuple[str, str]) -> Finding | None:
 
 def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find standard deviations whose variances divide by n and by n - 1."""
-    second_part = divergence.parts[1]
-    for first, second in features.pairs(divergence):
-        numbers = [
-            number_of(part.tape, part.tape.steps[step])
-            for part, step in zip(divergence.parts, (first, second), strict=True)
-        ]
-        if numbers[0] is None or numbers[1] is None or min(abs(n[0]) for n in numbers if n) == 0:
+    tapes = [part.tape for part in divergence.parts]
+    for steps in features.pairs(divergence):
+        numbers = [factor_of(tape, step) for tape, step in zip(tapes, steps, strict=True)]
+        if numbers[0] is None or numbers[1] is None:
             continue
-        counts = [1 / number[0] for number in numbers if number]
+        counts = [1 / number for number, _ in (numbers[0], numbers[1])]
         if any(abs(count - round(count)) > 1e-3 or count < 1 for count in counts):
             continue
         counts = [round(count) for count in counts]
-        squared = all(
-            features.comes_from(
-                part.tape, part.tape.steps[step].results[0], ("square", "integer_pow", "mul"), 5
-            )
-            is not None
-            for part, step in zip(divergence.parts, (first, second), strict=True)
-        )
-        leads = any(
-            features.leads_to(part.tape, part.tape.steps[step].results[0], ROOTS, 5) is not None
-            for part, step in zip(divergence.parts, (first, second), strict=True)
-        )
+        results = [(tape, step.results[0]) for tape, step in zip(tapes, steps, strict=True)]
+        squared = all(features.comes_from(*each, SQUARES, 5) is not None for each in results)
+        leads = any(features.leads_to(*each, ROOTS, 5) is not None for each in results)
         if abs(counts[0] - counts[1]) != 1 or not (squared and leads):
             continue
-        tape, step = second_part.tape, second_part.tape.steps[second]
-        if numbers[1] is None:
-            continue
-        position = 1 - numbers[1][1]
-        changed = np.full(
-            np.shape(tape.arrays[step.operands[position]]),
-            float(counts[0]) if step.name == "div" else 1 / counts[0],
-        )
-        if divergence.agrees({}, {(second, position): changed}):
+        number = float(counts[0]) if steps[1].name == "div" else 1 / counts[0]
+        if divergence.agrees_with_numbers({(steps[1], 1 - numbers[1][1]): number}):
             return Finding("degrees_of_freedom", _ddof(counts, labels), divergence)
     number = features.ratio(divergence)
     if number is None or number <= 0 or number == 1:
@@ -873,8 +726,8 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
     sizes = {
         size
         for part in divergence.parts
-        for index in part.steps[:MAX_STEPS]
-        for operand in part.tape.steps[index].operands
+        for step in part.steps[:MAX_STEPS]
+        for operand in step.operands
         for size in np.shape(part.tape.arrays[operand])[1:]
         if size > 1
     }
@@ -890,28 +743,21 @@ def degrees_of_freedom(divergence: Divergence, labels: tuple[str, str]) -> Findi
 
 
 def _has_root(part: RegionPart) -> bool:
-    if part.names & set(ROOTS):
+    if not part.names.isdisjoint(ROOTS):
         return True
     return part.end is not None and features.leads_to(part.tape, part.end, ROOTS, 4) is not None
 
 
 def _ddof(counts: list[int], labels: tuple[str, str]) -> str:
-    return (
-        f"the variance divides by {counts[0]} in {labels[0]}, by {counts[1]} in {labels[1]} "
-        f"(degrees of freedom); {CONFIRMED}"
-    )
+    divides = in_each(counts, labels, "by ")
+    return f"the variance divides {divides} (degrees of freedom); {CONFIRMED}"
 
 
-def standardization(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find a value that only one program standardizes, or centres, or scales by its deviation."""
-    search = divergence.search
-    return search.once((standardization, labels), lambda: _standardization(search, labels))
-
-
-def _standardization(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.first, search.second
     for side in (0, 1):
-        region, bare = regions[side], regions[1 - side]
+        region, bare = search.regions[side], search.regions[1 - side]
         for value in region.values[:MAX_STANDARDIZED]:
             source = _standardized_source(region, value)
             if source is None:
@@ -946,7 +792,7 @@ def _standardized_source(region: Region, value: int) -> int | None:
         if centred is not None and centred.name == "sub":
             source = centred.operands[0]
         source = tape.roots[source]
-        reduced = features.comes_from(tape, tape.steps[root].results[0], ("reduce_sum",), 6)
+        reduced = features.comes_from(tape, root.results[0], ("reduce_sum",), 6)
         if reduced is not None and features.is_norm_of(tape, value, source):
             return source
     return None
@@ -955,51 +801,34 @@ def _standardized_source(region: Region, value: int) -> int | None:
 def clip_range(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find clips of equal values within other numbers, confirmed by all of the first one's."""
     first_part, second_part = divergence.parts
-    for first in first_part.steps[:MAX_STEPS]:
-        first_chain = _clip(first_part.tape, first)
-        for second in second_part.steps[:MAX_STEPS]:
-            second_chain = _clip(second_part.tape, second)
-            names = [[name for name, _, _, _ in each] for each in (first_chain, second_chain)]
-            if not first_chain or names[0] != names[1]:
-                continue
-            numbers = [[number for *_, number in each] for each in (first_chain, second_chain)]
-            if numbers[0] == numbers[1]:
-                continue
-            changed = {
-                (step, position): np.full(
-                    np.shape(
-                        second_part.tape.arrays[second_part.tape.steps[step].operands[position]]
-                    ),
-                    number,
-                )
-                for (_, step, position, _), number in zip(second_chain, numbers[0], strict=True)
-            }
-            if divergence.agrees({}, changed):
-                descriptions = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
-                evidence = (
-                    f"bounded by {descriptions[0]} in {labels[0]}, by {descriptions[1]} in "
-                    f"{labels[1]}; {CONFIRMED}"
-                )
-                at = (
-                    first_part.tape.steps[first].results[0],
-                    second_part.tape.steps[second].results[0],
-                )
-                return Finding("clip_range", evidence, divergence, at=at)
+    for first, second in features.all_pairs(divergence):
+        chains = _clip(first_part.tape, first), _clip(second_part.tape, second)
+        names = [[bound.step.name for bound in chain] for chain in chains]
+        numbers = [[bound.value for bound in chain] for chain in chains]
+        if not chains[0] or names[0] != names[1] or numbers[0] == numbers[1]:
+            continue
+        changed = {
+            (bound.step, bound.position): number
+            for bound, number in zip(chains[1], numbers[0], strict=True)
+        }
+        if divergence.agrees_with_numbers(changed):
+            descriptions = [" and ".join(f"{n:.6g}" for n in sorted(each)) for each in numbers]
+            evidence = f"bounded {in_each(descriptions, labels, 'by ')}; {CONFIRMED}"
+            at = first.results[0], second.results[0]
+            return Finding("clip_range", evidence, divergence, at=at)
     return None
 
 
-def _clip(tape: Tape, index: int) -> list[tuple[str, int, int, float]]:
-    """List the bounds that follow one another, each with its step, position and number."""
-    bounds: list[tuple[str, int, int, float]] = []
-    while tape.steps[index].name in BOUNDS:
-        step = tape.steps[index]
-        for constant in features.constants(tape, index):
-            bounds.append((step.name, index, constant.position, constant.value))
-        next_bounds = [i for i in consumers(tape, step.results[0]) if tape.steps[i].name in BOUNDS
-                     and features.constants(tape, i)]  # fmt: skip
-        if len(next_bounds) != 1 or not features.constants(tape, index):
+def _clip(tape: Tape, step: Step) -> list[features.Constant]:
+    """List the bounds that follow one another."""
+    bounds: list[features.Constant] = []
+    while step.name in BOUNDS and (constants := features.constants(tape, step)):
+        bounds += constants
+        readers = tape.readers_of(step.results[0])
+        next_steps = [s for s in readers if s.name in BOUNDS and features.constants(tape, s)]
+        if len(next_steps) != 1:
             break
-        (index,) = next_bounds
+        (step,) = next_steps
     return bounds
 
 
@@ -1050,10 +879,7 @@ def _bounds(
 def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a minimum of equal values in place of a maximum."""
     first_part, second_part = divergence.parts
-    for first, second in itertools.product(
-        first_part.steps[:MAX_STEPS], second_part.steps[:MAX_STEPS]
-    ):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.all_pairs(divergence):
         if {left.name, right.name} != {"max", "min"} or divergence.substitute is None:
             continue
         first_cores = first_part.view.cores(left.operands)
@@ -1061,7 +887,7 @@ def _other_bound(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
         if all(
             any(a.same(b, first_part.view.tolerance) for b in second_cores) for a in first_cores
         ):
-            evidence = f"{left.name} in {labels[0]}, {right.name} in {labels[1]}, of equal values"
+            evidence = f"{in_each((left.name, right.name), labels)}, of equal values"
             return Finding("clipping", evidence, divergence)
     return None
 
@@ -1074,8 +900,7 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     numbers = [_factor_of(part) for part in divergence.parts]
     if numbers[1] and math.isclose(numbers[0] / numbers[1], number, rel_tol=NEAR):
-        descriptions = [f"{each:.6g}" for each in numbers]
-        evidence = f"a factor is {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}"
+        evidence = f"a factor is {in_each([f'{each:.6g}' for each in numbers], labels)}"
     else:
         evidence = f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}"
     return Finding("constant", f"{evidence}; {CONFIRMED}", divergence, at=_ends(divergence))
@@ -1084,10 +909,10 @@ def factor(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 def _factor_of(part: RegionPart) -> float:
     """Multiply the numbers in the last products of a part."""
     number, value = 1.0, part.end or 0
-    inside = {result for index in part.steps for result in part.tape.steps[index].results}
+    inside = {result for step in part.steps for result in step.results}
     while part.tape.roots[value] in inside:
         step = part.tape.step_of(value)
-        scaling = None if step is None else number_of(part.tape, step)
+        scaling = factor_of(part.tape, step)
         if step is None or scaling is None:
             break
         number, value = number * scaling[0], step.operands[scaling[1]]
@@ -1096,30 +921,20 @@ def _factor_of(part: RegionPart) -> float:
 
 def parameters_read(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads other parameters: those of the target or the online network."""
-    first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
-        if len(left.operands) != len(right.operands):
+    tapes = [part.tape for part in divergence.parts]
+    for first_value, (step, position) in _operand_pairs(divergence):
+        values = first_value, step.operands[position]
+        names = [
+            sorted(leaves_of(tape, value) & _parameters(tape))
+            for tape, value in zip(tapes, values, strict=True)
+        ]
+        if not all(names) or len(names[0]) != len(names[1]):
             continue
-        for position, (first_value, second_value) in enumerate(
-            zip(left.operands, right.operands, strict=True)
-        ):
-            names = [
-                sorted(n for n in leaves_of(part.tape, value) if n in _parameters(part.tape))
-                for part, value in ((first_part, first_value), (second_part, second_value))
-            ]
-            if not all(names) or len(names[0]) != len(names[1]):
-                continue
-            words = _differing_word(names[0], names[1])
-            array = _in_shape_of_second(divergence, first_value, second_value)
-            if words is None or array is None:
-                continue
-            if divergence.agrees({}, {(second, position): array}):
-                evidence = (
-                    f"reads the parameters of {words[0]!r} in {labels[0]}, of {words[1]!r} in "
-                    f"{labels[1]}; {CONFIRMED}"
-                )
-                return Finding("target_network", evidence, divergence)
+        words = _differing_word(names[0], names[1])
+        if words is not None and divergence.agrees_with_operand(first_value, (step, position)):
+            networks = in_each([repr(word) for word in words], labels, "of ")
+            evidence = f"reads the parameters {networks}; {CONFIRMED}"
+            return Finding("target_network", evidence, divergence)
     return None
 
 

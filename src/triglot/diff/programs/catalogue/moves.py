@@ -4,10 +4,10 @@ import itertools
 from collections import Counter
 
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import LAYOUT, Tape
 from . import features
-from .features import ARITHMETIC, SUBSTITUTED, Finding
+from .features import ARITHMETIC, SUBSTITUTED, Finding, in_each
 
 MAX_DIFFERING = 5  # operations of a part that has another operation
 
@@ -16,17 +16,16 @@ def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     """Find a sum that is normalized in one program, of which the other normalizes one operand."""
     for early, late in ((0, 1), (1, 0)):
         part, bare = divergence.parts[early], divergence.parts[late].region
-        if not part.steps or part.tape.steps[part.steps[0]].name != "add":
+        first = next(iter(part.steps), None)
+        if first is None or first.name != "add":
             continue
-        total = part.tape.steps[part.steps[0]].results[0]
-        cores = [part.view.core(v) for v in part.tape.steps[part.steps[0]].operands]
+        total, cores = first.results[0], part.view.cores(first.operands)
         for step in bare.steps(bare.values):
-            operands = bare.tape.steps[step].operands
-            end = bare.tape.steps[step].results[0]
-            if bare.tape.steps[step].name != "add" or _is_averaged(bare.tape, end):
+            end = step.results[0]
+            if step.name != "add" or _is_averaged(bare.tape, end):
                 continue  # no sum, or one that is normalized too
             for (kept_operand, normalized_operand), added in itertools.product(
-                (operands, operands[::-1]), (cores, cores[::-1])
+                (step.operands, step.operands[::-1]), (cores, cores[::-1])
             ):
                 if not bare.view.core(kept_operand).same(added[0], part.view.tolerance):
                     continue
@@ -46,13 +45,13 @@ def moved_sum(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
 def _is_averaged(tape: Tape, value: int) -> bool:
     """Return whether a value, or its square, is summed, as a norm does."""
     near = features.onward(tape, [value], 2, ("square", "integer_pow", "reduce_sum"))
-    return any(tape.steps[index].name == "reduce_sum" for index in near)
+    return any(step.name == "reduce_sum" for step in near)
 
 
 def _normalized_sum(divergence: Divergence, side: int, total: int, end: int) -> Divergence | None:
     """End a divergence at a sum that is normalized, and at what the other program has for that."""
     search = divergence.search
-    region = (search.first, search.second)[side]
+    region = search.regions[side]
     for value in region.values[::-1]:
         if total in region.ancestors[value] and features.is_norm_of(region.tape, value, total):
             a, b = (value, end) if side == 0 else (end, value)
@@ -68,30 +67,27 @@ def moved_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
         names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
         if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
             continue
-        regions = [part.region, bare.region]
+        region = part.region
         # What the bare program computes of the value, and then with the same operation.
-        for step in consumers(bare.tape, bare.end):
-            for result in bare.tape.steps[step].results:
+        for step in bare.tape.readers_of(bare.end):
+            for result in step.results:
                 behind = features.leads_to(bare.tape, result, names[-1:], 2)
                 if behind is None:
                     continue
-                moved_result = bare.tape.steps[behind].results[0]
-                for value in regions[0].values:
-                    if part.end not in regions[0].ancestors[value] or value == part.end:
+                moved_result = behind.results[0]
+                for value in region.values:
+                    if part.end not in region.ancestors[value] or value == part.end:
                         continue
                     a, b = (value, moved_result) if early == 0 else (moved_result, value)
                     if not divergence.search.fits(a, b):
                         continue
-                    confirmed = divergence.search.next_agree(a, b) or divergence.search.later_agree(
-                        a, b
-                    )
+                    confirmed = divergence.search.agree(a, b)
                     if confirmed is None:
                         continue
                     occurrences = [_sequence(each).count(names[-1]) for each in confirmed.parts]
                     if occurrences[0] == occurrences[1]:
-                        name = bare.tape.steps[step].name
                         evidence = (
-                            f"{names[-1]} comes before {name} in {labels[early]}, after it in "
+                            f"{names[-1]} comes before {step.name} in {labels[early]}, after it in "
                             f"{labels[late]}; {SUBSTITUTED}"
                         )
                         return Finding("operation_order", evidence, confirmed)
@@ -106,10 +102,7 @@ def operation_order(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     if len(set(sequences[0])) < 2 or divergence.substitute is None:
         return None
     descriptions = [" ".join(sequence[:12]) for sequence in sequences]
-    evidence = (
-        f"the same operations in another order: {descriptions[0]} in {labels[0]}, "
-        f"{descriptions[1]} in {labels[1]}"
-    )
+    evidence = f"the same operations in another order: {in_each(descriptions, labels)}"
     return Finding("operation_order", evidence, divergence)
 
 
@@ -120,7 +113,7 @@ def other_operation(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     if not all(only) or divergence.substitute is None or longest > MAX_DIFFERING:
         return None
     descriptions = [" ".join(names.elements()) for names in only]
-    evidence = f"{descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {SUBSTITUTED}"
+    evidence = f"{in_each(descriptions, labels)}; {SUBSTITUTED}"
     return Finding("operation_differs", evidence, divergence)
 
 
@@ -153,5 +146,4 @@ def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[st
 
 
 def _sequence(part: RegionPart) -> list[str]:
-    names = (part.tape.steps[index].name for index in part.steps)
-    return [name for name in names if name not in LAYOUT]
+    return [step.name for step in part.steps if step.name not in LAYOUT]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart, consumers
+from ..regions import Region, RegionPart
 from ..values import Core, close
 from . import features
-from .features import Constant, Finding
+from .features import Constant, Finding, in_each
 
 MAX_EPSILON = 0.1
 # Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
@@ -42,8 +42,8 @@ class Root:
     @classmethod
     def of(cls, region: Region, value: int, epsilon: float, outside: bool) -> "Root":
         """Describe a root of a program."""
-        root = np.asarray(region.view.arrays[value], np.float64)
-        if region.tape.steps[region.tape.producers[value]].name == "rsqrt":
+        root = region.view.array(value).astype(np.float64)
+        if region.tape.producers[value].name == "rsqrt":
             root = 1 / root
         core = Core.of(root + epsilon if outside else root)
         with np.errstate(over="ignore"):  # of huge numbers alone, which have no scale
@@ -144,23 +144,18 @@ class Sums:
         return np.maximum(squares if norm.summed else squares / norm.count, 0.0)
 
 
-def norm_form(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find norms of one array that differ in more than the size of epsilon: in kind, axes or place.
 
     Confirmed by evaluating the first one's formula in the second program: the two results, which
     may hold a common scale, must have the ratio of the two formulas.
     """
-    search = divergence.search
-    return search.once((norm_form, labels), lambda: _norm_form(search, labels))
-
-
-def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
-    regions = search.first, search.second
-    roots = [_roots(region) for region in regions]
+    roots = [_roots(region) for region in search.regions]
     second_region = search.second
     firsts, seconds = (
         {value for root in side for value in _values_from_root(region, root.value)}
-        for region, side in zip(regions, roots, strict=True)
+        for region, side in zip(search.regions, roots, strict=True)
     )
     # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
     # but after what has the axes of the array: groups split one.
@@ -168,11 +163,8 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
     ends = {*seconds, *(root.value for root in roots[1])}
     source_roots = {source for end in ends for source in _sources(second_region, end)}
     candidates = [v for v, root in enumerate(second_region.tape.roots) if root in source_roots]
-    operands_read = {
-        v
-        for index in second_region.steps(second_region.values)
-        for v in second_region.tape.steps[index].operands
-    }
+    steps = second_region.steps(second_region.values)
+    operands_read = {v for step in steps for v in step.operands}
     split = {
         v for v in candidates if np.ndim(arrays[v]) != np.ndim(arrays[second_region.tape.roots[v]])
     }
@@ -198,7 +190,7 @@ def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
                 outcomes = np.asarray(array), result
                 for pair in pairs:
                     if _are_results(outcomes, x, pair, search.tolerance):
-                        confirmed = search.divergence_at(a, b, array, [], arrays)
+                        confirmed = search.divergence_at(a, b, array)
                         return _norm_finding(confirmed, pair, labels)
     return None
 
@@ -233,14 +225,14 @@ def _norm_finding(
     )
     if name == "norm_epsilon":
         return Finding(name, f"{epsilons}; {confirmed}", divergence)
-    evidence = f"{first_norm} in {labels[0]}, {second_norm} in {labels[1]}; {confirmed}"
+    evidence = f"{in_each(norms, labels)}; {confirmed}"
     if name == "norm_axis":
         axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
         reduced = "sums" if first_norm.summed else "averages"
         evidence = (
             f"{reduced} over {first_norm.count} values in {labels[0]}, over {second_norm.count} "
-            f"in {labels[1]}; "
-            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
+            f"in {labels[1]}; over axes {axes[0]} instead of {axes[1]} the second gives the first "
+            f"one's {reduced}"
         )
     same_epsilon = (first_norm.root.epsilon, first_norm.root.outside) == (
         second_norm.root.epsilon,
@@ -264,18 +256,17 @@ def _roots(region: Region) -> list[Root]:
     """
     tape, roots = region.tape, []
     for value in region.values:
-        step = tape.steps[tape.producers[value]]
-        if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
+        step = tape.producers[value]
+        if step.name not in features.ROOTS or len(region.ancestors[value]) > MAX_BEFORE:
             continue
-        source = tape.roots[step.operands[0]]
-        inside = [tape.producers[source]] if source in tape.producers else []
-        places = [(index, False) for index in inside]
-        places += [(index, True) for index in consumers(tape, value) if step.name == "sqrt"]
+        inside = filter(None, [tape.step_of(step.operands[0])])
+        places = [(each, False) for each in inside]
+        places += [(each, True) for each in tape.readers_of(value) if step.name == "sqrt"]
         sums = [
             Root.of(region, value, constant.value, outside)
-            for index, outside in places
-            if tape.steps[index].name == "add"
-            for constant in features.constants(tape, index)
+            for each, outside in places
+            if each.name == "add"
+            for constant in features.constants(tape, each)
         ]
         roots += sums or [Root.of(region, value, 0.0, False)]
     return roots
@@ -284,7 +275,7 @@ def _roots(region: Region) -> list[Root]:
 def _values_from_root(region: Region, root: int) -> list[int]:
     """List the values that are computed from a root in a few products and quotients."""
     steps = features.onward(region.tape, [root], DEPTH, ("mul", "div", "add"))
-    results = (result for index in steps for result in region.tape.steps[index].results)
+    results = (result for step in steps for result in step.results)
     return [result for result in results if result in region.ancestors]
 
 
@@ -345,15 +336,13 @@ def norm_epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
     numbers = [
         0.0 if epsilon is None else epsilon.value for epsilon in (first_epsilon, second_epsilon)
     ]
-    description = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
+    description = f"epsilon {in_each([f'{number:g}' for number in numbers], labels)}"
     if second_epsilon is None:
         offset = features.offset(divergence)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
     else:
-        tape = divergence.parts[1].tape
-        operand = tape.steps[second_epsilon.step].operands[second_epsilon.position]
-        changed = np.full(np.shape(tape.arrays[operand]), numbers[0])
-        confirmed = divergence.agrees({}, {(second_epsilon.step, second_epsilon.position): changed})
+        operand = second_epsilon.step, second_epsilon.position
+        confirmed = divergence.agrees_with_numbers({operand: numbers[0]})
     if confirmed:
         evidence = f"{description}; with {numbers[0]:g} in both, the results are equal"
         return Finding("norm_epsilon", evidence, _at(divergence, first_epsilon, second_epsilon))
@@ -372,9 +361,7 @@ def norm_epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | N
 def _at(divergence: Divergence, *epsilons: Constant | None) -> Divergence:
     """Let the parts begin with the epsilons."""
     first_part, second_part = (
-        part
-        if part.values or epsilon is None
-        else replace(part, values=[part.tape.steps[epsilon.step].results[0]])
+        part if part.values or epsilon is None else replace(part, values=[epsilon.step.results[0]])
         for part, epsilon in zip(divergence.parts, epsilons, strict=True)
     )
     return replace(divergence, parts=(first_part, second_part))
@@ -385,13 +372,12 @@ def _epsilon(part: RegionPart) -> Constant | None:
     tape = part.tape
     # Where it is too small to make a difference, the part ends before the sum or with it.
     near = part.values if part.values or part.end is None else [part.end]
-    for index in part.region.steps(near):
-        step = tape.steps[index]
+    for step in part.region.steps(near):
         if step.name not in ("add", "max", "clamp"):
             continue
-        for constant in features.constants(tape, index):
+        for constant in features.constants(tape, step):
             result = step.results[0]
-            root = features.leads_to(tape, result, features.ROOTS, 2)
+            root = features.leads_to(tape, result, features.POWERS, 2)
             root = root or features.comes_from(tape, result, ("sqrt",), 3)
             if 0 < constant.value <= MAX_EPSILON and root is not None:
                 return constant
@@ -401,5 +387,5 @@ def _epsilon(part: RegionPart) -> Constant | None:
 def _place(part: RegionPart, epsilon: Constant | None) -> str:
     if epsilon is None:
         return ""
-    result = part.tape.steps[epsilon.step].results[0]
-    return "after" if features.comes_from(part.tape, result, ("sqrt",), 3) else "before"
+    root = features.comes_from(part.tape, epsilon.step.results[0], ("sqrt",), 3)
+    return "before" if root is None else "after"

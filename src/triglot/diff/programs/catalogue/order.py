@@ -7,9 +7,10 @@ import numpy as np
 
 from ...outputs import layout_hint
 from ..divergence import Divergence
-from ..tape import Tape
+from ..regions import RegionPart
+from ..tape import Step
 from ..values import View, close, layouts
-from .features import Finding
+from .features import Finding, in_each
 
 MAX_JOINS = 8  # of each program that are looked at
 
@@ -17,41 +18,41 @@ MAX_JOINS = 8  # of each program that are looked at
 def concatenation(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find arrays that are joined in another order, confirmed by joining them as the first does."""
     first_view, second_view = (part.view for part in divergence.parts)
-    ends = [part.tape.producers.get(part.end or 0, 0) for part in divergence.parts]
-    for first in _joins(first_view.tape, ends[0]):
-        for second in _joins(second_view.tape, ends[1]):
-            joined_value = second_view.tape.steps[second].results[0]
+    for first in _joins(divergence.parts[0]):
+        for second in _joins(divergence.parts[1]):
+            joined_value = second.results[0]
             order = _other_order(first_view, first, second_view, second)
             if not order:
                 continue
             array = _join_in_order(second_view, second, order)
-            if close(array, np.asarray(second_view.arrays[joined_value])) or not divergence.agrees(
-                {joined_value: array}
-            ):
+            if close(array, second_view.array(joined_value)):
+                continue
+            if not divergence.agrees({joined_value: array}):
                 continue
             evidence = (
                 f"{labels[1]} joins at positions {tuple(order)} what {labels[0]} joins at "
                 f"{tuple(sorted(order))}; in one order, the results are equal"
             )
             corrected = replace(divergence, values={joined_value: array}, operands={})
-            at = first_view.tape.steps[first].results[0], joined_value
+            at = first.results[0], joined_value
             return Finding("concatenation", evidence, corrected, at=at)
     return None
 
 
-def _joins(tape: Tape, end: int) -> list[int]:
-    """Return the last steps before another that join several arrays."""
-    joins = [i for i, step in enumerate(tape.steps[: end + 1]) if step.name == "concatenate"]
-    return joins[::-1][:MAX_JOINS]
+def _joins(part: RegionPart) -> list[Step]:
+    """Return the last steps up to the end of a part that join several arrays."""
+    last = part.tape.producers.get(part.end or 0)
+    steps = part.tape.steps[: 1 if last is None else last.index + 1]
+    return [step for step in steps if step.name == "concatenate"][::-1][:MAX_JOINS]
 
 
-def _other_order(first_view: View, first: int, second_view: View, second: int) -> list[int]:
+def _other_order(first_view: View, first: Step, second_view: View, second: Step) -> list[int]:
     """Return the places, in the second join, of the arrays of the first.
 
     Empty if they are not the same arrays, or in the same order.
     """
-    first_cores = first_view.cores(first_view.tape.steps[first].operands)
-    second_cores = second_view.cores(second_view.tape.steps[second].operands)
+    first_cores = first_view.cores(first.operands)
+    second_cores = second_view.cores(second.operands)
     if len(first_cores) != len(second_cores):
         return []
     places = [
@@ -63,23 +64,20 @@ def _other_order(first_view: View, first: int, second_view: View, second: int) -
     return places if len(places) == len(first_cores) and places != sorted(places) else []
 
 
-def _join_in_order(view: View, index: int, places: list[int]) -> np.ndarray:
+def _join_in_order(view: View, step: Step, places: list[int]) -> np.ndarray:
     """Join the arrays that a program joins in another order."""
-    step = view.tape.steps[index]
-    arrays = [np.asarray(view.arrays[step.operands[place]]) for place in places]
+    arrays = [view.array(step.operands[place]) for place in places]
     return np.concatenate(arrays, step.equation.params["dimension"])
 
 
 def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand that holds the same numbers in another order, confirmed by exchanging it."""
     first_view, second_view = (part.view for part in divergence.parts)
-    for first, second in itertools.product(*(part.steps for part in divergence.parts)):
-        left, right = first_view.tape.steps[first], second_view.tape.steps[second]
+    for left, right in itertools.product(*(part.steps for part in divergence.parts)):
         if left.name != right.name:
             continue
         for a, (position, b) in itertools.product(left.operands, enumerate(right.operands)):
-            first_array = np.asarray(first_view.arrays[a])
-            second_array = np.asarray(second_view.arrays[b])
+            first_array, second_array = first_view.array(a), second_view.array(b)
             cores = first_view.core(a), second_view.core(b)
             if (
                 first_array.size != second_array.size
@@ -95,15 +93,12 @@ def flatten_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
             ):
                 continue
             for array in layouts(first_array, second_array.shape):
-                if divergence.agrees({}, {(second, position): array}):
-                    orders = _orders(
-                        np.asarray(first_view.arrays[first_view.tape.roots[a]]),
-                        first_array,
-                        second_array,
-                    )
+                if divergence.agrees({}, {(right, position): array}):
+                    source = first_view.array(first_view.tape.roots[a])
+                    orders = _orders(source, first_array, second_array)
                     evidence = (
-                        f"the same numbers in another order: {orders[0]} in {labels[0]}, "
-                        f"{orders[1]} in {labels[1]}; in one order, the results are equal"
+                        f"the same numbers in another order: {in_each(orders, labels)}; in one "
+                        "order, the results are equal"
                     )
                     if cores[0].array.size != cores[1].array.size:
                         evidence = (
@@ -133,11 +128,9 @@ def _orders(source: np.ndarray, *flat: np.ndarray) -> list[str]:
     """Write the orders in which the axes of an array are read to give each flat one."""
     descriptions = []
     for array in flat:
+        fits = source.size == array.size
         for axes in itertools.permutations(range(source.ndim)):
-            if any(
-                close(each, array)
-                for each in _reshape_if_possible(source.transpose(axes), array.shape)
-            ):
+            if fits and close(source.transpose(axes).reshape(array.shape), array):
                 descriptions.append(f"axes {axes} of {source.shape}".replace("'", ""))
                 break
         else:
@@ -145,16 +138,10 @@ def _orders(source: np.ndarray, *flat: np.ndarray) -> list[str]:
     return descriptions
 
 
-def _reshape_if_possible(array: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
-    return [array.reshape(shape)] if array.size == int(np.prod(shape)) else []
-
-
 def output_layout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find outputs that are those of the other program with their axes permuted."""
     pair, search = divergence.results(), divergence.search
-    if pair is None or any(
-        region.values or region.leaves for region in (search.first, search.second)
-    ):
+    if pair is None or any(region.values or region.leaves for region in search.regions):
         return None
     first_result, second_result = pair
     for axes in itertools.permutations(range(1, first_result.ndim)):

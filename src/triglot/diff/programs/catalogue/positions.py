@@ -1,7 +1,5 @@
 """Positions of tokens: counted with or without those that are padding."""
 
-import numpy as np
-
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import INPUTS
@@ -30,15 +28,13 @@ def padding_positions(divergence: Divergence, labels: tuple[str, str]) -> Findin
 def _padding(part: RegionPart) -> float | None:
     """Return the token that a part leaves out where it counts tokens; None if it counts none."""
     tape = part.tape
-    for index in part.steps:
-        step = tape.steps[index]
+    for step in part.steps:
         if step.name != "cumsum":
             continue
         compared = features.comes_from(tape, step.operands[0], ("ne", "eq"), DEPTH)
         if compared is None:
             continue
-        operands = tape.steps[compared].operands
-        tokens = [v for v in operands if tape.depends[v] & INPUTS]
-        if len(tokens) == 1 and np.asarray(part.view.arrays[tokens[0]]).dtype.kind in "iu":
+        tokens = [v for v in compared.operands if tape.depends[v] & INPUTS]
+        if len(tokens) == 1 and part.view.array(tokens[0]).dtype.kind in "iu":
             return next((each.value for each in features.constants(tape, compared)), None)
     return None

@@ -12,10 +12,10 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from ..divergence import Divergence, Search
+from ..divergence import Search
 from ..regions import Region
 from ..values import Core, close
-from .features import Finding
+from .features import Finding, in_each, of_search
 
 MAX_SIZE = 2**18  # numbers of an array that is resampled
 MAX_AXES = 5
@@ -57,16 +57,12 @@ class Form:
 ADAPTIVE = ("adaptive windows that overlap", "adaptive windows that do not overlap")
 
 
-def resampling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@of_search
+def resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find an array that both programs resample in two forms."""
-    search = divergence.search
-    return search.once(("resampling", labels), lambda: _resampling(search, labels))
-
-
-def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
     first_region, second_region = search.first, search.second
     for source in sorted(first_region.boundary | first_region.leaves):
-        x = np.asarray(first_region.view.arrays[source])
+        x = first_region.view.array(source)
         if x.dtype.kind != "f" or not 2 <= x.ndim <= MAX_AXES or x.size > MAX_SIZE:
             continue
         core = first_region.view.core(source)
@@ -83,7 +79,7 @@ def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
         ):
             if {*first_forms} & {*second_forms} or not search.fits(a, b):
                 continue
-            result = np.asarray(second_region.view.arrays[b])
+            result = second_region.view.array(b)
             arrays = list(search.substitutes(a, b))
             if not arrays:
                 continue
@@ -92,8 +88,8 @@ def _resampling(search: Search, labels: tuple[str, str]) -> Finding | None:
             first_form, second_form = min(
                 itertools.product(first_forms, second_forms), key=_distance
             )
-            confirmed = search.divergence_at(a, b, array, [], second_region.view.arrays)
-            evidence = f"{first_form} in {labels[0]}, {second_form} in {labels[1]}, of equal values"
+            confirmed = search.divergence_at(a, b, array)
+            evidence = f"{in_each((first_form, second_form), labels)}, of equal values"
             return Finding(_name(first_form, second_form), evidence, confirmed)
     return None
 
@@ -120,7 +116,7 @@ def _resampled_values(region: Region, x: np.ndarray, core: Core) -> dict[int, li
     by_value: dict[int, list[Form]] = {}
     sources = {region.tape.roots[value] for value in region.view.find_all(core)}
     for value in region.values[:MAX_VALUES]:
-        result = np.asarray(region.view.arrays[value])
+        result = region.view.array(value)
         if result.dtype.kind != "f" or result.size > MAX_SIZE or result.ndim > MAX_AXES:
             continue
         if not _comes_from(region, value, sources):

@@ -5,7 +5,7 @@ import numpy as np
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import INPUTS, Step, Tape
-from .features import Finding
+from .features import Finding, in_each
 
 PLAIN = "each pixel repeated"
 WEIGHTED = "pixels averaged with fixed weights"
@@ -25,7 +25,7 @@ def resizing(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     if kinds[0] == kinds[1] == WEIGHTED:
         evidence = "the weights by which neighbouring pixels are averaged differ"
         return Finding("bilinear_resize", evidence, divergence)
-    evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}"
+    evidence = in_each(kinds, labels)
     return Finding("upsampling", evidence, divergence)
 
 
@@ -40,7 +40,7 @@ def _kind(part: RegionPart, size: int) -> str | None:
     names = part.names
     if not names <= COPIES | AVERAGES | {"reshape", "transpose", "squeeze", "expand_dims"}:
         return None
-    if any(not _has_fixed_weights(part.tape, part.tape.steps[index]) for index in part.steps):
+    if any(not _has_fixed_weights(part.tape, step) for step in part.steps):
         return None
     return WEIGHTED if names & AVERAGES else PLAIN
 

@@ -40,7 +40,7 @@ def rotary_convention(divergence: Divergence, labels: tuple[str, str]) -> Findin
 def _rotates(part: RegionPart) -> bool:
     """Return whether a part multiplies with numbers that come from sines and cosines."""
     tape = part.tape
-    operands = {value for index in part.steps for value in tape.steps[index].operands}
+    operands = {value for step in part.steps for value in step.operands}
     constants = [v for v in operands if tape.is_constant(v) and np.size(tape.arrays[v]) > 1]
     if any(_turns(np.asarray(tape.arrays[value])) for value in constants):
         return True
@@ -59,7 +59,7 @@ def _frequencies(tape: Tape, value: int) -> int | None:
     """Return the powers of the base from which the angles of a rotation are computed."""
     level = {tape.roots[value]}
     for _ in range(MAX_STEPS_BACK):
-        steps = [tape.steps[tape.producers[v]] for v in level if v in tape.producers]
+        steps = [tape.producers[v] for v in level if v in tape.producers]
         for step in steps:
             if step.name == "pow" and tape.is_constant(step.results[0]):
                 return step.results[0]
@@ -74,9 +74,9 @@ def _conventions(part: RegionPart) -> set[str]:
     for value in (*part.inputs, *filter(None, wholes)):
         if part.tape.is_constant(value):
             continue
-        for source in _real(np.asarray(part.view.arrays[value])):
+        for source in _real(part.view.array(value)):
             for result in part.values:
-                array = np.asarray(part.view.arrays[result])
+                array = part.view.array(result)
                 if array.size != source.size or array.dtype.kind != "f" or array.ndim < 2:
                     continue
                 if array.shape[-1] == 2:  # neighbours, stacked

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..divergence import Divergence, Search
+from ..divergence import Search
 from ..regions import Region
 from ..tape import INPUTS, PARAMS, STATE, Tape
-from .features import SUBSTITUTED, Finding
-
-ROOTS = ("rsqrt", "sqrt")
+from .features import ROOTS, SUBSTITUTED, Finding, in_each, of_search
 
 
 @dataclass(frozen=True)
@@ -29,16 +27,11 @@ class Normalized:
     starts: frozenset[int]
 
 
-def spectral_norm(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@of_search
+def spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find a kernel that only one program normalizes, or both with other power iterations."""
-    search = divergence.search
-    return search.once(("spectral_norm", labels), lambda: _spectral_norm(search, labels))
-
-
-def _spectral_norm(search: Search, labels: tuple[str, str]) -> Finding | None:
-    sides = search.first, search.second
-    first, second = (_normalized_kernels(side) for side in sides)
-    cores = [side.view.core for side in sides]
+    first, second = (_normalized_kernels(region) for region in search.regions)
+    cores = [region.view.core for region in search.regions]
     for first_norm in first:
         for second_norm in second:
             kernels = cores[0](first_norm.kernel), cores[1](second_norm.kernel)
@@ -57,8 +50,8 @@ def _other_iterations(
     """Describe two normalizations of a kernel with other iterations; None if they are equal."""
     kernel = _name(search.first.tape, first_norm.kernel)
     if first_norm.products != second_norm.products:
-        counts = [each.products / 2 for each in (first_norm, second_norm)]
-        description = f"{counts[0]:g} in {labels[0]}, {counts[1]:g} in {labels[1]}"
+        counts = [f"{each.products / 2:g}" for each in (first_norm, second_norm)]
+        description = in_each(counts, labels)
     elif first_norm.starts.isdisjoint(second_norm.starts):
         description = (
             f"{first_norm.products / 2:g} in both, from a vector of {_start(first_norm)} numbers "
@@ -70,7 +63,7 @@ def _other_iterations(
     if array is None:
         return None
     a, b = first_norm.value, second_norm.value
-    divergence = search.divergence_at(a, b, array, [], search.second.view.arrays)
+    divergence = search.divergence_at(a, b, array)
     evidence = (
         f"power iterations that estimate the largest singular value of {kernel}, from equal "
         f"vectors: {description}"
@@ -82,20 +75,19 @@ def _unnormalized_kernel(
     search: Search, side: int, normalized: Normalized, labels: tuple[str, str]
 ) -> Finding | None:
     """Describe a kernel that only one program normalizes; confirmed by substitution."""
-    sides = search.first, search.second
-    core = sides[side].view.core(normalized.kernel)
-    bare_region = sides[1 - side]
+    region, bare_region = search.regions[side], search.regions[1 - side]
+    core = region.view.core(normalized.kernel)
     for leaf in sorted(bare_region.boundary | bare_region.leaves):
         if leaf not in bare_region.tape.leaves or bare_region.tape.depends[leaf] != PARAMS:
             continue
         if not bare_region.view.core(leaf).same(core):
             continue
         pair = (normalized.value, leaf) if side == 0 else (leaf, normalized.value)
-        confirmed = search.next_agree(*pair) or search.later_agree(*pair)
+        confirmed = search.agree(*pair)
         if confirmed is None:
             continue
         evidence = (
-            f"{labels[side]} divides {_name(sides[side].tape, normalized.kernel)} by its largest "
+            f"{labels[side]} divides {_name(region.tape, normalized.kernel)} by its largest "
             f"singular value (spectral normalization), {labels[1 - side]} does not; {SUBSTITUTED}"
         )
         return Finding("spectral_norm", evidence, confirmed, at=pair)
@@ -106,7 +98,7 @@ def _normalized_kernels(region: Region) -> list[Normalized]:
     """List the kernels of a region that are divided by what vectors of the state give."""
     tape, kernels = region.tape, list[Normalized]()
     for value in region.values:
-        step = tape.steps[tape.producers[value]]
+        step = tape.producers[value]
         if step.name != "div":
             continue
         kernel, sigma = (tape.roots[operand] for operand in step.operands)
@@ -119,7 +111,7 @@ def _normalized_kernels(region: Region) -> list[Normalized]:
         sizes = frozenset(np.size(tape.arrays[v]) for v in starts) - {1}
         if sizes and kernel in ancestors:
             steps = {tape.producers[v] for v in ancestors if v in tape.producers}
-            products = sum(tape.steps[index].name in ROOTS for index in steps)
+            products = sum(each.name in ROOTS for each in steps)
             kernels.append(Normalized(value, kernel, products, sizes))
     return kernels
 

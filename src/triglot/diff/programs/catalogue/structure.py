@@ -1,5 +1,6 @@
 """Operations that both programs have, on other operands, axes or numbers."""
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -7,10 +8,10 @@ import numpy as np
 from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart
-from ..tape import INPUTS, PARAMS, Step, Tape
+from ..tape import INPUTS, PARAMS, Operand, Step, Tape
 from ..values import Core, layouts
 from . import features
-from .features import BOUNDS, MAX_STEPS, SUBSTITUTED, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, ROWS, SUBSTITUTED, Finding, in_each
 
 REDUCTIONS = {
     "argmax": "takes the argmax",
@@ -19,7 +20,6 @@ REDUCTIONS = {
     "reduce_min": "takes the minimum",
     "reduce_sum": "sums",
 }
-ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 
 
@@ -30,19 +30,14 @@ def constant(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             {c.position: c.value for c in features.constants(part.tape, step)}
             for part, step in zip(divergence.parts, (first, second), strict=True)
         )
-        tape = divergence.parts[1].tape
         for position in first_numbers.keys() & second_numbers.keys():
-            if first_numbers[position] == second_numbers[position]:
+            numbers = first_numbers[position], second_numbers[position]
+            if numbers[0] == numbers[1]:
                 continue
-            shape = np.shape(tape.arrays[tape.steps[second].operands[position]])
-            changed = np.full(shape, first_numbers[position])
-            if divergence.agrees({}, {(second, position): changed}):
-                name = "clip_range" if tape.steps[second].name in BOUNDS else "constant"
-                evidence = (
-                    f"{tape.steps[second].name} with {first_numbers[position]:.6g} in {labels[0]}, "
-                    f"with {second_numbers[position]:.6g} in {labels[1]}; with the first value in "
-                    "both, the results are equal"
-                )
+            if divergence.agrees_with_numbers({(second, position): numbers[0]}):
+                name = "clip_range" if second.name in BOUNDS else "constant"
+                descriptions = [f"{number:.6g}" for number in numbers]
+                evidence = f"{second.name} {in_each(descriptions, labels, 'with ')}; {CONFIRMED}"
                 return Finding(name, evidence, divergence)
     return None
 
@@ -53,9 +48,9 @@ def constant_result(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     for part in divergence.parts:
         if part.end is None or not part.tape.is_constant(part.end):
             return None
-        number = features.scalar(part.tape, part.end)
+        number = part.tape.scalar(part.end)
         numbers.append("several numbers" if number is None else f"{number:.6g}")
-    evidence = f"a result is {numbers[0]} in {labels[0]}, {numbers[1]} in {labels[1]}"
+    evidence = f"a result is {in_each(numbers, labels)}"
     return Finding("constant", evidence, divergence)
 
 
@@ -84,14 +79,14 @@ def constant_array(divergence: Divergence, labels: tuple[str, str]) -> Finding |
     return Finding("constant", evidence, divergence)
 
 
-def _constant_arrays(part: RegionPart) -> dict[tuple[int, int], np.ndarray]:
+def _constant_arrays(part: RegionPart) -> dict[Operand, np.ndarray]:
     """Return the constants with several different numbers, by the step and operand that reads."""
     tape = part.tape
     return {
-        (index, position): array
-        for index in part.steps[:MAX_STEPS]
-        for position, value in enumerate(tape.steps[index].operands)
-        if tape.is_constant(tape.roots[value]) and features.scalar(tape, value) is None
+        (step, position): array
+        for step in part.steps[:MAX_STEPS]
+        for position, value in enumerate(step.operands)
+        if tape.is_constant(tape.roots[value]) and tape.scalar(value) is None
         if isinstance(array := tape.arrays[value], np.ndarray)  # a key is none
     }
 
@@ -116,10 +111,9 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
     first_part, second_part = divergence.parts
     if (readout := _readout(divergence, labels)) is not None:
         return readout
-    for first in _steps_named(first_part, REDUCTIONS):
-        for second in _steps_named(second_part, REDUCTIONS):
-            left, right = first_part.tape.steps[first], second_part.tape.steps[second]
-            if not features.read_equal(divergence, first, second):
+    for left in _steps_named(first_part, REDUCTIONS):
+        for right in _steps_named(second_part, REDUCTIONS):
+            if not features.read_equal(divergence, left, right):
                 continue
             shapes = [
                 np.shape(part.tape.arrays[step.operands[0]])
@@ -127,13 +121,11 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
             ]
             if left.name != right.name and divergence.substitute is not None:
                 kinds = [REDUCTIONS[step.name] for step in (left, right)]
-                evidence = f"{kinds[0]} in {labels[0]}, {kinds[1]} in {labels[1]}, of equal values"
+                evidence = f"{in_each(kinds, labels)}, of equal values"
                 return Finding("pooling", evidence, divergence)
-            counts = [
-                _count_reduced(step, shape)
-                for step, shape in zip((left, right), shapes, strict=True)
-            ]
-            if not _other_axes(first_part, second_part, left, right):
+            result = first_part.view.core(left.results[0])
+            other_result = second_part.view.core(right.results[0])
+            if result.same(other_result, first_part.view.tolerance):
                 continue
             softmax = all(
                 features.leads_to(part.tape, step.results[0], ("exp",), 3) is not None
@@ -141,13 +133,11 @@ def reduction(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
                 for part, step in zip(divergence.parts, (left, right), strict=True)
             )
             descriptions = [
-                f"axes {_axes(step)} of {shape} ({count} values)"
-                for step, shape, count in zip((left, right), shapes, counts, strict=True)
+                f"axes {_axes(step)} of {shape} "
+                f"({math.prod(shape[axis] for axis in _axes(step))} values)"
+                for step, shape in zip((left, right), shapes, strict=True)
             ]
-            evidence = (
-                f"reduces over {descriptions[0]} in {labels[0]}, over {descriptions[1]} in "
-                f"{labels[1]}"
-            )
+            evidence = f"reduces {in_each(descriptions, labels, 'over ')}"
             return Finding("softmax_axis" if softmax else "reduction_axis", evidence, divergence)
     return None
 
@@ -161,7 +151,7 @@ def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
                 steps = (first, second) if side == 0 else (second, first)
                 if not features.read_equal(divergence, *steps):
                     continue
-                is_mean = part.tape.steps[first].name == "reduce_sum"
+                is_mean = first.name == "reduce_sum"
                 evidence = (
                     f"the {'average' if is_mean else 'maximum'} of all positions in "
                     f"{labels[side]}, some of them in {labels[1 - side]}"
@@ -172,16 +162,12 @@ def _readout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find Fourier transforms of equal values over other axes."""
-    first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.pairs(divergence):
         if left.name != "fft":
             continue
         sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
-        if sizes[0] != sizes[1] and features.read_equal(divergence, first, second):
-            evidence = (
-                f"transforms axes of sizes {sizes[0]} in {labels[0]}, {sizes[1]} in {labels[1]}"
-            )
+        if sizes[0] != sizes[1] and features.read_equal(divergence, left, right):
+            evidence = f"transforms axes of sizes {in_each(sizes, labels)}"
             return Finding("reduction_axis", evidence, divergence)
     return None
 
@@ -189,8 +175,7 @@ def transform(divergence: Divergence, labels: tuple[str, str]) -> Finding | None
 def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
     first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.pairs(divergence):
         first_cores = first_part.view.cores(left.operands)
         second_cores = second_part.view.cores(right.operands)
         tolerance = first_part.view.tolerance
@@ -201,8 +186,7 @@ def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Findin
         if [*map(len, unmatched)] != [1, 1] or len(first_cores) != len(second_cores):
             continue
         (missing,), (position,) = unmatched
-        number = _constant_operand(divergence, first, missing, second, position, labels)
-        if number is not None:
+        if number := _constant_operand(divergence, (left, missing), (right, position), labels):
             return number
         core = first_cores[missing]
         expected = next(second_part.view.find_all(core, unused=True), None)
@@ -211,9 +195,9 @@ def differing_operand(divergence: Divergence, labels: tuple[str, str]) -> Findin
         if core.array.size == 1 < np.size(second_part.view.arrays[expected]):
             continue  # such as zeros, which several statistics and biases start with
         value_read = right.operands[position]
-        expected_array = np.asarray(second_part.view.arrays[expected])
-        for array in layouts(expected_array, np.shape(second_part.view.arrays[value_read])):
-            if divergence.agrees({}, {(second, position): array}):
+        shape = np.shape(second_part.view.arrays[value_read])
+        for array in layouts(second_part.view.array(expected), shape):
+            if divergence.agrees({}, {(right, position): array}):
                 verb = {"add": "adds", "mul": "multiplies with", "sub": "subtracts"}
                 evidence = (
                     f"{labels[1]} {verb.get(right.name, f'computes {right.name} of')} "
@@ -258,7 +242,7 @@ def _terms(part: RegionPart) -> list[int]:
     pending = [] if part.end is None else [tape.roots[part.end]]
     while pending:
         value = pending.pop(0)
-        step = tape.steps[tape.producers[value]] if value in part.values else None
+        step = tape.producers[value] if value in part.values else None
         if step is None or step.name != "add":
             terms.append(value)
             continue
@@ -271,41 +255,23 @@ def _terms(part: RegionPart) -> list[int]:
 
 
 def _constant_operand(
-    divergence: Divergence,
-    first: int,
-    first_position: int,
-    second: int,
-    second_position: int,
-    labels: tuple[str, str],
+    divergence: Divergence, first: Operand, second: Operand, labels: tuple[str, str]
 ) -> Finding | None:
     """Find a number in one program in place of what the other computes."""
     tapes = [part.tape for part in divergence.parts]
-    values = (
-        tapes[0].steps[first].operands[first_position],
-        tapes[1].steps[second].operands[second_position],
-    )
-    numbers = [features.scalar(tape, value) for tape, value in zip(tapes, values, strict=True)]
+    values = [step.operands[position] for step, position in (first, second)]
+    numbers = [tape.scalar(value) for tape, value in zip(tapes, values, strict=True)]
     if (numbers[0] is None) == (numbers[1] is None):
         return None
-    arrays = [
-        np.asarray(part.view.arrays[v]) for part, v in zip(divergence.parts, values, strict=True)
-    ]
-    shape = arrays[1].shape or np.shape(tapes[1].arrays[tapes[1].steps[second].results[0]])
-    try:
-        array = np.broadcast_to(arrays[0], shape)
-    except ValueError:  # another layout
-        return None
-    if not divergence.agrees({}, {(second, second_position): array}):
+    if not divergence.agrees_with_operand(values[0], second):
         return None
     descriptions = [f"{number:.6g}" if number is not None else _describe_source(tape, value)
              for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
-    name = tapes[0].steps[first].name
     evidence = (
-        f"{name} with {descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}"
+        f"{first[0].name} {in_each(descriptions, labels, 'with ')}; with that in both, the results "
+        "are equal"
     )
-    return Finding(
-        "operand_source", f"{evidence}; with that in both, the results are equal", divergence
-    )
+    return Finding("operand_source", evidence, divergence)
 
 
 def _source_name(tape: Tape, step: Step, value_read: int, expected: int) -> str:
@@ -324,8 +290,7 @@ def _source_name(tape: Tape, step: Step, value_read: int, expected: int) -> str:
 def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum with equal values of arrays that do not depend on the inputs, and differ."""
     first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.pairs(divergence):
         if left.name in ROWS and (rows := _other_rows(divergence, left, right, labels)):
             return rows
         if left.name == "mul" and (mask := _other_mask(divergence, left, right, labels)):
@@ -351,10 +316,8 @@ def position_embedding(divergence: Divergence, labels: tuple[str, str]) -> Findi
                 divergence.parts, (first_values[0], second_values[0]), strict=True
             )
         ]
-        evidence = (
-            f"adds different values that do not depend on the inputs: {descriptions[0]} in "
-            f"{labels[0]}, {descriptions[1]} in {labels[1]}"
-        )
+        values = in_each(descriptions, labels)
+        evidence = f"adds different values that do not depend on the inputs: {values}"
         return Finding("position_embedding", evidence, divergence)
     return None
 
@@ -391,22 +354,18 @@ def _other_mask(
         parameters = [v for v in step.operands if part.tape.depends[v] == PARAMS]
         if len(masks) != 1 or len(parameters) != 1 or np.size(part.view.arrays[masks[0]]) == 1:
             return None
-        array = np.asarray(part.view.arrays[masks[0]])
+        array = part.view.array(masks[0])
         if not np.all((array == 0) | (array == 1)):
             return None
         descriptions.append(f"{np.sum(array == 0)} of {array.size}")
-    evidence = (
-        f"the mask of the kernel hides {descriptions[0]} in {labels[0]}, {descriptions[1]} in "
-        f"{labels[1]}"
-    )
+    evidence = f"the mask of the kernel hides {in_each(descriptions, labels)}"
     return Finding("causal_mask_offset", evidence, divergence)
 
 
 def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads the same two values in the other order."""
     first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    for left, right in features.pairs(divergence):
         if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
             continue
         first_cores = first_part.view.cores(left.operands)
@@ -417,10 +376,10 @@ def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
             for first_core, second_core in zip(first_cores, second_cores[::-1], strict=True)
         ):
             continue
-        arrays = [np.asarray(second_part.view.arrays[value]) for value in right.operands]
+        arrays = list(map(second_part.view.array, right.operands))
         if arrays[0].shape != arrays[1].shape or first_cores[0].same(first_cores[1], tolerance):
             continue
-        if divergence.agrees({}, {(second, 0): arrays[1], (second, 1): arrays[0]}):
+        if divergence.agrees({}, {(right, 0): arrays[1], (right, 1): arrays[0]}):
             evidence = (
                 f"{labels[1]} computes {right.name} with the operands of {labels[0]} in the other "
                 "order; exchanged, the results are equal"
@@ -429,14 +388,14 @@ def operand_order(divergence: Divergence, labels: tuple[str, str]) -> Finding | 
     return None
 
 
-def _steps_named(part: RegionPart, names: Collection[str]) -> list[int]:
-    return [index for index in part.steps[:MAX_STEPS] if part.tape.steps[index].name in names]
+def _steps_named(part: RegionPart, names: Collection[str]) -> list[Step]:
+    return [step for step in part.steps[:MAX_STEPS] if step.name in names]
 
 
 def _scales(part: RegionPart) -> bool:
     return any(
-        part.tape.steps[index].name in ("mul", "div") and features.constants(part.tape, index)
-        for index in part.steps[:MAX_STEPS]
+        step.name in ("mul", "div") and features.constants(part.tape, step)
+        for step in part.steps[:MAX_STEPS]
     )
 
 
@@ -444,16 +403,6 @@ def _axes(step: Step) -> tuple[int, ...]:
     params = step.equation.params
     axes = params["axes"] if "axes" in params else (params["axis"],)
     return tuple(map(int, axes))
-
-
-def _count_reduced(step: Step, shape: tuple[int, ...]) -> int:
-    return int(np.prod([shape[axis] for axis in _axes(step)]))
-
-
-def _other_axes(first_part: RegionPart, second_part: RegionPart, left: Step, right: Step) -> bool:
-    """Return whether two reductions of equal values give other values."""
-    results = first_part.view.core(left.results[0]), second_part.view.core(right.results[0])
-    return not results[0].same(results[1], first_part.view.tolerance)
 
 
 def _describe_source(tape: Tape, value: int) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 from ...types import Array, Cause
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import INPUTS, KEY, STATE, Step, Tape
 from ..values import View, close, layouts
 from ..wide import is_floating
 from . import features
-from .features import SUBSTITUTED, Finding
+from .features import CONFIRMED, SUBSTITUTED, Finding, in_each
 
 
 def differing_statistics(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -33,24 +33,22 @@ def starting_statistics(divergence: Divergence, labels: tuple[str, str]) -> Find
     """Find running statistics that start with other numbers, confirmed by the first one's."""
     first_part, second_part = divergence.parts
     for first, second in features.pairs(divergence):
-        first_reads = _read_statistics(first_part.tape, first_part.tape.steps[first])
-        second_reads = _read_statistics(second_part.tape, second_part.tape.steps[second])
+        first_reads = _read_statistics(first_part.tape, first)
+        second_reads = _read_statistics(second_part.tape, second)
         if len(first_reads) != 1 or len(second_reads) != 1:
             continue
         (_, first_start), (position, second_start) = *first_reads, *second_reads
         cores = first_part.view.core(first_start), second_part.view.core(second_start)
         if cores[0].same(cores[1], first_part.view.tolerance):
             continue
-        array = np.asarray(first_part.view.arrays[first_start])
+        array = first_part.view.array(first_start)
         for arranged in layouts(array, np.shape(second_part.view.arrays[second_start])):
             if divergence.agrees({}, {(second, position): arranged}):
                 descriptions = [f"{core.low:.6g}" if core.array.size == 1 else "different numbers"
                          for core in cores]  # fmt: skip
-                evidence = (
-                    f"{second_part.tape.leaves[second_part.tape.roots[second_start]]} starts with "
-                    f"{descriptions[0]} in {labels[0]}, with {descriptions[1]} in {labels[1]}; "
-                    "with the first value in both, the results are equal"
-                )
+                name = second_part.tape.leaves[second_part.tape.roots[second_start]]
+                starts = in_each(descriptions, labels, "with ")
+                evidence = f"{name} starts {starts}; {CONFIRMED}"
                 return Finding("norm_statistics", evidence, divergence)
     return None
 
@@ -181,21 +179,17 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Array]
         differ are a difference of their own.
     """
     first_view, second_view = views
-    states: list[list[Array]] = [
-        [view.arrays[value] for value in view.tape.new_state] for view in views
-    ]
+    first_original, second_original = (View(view.tape, view.tape.arrays) for view in views)
+    states = [[view.arrays[value] for value in view.tape.new_state] for view in views]
     slots = {value: slot for slot, value in enumerate(second_view.tape.new_state)}
     unmatched = sorted(_unmatched_state(second_view, first_view))
-    for value in sorted(
-        _unmatched_state(first_view, second_view)
-    ):  # in the order in which they are computed
+    # In the order in which they are computed.
+    for value in sorted(_unmatched_state(first_view, second_view)):
         array = first_view.arrays[value]
-        formula = _share(View(first_view.tape, first_view.tape.arrays), value)
+        formula = _share(first_original, value)
         for second_value in unmatched if explained else ():
             shape = np.shape(second_view.arrays[second_value])
-            same_formula = (
-                _share(View(second_view.tape, second_view.tape.arrays), second_value) == formula
-            )
+            same_formula = _share(second_original, second_value) == formula
             if same_formula and np.size(array) == np.prod(shape):
                 states[1][slots[second_value]] = np.reshape(array, shape)
                 unmatched.remove(second_value)
@@ -251,10 +245,10 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
 def _split_average(view: View, value: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the share of the old average in a new one, the rest, and the old average."""
     tape = view.tape
-    new, steps = np.asarray(view.arrays[value], np.float64), tape.steps_for([value])
+    new, steps = view.array(value).astype(np.float64), tape.steps_for([value])
     share, past = 0.0, np.zeros_like(new)
     for leaf in tape.leaves:
-        old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
+        old = view.array(leaf) if tape.depends[leaf] == STATE else np.zeros(0, bool)
         if old.size != new.size or not is_floating(old.dtype):
             continue
         arrays = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)
@@ -284,7 +278,7 @@ def dropout(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
             ]
             evidence = (
                 f"{descriptions[0]}, {descriptions[1]}: kept elements differ by {factor:.4g}; "
-                "with the first value in both, the results are equal"
+                f"{CONFIRMED}"
             )
             is_depth = all(tape.drops_paths for tape in tapes)
             return Finding("stochastic_depth" if is_depth else "dropout", evidence, divergence)
@@ -301,14 +295,10 @@ def _keep_rate(part: RegionPart) -> float | None:
     """Return the number with which uniform draws are compared for a mask near a part."""
     tape, near = part.tape, part.steps
     for value in [*part.values, *(() if part.end is None else (part.end,))]:
-        near.extend(consumers(tape, value))
-    for index in list(near):
-        for value in tape.steps[index].operands:
-            root = tape.roots[value]
-            if root in tape.producers:
-                near.append(tape.producers[root])
-    for index in near:
-        for value in tape.steps[index].operands:
+        near.extend(tape.readers_of(value))
+    near += filter(None, [tape.step_of(value) for step in near for value in step.operands])
+    for step in near:
+        for value in step.operands:
             if tape.depends[value] == KEY and (share := _threshold(tape, value)) is not None:
                 return share
     return None
@@ -316,10 +306,10 @@ def _keep_rate(part: RegionPart) -> float | None:
 
 def _threshold(tape: Tape, value: int) -> float | None:
     value = tape.origins.get(value, value)
-    index = features.comes_from(tape, value, ("lt", "le", "gt", "ge"), 6)
-    numbers = features.constants(tape, index) if index is not None else []
+    step = features.comes_from(tape, value, ("lt", "le", "gt", "ge"), 6)
+    numbers = features.constants(tape, step) if step is not None else []
     return next((c.value for c in numbers if 0 < c.value < 1 and not _is_drawn(tape, c)), None)
 
 
 def _is_drawn(tape: Tape, constant: features.Constant) -> bool:
-    return bool(tape.depends[tape.steps[constant.step].operands[constant.position]] & KEY)
+    return bool(tape.depends[constant.step.operands[constant.position]] & KEY)

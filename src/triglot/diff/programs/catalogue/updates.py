@@ -5,11 +5,12 @@ import math
 import numpy as np
 
 from ..divergence import Divergence, Search
-from ..regions import Region, RegionPart, consumers
+from ..regions import Region
+from ..sums import factor_of
 from ..tape import INPUTS, PARAMS, Tape
 from ..values import Core
 from . import features, losses, norms
-from .features import BOUNDS, MAX_STEPS, Finding
+from .features import BOUNDS, CONFIRMED, MAX_STEPS, Finding, in_each
 
 MAX_COUNT = 20  # steps of an optimizer that a correction may have counted
 MIN_DECAY = 0.5
@@ -23,14 +24,11 @@ def epsilon(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         return None
     for part in finding.divergence.parts:
         for value in part.values or [part.end or 0]:
-            root = features.comes_from(part.tape, value, ("sqrt", "rsqrt"), 3)
-            root = root or features.leads_to(part.tape, value, ("sqrt", "rsqrt"), 3)
+            root = features.comes_from(part.tape, value, features.ROOTS, 3)
+            root = root or features.leads_to(part.tape, value, features.ROOTS, 3)
             if root is None:
                 continue
-            summed = features.comes_from(
-                part.tape, part.tape.steps[root].results[0], ("reduce_sum",), 6
-            )
-            if summed is None:
+            if features.comes_from(part.tape, root.results[0], ("reduce_sum",), 6) is None:
                 return Finding("optimizer_epsilon", finding.evidence, finding.divergence)
     return finding
 
@@ -40,69 +38,48 @@ def numbers(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
     Those of an optimizer are named by what they are: the decay of a running average.
     """
-    second_part = divergence.parts[1]
     sides = [
-        [
-            (part.tape.steps[index].name, constant)
-            for index in part.steps[:MAX_STEPS]
-            for constant in features.constants(part.tape, index)
-        ]
+        [c for step in part.steps[:MAX_STEPS] for c in features.constants(part.tape, step)]
         for part in divergence.parts
     ]
-    forms = [[(name, constant.position) for name, constant in side] for side in sides]
+    forms = [[(constant.step.name, constant.position) for constant in side] for side in sides]
     if not sides[0] or forms[0] != forms[1]:
         return None
     pairs = [
         (first_constant, second_constant)
-        for (_, first_constant), (_, second_constant) in zip(*sides, strict=True)
+        for first_constant, second_constant in zip(*sides, strict=True)
         if first_constant.value != second_constant.value
     ]
-    if not pairs:
-        return None
-    changed = {}
-    for first_constant, second_constant in pairs:
-        operand = second_part.tape.steps[second_constant.step].operands[second_constant.position]
-        array = np.full(np.shape(second_part.tape.arrays[operand]), first_constant.value)
-        changed[second_constant.step, second_constant.position] = array
-    if not divergence.agrees({}, changed):
+    changed = {(second.step, second.position): first.value for first, second in pairs}
+    if not pairs or not divergence.agrees_with_numbers(changed):
         return None
     decays = [
         {_decay(part.tape, constant) for constant in constants}
         for part, constants in zip(divergence.parts, zip(*pairs, strict=True), strict=True)
     ]
-    confirmed = "with the first value in both, the results are equal"
     if all(len(each) == 1 and None not in each for each in decays):
         descriptions = [f"{each.pop():.6g}" for each in decays]
-        step = divergence.parts[0].tape.steps[pairs[0][0].step]
-        if any(caller.primitive.name == "scan" for caller in step.callers):
+        if any(caller.primitive.name == "scan" for caller in pairs[0][0].step.callers):
             # Such as lambda-returns, which mix each step's value with the returns that follow.
-            evidence = (
-                f"a loop mixes what it carries with a weight of {descriptions[0]} in {labels[0]}, "
-                f"of {descriptions[1]} in {labels[1]}; {confirmed}"
-            )
+            weights = in_each(descriptions, labels, "of ")
+            evidence = f"a loop mixes what it carries with a weight {weights}; {CONFIRMED}"
             return Finding("constant", evidence, divergence)
-        evidence = (
-            f"a running average decays by {descriptions[0]} in {labels[0]}, by {descriptions[1]} "
-            f"in {labels[1]}; {confirmed}"
-        )
+        decay = in_each(descriptions, labels, "by ")
+        evidence = f"a running average decays {decay}; {CONFIRMED}"
         return Finding("optimizer_decay", evidence, divergence)
     if len(pairs) == 1:
         return None
     descriptions = [", ".join(f"{c.value:.6g}" for c in each) for each in zip(*pairs, strict=True)]
-    evidence = (
-        f"numbers {descriptions[0]} in {labels[0]}, {descriptions[1]} in {labels[1]}; {confirmed}"
-    )
+    evidence = f"numbers {in_each(descriptions, labels)}; {CONFIRMED}"
     return Finding("constant", evidence, divergence)
 
 
 def _decay(tape: Tape, constant: features.Constant) -> float | None:
     """Return the decay of a running average in which a step multiplies with a number."""
-    step = tape.steps[constant.step]
+    step = constant.step
     if step.name == "mul" and 0 < constant.value < 1:
-        for index in features.onward(tape, step.results, 1):
-            if tape.steps[index].name not in ("add", "sub"):
-                continue
-            for operand in tape.steps[index].operands:
+        for added in features.onward(tape, step.results, 1, ("add", "sub")):
+            for operand in added.operands:
                 if any(math.isclose(number, 1 - constant.value, rel_tol=1e-6)
                        for number in _constants_in(tape, operand)):  # fmt: skip
                     return round(max(constant.value, 1 - constant.value), 12)
@@ -115,19 +92,19 @@ def _decay(tape: Tape, constant: features.Constant) -> float | None:
 
 
 def _constants_in(tape: Tape, value: int) -> list[float]:
-    index = tape.producers.get(tape.roots[value])
-    if index is None or tape.steps[index].name != "mul":
+    step = tape.step_of(value)
+    if step is None or step.name != "mul":
         return []
-    return [each.value for each in features.constants(tape, index)]
+    return [each.value for each in features.constants(tape, step)]
 
 
 def _decay_of_correction(tape: Tape, correction: float) -> float | None:
     """Return the decay `b` of a bias correction `1 - b^t`, if a program has such a decay."""
     decays = {
         each.value
-        for index, step in enumerate(tape.steps)
+        for step in tape.steps
         if step.name == "mul"
-        for each in features.constants(tape, index)
+        for each in features.constants(tape, step)
         if MIN_DECAY <= each.value < 1
     }
     for number in sorted(decays):
@@ -147,7 +124,7 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
             number = step.operands[1 - position]
             if not losses.is_bare(part, value, bare) or part.tape.depends[number] & PARAMS:
                 continue
-            constant = features.scalar(part.tape, number)
+            constant = part.tape.scalar(number)
             if constant is not None and constant > 0:
                 correction = constant if step.name == "div" else 1 / constant
                 is_correction = _decay_of_correction(part.tape, correction) is not None
@@ -164,22 +141,17 @@ def bias_correction(divergence: Divergence, labels: tuple[str, str]) -> Finding 
     return None
 
 
-def gradient_clipping(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
+@features.of_search
+def gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find gradients that are clipped by another norm, by element, or in one program only."""
-    search = divergence.search
-    return search.once((gradient_clipping, labels), lambda: _gradient_clipping(search, labels))
-
-
-def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | None:
     if (scaled := _moved_scale(search, labels)) is not None:
         return scaled
-    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
+    sides = list(map(_clipped_gradients, search.regions))
     for side in (0, 1):
-        bare = (search.first, search.second)[1 - side]
+        region, bare = search.regions[side], search.regions[1 - side]
         for value, (source, kind) in sides[side].items():
             if "norm" not in kind:
                 continue
-            region = (search.first, search.second)[side]
             core, tolerance = region.view.core(source), region.view.tolerance
             candidates = [
                 (each, other_kind)
@@ -193,34 +165,34 @@ def _gradient_clipping(search: Search, labels: tuple[str, str]) -> Finding | Non
                 a, b = (value, each) if side == 0 else (each, value)
                 if not search.fits(a, b):
                     continue
-                confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                confirmed = search.agree(a, b)
                 if confirmed is None:
                     continue
                 kinds = [kind, other_kind] if side == 0 else [other_kind, kind]
                 words = [f"clipped {each}" if each else "not clipped" for each in kinds]
-                evidence = f"gradients are {words[0]} in {labels[0]}, {words[1]} in {labels[1]}"
+                evidence = f"gradients are {in_each(words, labels)}"
                 return Finding("gradient_clipping", evidence, confirmed, at=(a, b))
     return None
 
 
 def _moved_scale(search: Search, labels: tuple[str, str]) -> Finding | None:
     """Find gradients that are scaled before they are clipped in one program, after in the other."""
-    sides = [_clipped_gradients(region) for region in (search.first, search.second)]
+    sides = list(map(_clipped_gradients, search.regions))
     for side in (0, 1):
-        late, early = (search.first, search.second)[side], (search.first, search.second)[1 - side]
+        late, early = search.regions[side], search.regions[1 - side]
         for value, (source, kind) in sides[side].items():
-            for step in consumers(late.tape, value):
-                factor = losses.number_of(late.tape, late.tape.steps[step])
+            for step in late.tape.readers_of(value):
+                factor = factor_of(late.tape, step)
                 if factor is None:
                     continue
-                scaled = late.tape.steps[step].results[0]
-                gradient = np.asarray(late.view.arrays[source], np.float64)
+                scaled = step.results[0]
+                gradient = late.view.array(source).astype(np.float64)
                 for counterpart, (other_source, other_kind) in sides[1 - side].items():
                     expected = Core.of(factor[0] * gradient)
                     if other_kind != kind or not early.view.core(other_source).same(expected):
                         continue
                     a, b = (scaled, counterpart) if side == 0 else (counterpart, scaled)
-                    confirmed = search.next_agree(a, b) or search.later_agree(a, b)
+                    confirmed = search.agree(a, b)
                     if confirmed is not None:
                         evidence = (
                             f"multiplied by {factor[0]:.6g} after it is clipped {kind} in "
@@ -235,14 +207,12 @@ def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
     clipped: dict[int, tuple[int, str]] = {}
     tape = region.tape
     for value in region.values[:MAX_CLIPPED]:
-        step = tape.steps[tape.producers[value]]
+        step = tape.producers[value]
         if step.name in BOUNDS:
-            first = step
             operands = [v for v in step.operands if not tape.is_constant(v)]
-            inner = tape.producers.get(tape.roots[operands[0]]) if len(operands) == 1 else None
-            if inner is not None and tape.steps[inner].name in BOUNDS:
-                first = tape.steps[inner]
-                operands = [v for v in first.operands if not tape.is_constant(v)]
+            inner = tape.step_of(operands[0]) if len(operands) == 1 else None
+            if inner is not None and inner.name in BOUNDS:
+                operands = [v for v in inner.operands if not tape.is_constant(v)]
             if len(operands) == 1:
                 clipped[value] = tape.roots[operands[0]], "by element"
         if step.name not in ("mul", "div", "select_n"):
@@ -258,19 +228,18 @@ def _clipped_gradients(region: Region) -> dict[int, tuple[int, str]]:
 
 def _num_normed(tape: Tape, value: int) -> int:
     """Count the arrays whose norm a bounded factor is computed from; 0 if it is no norm."""
-    root = features.comes_from(tape, value, ("sqrt", "rsqrt"), 6)
+    root = features.comes_from(tape, value, features.ROOTS, 6)
     if root is None:
         return 0
     bounded = features.comes_from(tape, value, (*BOUNDS, "select_n", "lt", "gt", "le", "ge"), 6)
-    return _count_summed_squares(tape, tape.steps[root].operands[0]) if bounded is not None else 0
+    return _count_summed_squares(tape, root.operands[0]) if bounded is not None else 0
 
 
 def _count_summed_squares(tape: Tape, value: int) -> int:
     """Count the arrays whose squares are summed in a value."""
-    index = tape.producers.get(tape.roots[value])
-    if index is None:
+    step = tape.step_of(value)
+    if step is None:
         return 0
-    step = tape.steps[index]
     if step.name == "reduce_sum":
         return 1
     if step.name in ("add", "add_any"):
@@ -290,7 +259,7 @@ def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
         counts = _counters(part.tape, part.end)
         if not counts:
             return None
-        descriptions.append(" and ".join(f"`{each}`" for each in sorted(counts)))
+        descriptions.append(_quoted(counts))
     pair = divergence.results()
     if pair is None:
         return None
@@ -304,28 +273,19 @@ def schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def _constant_for_schedule(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a number in one program where the other has a schedule, confirmed by the first's."""
-    first_part, second_part = divergence.parts
-    for first, second in features.pairs(divergence):
-        left, right = first_part.tape.steps[first], second_part.tape.steps[second]
+    tapes = [part.tape for part in divergence.parts]
+    for left, right in features.pairs(divergence):
         for position, (first_value, second_value) in enumerate(
             zip(left.operands, right.operands, strict=False)
         ):
-            sides = ((first_part, first_value), (second_part, second_value))
-            fixed = [features.scalar(part.tape, value) for part, value in sides]
-            counts = [_counters(part.tape, value) for part, value in sides]
+            sides = (tapes[0], first_value), (tapes[1], second_value)
+            fixed = [tape.scalar(value) for tape, value in sides]
+            counts = [_counters(tape, value) for tape, value in sides]
             side = 0 if counts[0] else 1
             if not counts[side] or counts[1 - side] or fixed[1 - side] is None:
                 continue
-            array = np.asarray(first_part.view.arrays[first_value])
-            result_shape = np.shape(second_part.view.arrays[right.results[0]])
-            if array.ndim not in (0, len(result_shape)):
-                continue
-            if divergence.agrees({}, {(second, position): np.broadcast_to(array, result_shape)}):
-                names = " and ".join(f"`{each}`" for each in sorted(counts[side]))
-                evidence = (
-                    f"a schedule of {names} in {labels[side]}, the number {fixed[1 - side]:.6g} in "
-                    f"{labels[1 - side]}"
-                )
+            if divergence.agrees_with_operand(first_value, (right, position)):
+                evidence = _schedule_or_number(counts[side], fixed[1 - side] or 0.0, side, labels)
                 return Finding("schedule_unit", evidence, divergence)
     return None
 
@@ -335,31 +295,32 @@ def _constant_result_for_schedule(
 ) -> Finding | None:
     """Find a result that is a schedule in one program, and a constant in the other."""
     search = divergence.search
-    regions = search.first, search.second
     for slot in search.slots:
-        ends = [(region.tape, region.tape.outputs[slot]) for region in regions]
-        counters, numbers = (
-            [_counters(*end) for end in ends],
-            [features.scalar(*end) for end in ends],
-        )
+        ends = [(region.tape, region.tape.outputs[slot]) for region in search.regions]
+        counters = [_counters(*end) for end in ends]
         side = 0 if counters[0] else 1
-        number = numbers[1 - side]
-        arrays = [np.asarray(r.view.arrays[end]) for r, (_, end) in zip(regions, ends, strict=True)]
+        number = ends[1 - side][0].scalar(ends[1 - side][1])
+        arrays = [r.view.array(end) for r, (_, end) in zip(search.regions, ends, strict=True)]
         if not counters[side] or number is None or arrays[0].shape != arrays[1].shape:
             continue
-        names = " and ".join(f"`{each}`" for each in sorted(counters[side]))
-        evidence = (
-            f"a schedule of {names} in {labels[side]}, the number {number:.6g} in "
-            f"{labels[1 - side]}"
-        )
-        first, second = (
-            RegionPart.ending_at(region, tape.roots[end])
-            for region, (tape, end) in zip(regions, ends, strict=True)
-        )
-        values = {ends[1][1]: arrays[0]}
-        whole = Divergence(search, (first, second), values, substitute=arrays[0])
+        evidence = _schedule_or_number(counters[side], number, side, labels)
+        first, second = (tape.roots[end] for tape, end in ends)
+        whole = search.replacing(first, second, {ends[1][1]: arrays[0]}, {}, arrays[0])
         return Finding("schedule_unit", evidence, whole)
     return None
+
+
+def _schedule_or_number(
+    counters: frozenset[str], number: float, side: int, labels: tuple[str, str]
+) -> str:
+    return (
+        f"a schedule of {_quoted(counters)} in {labels[side]}, the number {number:.6g} in "
+        f"{labels[1 - side]}"
+    )
+
+
+def _quoted(names: frozenset[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names))
 
 
 def _counters(tape: Tape, value: int) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Convolutions and pooling: padding, strides and dilation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -13,10 +13,15 @@ from ..regions import RegionPart
 from ..tape import Step, Tape
 from ..values import Core, View, close
 from . import features
-from .features import Finding
+from .features import CONFIRMED, Finding, in_each
 
 CONVOLUTION = "conv_general_dilated"
-POOLS = ("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum")
+POOLED = {
+    "reduce_window": "another reduction",
+    "reduce_window_max": "the maximum",
+    "reduce_window_min": "the minimum",
+    "reduce_window_sum": "the average",
+}
 NAMES = {"padding": "padding", "strides": "stride", "dilation": "dilation"}
 
 
@@ -24,7 +29,7 @@ class Window(NamedTuple):
     """What a convolution or a pooling cuts out, per spatial axis.
 
     Attributes:
-      step: the index of the step in the tape.
+      step: the step of the tape.
       positions: the positions of the spatial axes in the parameters of the step's equation.
       operand: the value that it reads, before any padding of its own.
       shape: the operand's size along each spatial axis.
@@ -32,7 +37,7 @@ class Window(NamedTuple):
       padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
     """
 
-    step: int
+    step: Step
     positions: tuple[int, ...]
     operand: int
     shape: tuple[int, ...]
@@ -57,78 +62,61 @@ class Window(NamedTuple):
         return tuple(map(tuple, pads)) == self.padding
 
 
+Windows: TypeAlias = tuple[Window, Window]
+
+
 def padding(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows that differ, confirmed by the first one's in the second program."""
-    first_window, second_window = map(_window, divergence.parts)
-    if first_window is None or second_window is None or first_window.size != second_window.size:
+    windows = _of_one_size(map(_window, divergence.parts))
+    if windows is None:
         return None
-    if (values := _padded_values(divergence, first_window, second_window)) is not None:
-        evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
+    if (values := _padded_values(divergence, windows)) is not None:
+        evidence = f"pads {in_each(values, labels, 'with ')}"
         return Finding("padding", evidence, divergence)
-    differing = _differing_fields(first_window, second_window)
-    result = _evaluate_with_first(divergence, first_window, second_window) if differing else None
+    differing = _differing_fields(windows)
+    result = _evaluate_with_first(divergence, windows) if differing else None
     if result is None:
         return None
     (name, evidence), *more = (
-        (
-            NAMES[key],
-            f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
-            f"{_format_numbers(getattr(second_window, key))} in "
-            f"{labels[1]}; with the first value in both, the results are equal",
-        )
-        for key in differing
+        (NAMES[key], f"{_describe(key, windows, labels)}; {CONFIRMED}") for key in differing
     )
-    return Finding(
-        name, evidence, _ending_there(divergence, first_window, second_window, result), tuple(more)
-    )
+    return Finding(name, evidence, _ending_there(divergence, windows, result), tuple(more))
 
 
-def _ending_there(
-    divergence: Divergence, first_window: Window, second_window: Window, result: np.ndarray
-) -> Divergence:
+def _of_one_size(windows: Iterable[Window | None]) -> Windows | None:
+    """Return the windows of both parts; None if one has none, or they differ in size."""
+    first, second = windows
+    return None if first is None or second is None or first.size != second.size else (first, second)
+
+
+def _ending_there(divergence: Divergence, windows: Windows, result: np.ndarray) -> Divergence:
     """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
     ends = []
-    for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
-        step = part.tape.steps[window.step]
-        if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
+    for part, window in zip(divergence.parts, windows, strict=True):
+        result_value = window.step.results[0]
+        if window.step.name != CONVOLUTION or result_value not in part.region.ancestors:
             return divergence
-        ends.append(step.results[0])
+        ends.append(result_value)
     search, (a, b) = divergence.search, ends
     arrays = search.substitutes(a, b) if search.fits(a, b) else iter(())
     array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
     if array is None:
         return divergence
-    return search.divergence_at(a, b, array, [], search.second.view.arrays)
+    return search.divergence_at(a, b, array)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
-POOLED = {
-    "reduce_window": "another reduction",
-    "reduce_window_max": "the maximum",
-    "reduce_window_min": "the minimum",
-    "reduce_window_sum": "the average",
-}
 
 
 def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows of one size of which another number is taken, or an average of fewer values."""
-    first_window, second_window = (
-        _window(part) or _averaging_window(part) for part in divergence.parts
-    )
-    if (
-        first_window is None
-        or second_window is None
-        or first_window.size != second_window.size
-        or divergence.substitute is None
-    ):
+    windows = _of_one_size(_window(part) or _averaging_window(part) for part in divergence.parts)
+    if windows is None or divergence.substitute is None:
         return None
-    names = [
-        part.tape.steps[w.step].name
-        for part, w in zip(divergence.parts, (first_window, second_window), strict=True)
-    ]
+    names = [window.step.name for window in windows]
     if not all(name in POOLED for name in names):
         return None
-    if not all(part.names <= {*POOLS, *AROUND} for part in divergence.parts):
+    if not all(part.names <= {*POOLED, *AROUND} for part in divergence.parts):
         return None
     kinds = [POOLED[name] for name in names]
     if kinds[0] != kinds[1]:
@@ -140,11 +128,9 @@ def pooling(divergence: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("pooling", evidence, divergence)
 
 
-def _differing_fields(first_window: Window, second_window: Window) -> list[str]:
-    differing = [key for key in NAMES if getattr(first_window, key) != getattr(second_window, key)]
-    follows = (first_window.is_same and second_window.is_same) or (
-        first_window.keeps_size and second_window.keeps_size
-    )
+def _differing_fields(windows: Windows) -> list[str]:
+    differing = [key for key in NAMES if len({getattr(window, key) for window in windows}) > 1]
+    follows = all(each.is_same for each in windows) or all(each.keeps_size for each in windows)
     if differing[1:] and follows:  # the padding follows from the others
         return [key for key in differing if key != "padding"]
     return differing
@@ -163,16 +149,10 @@ def other_sizes(
       labels: the labels of both networks.
     """
     first_view, second_view = views
-    second_windows = [
-        second_window
-        for second_window in _windows(second_view.tape, range(len(second_view.tape.steps)))
-    ]
-    for first_window in _windows(first_view.tape, range(len(first_view.tape.steps))):
+    second_windows = list(_windows(second_view.tape, second_view.tape.steps))
+    for first_window in _windows(first_view.tape, first_view.tape.steps):
         for second_window in second_windows:
-            steps = (
-                first_view.tape.steps[first_window.step],
-                second_view.tape.steps[second_window.step],
-            )
+            steps = first_window.step, second_window.step
             kernels = [places.parameter_of(v.tape, s) for v, s in zip(views, steps, strict=True)]
             if steps[0].name != steps[1].name or names.get(kernels[0], "") != kernels[1]:
                 continue
@@ -181,15 +161,12 @@ def other_sizes(
             ):
                 continue
             results = [np.size(v.arrays[s.results[0]]) for v, s in zip(views, steps, strict=True)]
-            differing = _differing_fields(first_window, second_window)
+            windows = first_window, second_window
+            differing = _differing_fields(windows)
             if results[0] == results[1] or not differing:
                 continue
             key = differing[0]
-            evidence = (
-                f"{key} {_format_numbers(getattr(first_window, key))} in {labels[0]}, "
-                f"{_format_numbers(getattr(second_window, key))} in {labels[1]}: all that follows "
-                "differs in size"
-            )
+            evidence = f"{_describe(key, windows, labels)}: all that follows differs in size"
             operations = [
                 places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)
             ]
@@ -204,22 +181,21 @@ def _window(part: RegionPart) -> Window | None:
 
 def _averaging_window(part: RegionPart) -> Window | None:
     """Describe the pooling whose sums a part divides."""
-    for index in part.steps:
-        step = part.tape.steps[index]
+    for step in part.steps:
         if step.name == "div":
             source = features.comes_from(part.tape, step.operands[0], ("reduce_window_sum",), 1)
             return None if source is None else next(_windows(part.tape, [source]), None)
     return None
 
 
-def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
-    for index in steps:
-        step, params = tape.steps[index], tape.steps[index].equation.params
+def _windows(tape: Tape, steps: Iterable[Step]) -> Iterator[Window]:
+    for step in steps:
+        params = step.equation.params
         if step.name == CONVOLUTION:
             numbers, kernel = params["dimension_numbers"], np.shape(tape.arrays[step.operands[1]])
             axes = numbers.lhs_spec[2:]
             positions, size = range(len(axes)), tuple(kernel[i] for i in numbers.rhs_spec[2:])
-        elif step.name in POOLS:
+        elif step.name in POOLED:
             window_dimensions = params["window_dimensions"]
             positions = axes = [axis for axis, number in enumerate(window_dimensions) if number > 1]
             size = tuple(window_dimensions[axis] for axis in axes)
@@ -231,7 +207,7 @@ def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
         operand, before = _strip_padding(tape, step.operands[0])
         pads = zip((before[axis] for axis in axes), kernel_dilation, strict=True)
         yield Window(
-            step=index,
+            step=step,
             positions=tuple(positions),
             operand=operand,
             shape=tuple(np.shape(tape.arrays[operand])[axis] for axis in axes),
@@ -248,17 +224,12 @@ def _keys(step: Step) -> tuple[str, str, str]:
     return "window_strides", dilation, "padding"
 
 
-def _padded_values(
-    divergence: Divergence, first_window: Window, second_window: Window
-) -> tuple[str, str] | None:
+def _padded_values(divergence: Divergence, windows: Windows) -> tuple[str, str] | None:
     """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
-    if (
-        first_window.strides != second_window.strides
-        or first_window.dilation != second_window.dilation
-    ):
+    if not {"strides", "dilation"}.isdisjoint(_differing_fields(windows)):
         return None
     descriptions = []
-    for part, window in zip(divergence.parts, (first_window, second_window), strict=True):
+    for part, window in zip(divergence.parts, windows, strict=True):
         tape, root = part.tape, part.tape.roots[window.operand]
         step = tape.step_of(root)
         if root not in part.region.ancestors or step is None:
@@ -275,26 +246,22 @@ def _padded_values(
 def _strip_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
     none = [(0, 0)] * np.ndim(tape.arrays[value])
-    step = tape.steps[tape.producers[value]] if value in tape.producers else None
-    if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
+    step = tape.producers.get(value)
+    if step is None or step.name != "pad" or tape.scalar(step.operands[1]) is None:
         return value, none
     return step.operands[0], [
         (low, high) for low, high, _ in step.equation.params["padding_config"]
     ]
 
 
-def _evaluate_with_first(
-    divergence: Divergence, first_window: Window, second_window: Window
-) -> np.ndarray | None:
+def _evaluate_with_first(divergence: Divergence, windows: Windows) -> np.ndarray | None:
     """Evaluate the second window with the first one's numbers; None if the results differ."""
     view, tape = divergence.parts[1].view, divergence.parts[1].tape
-    step = tape.steps[second_window.step]
+    first_window, second_window = windows
+    step = second_window.step
     params = dict(step.equation.params)
-    for key, numbers in zip(
-        _keys(step),
-        (first_window.strides, first_window.dilation, first_window.padding),
-        strict=True,
-    ):
+    new_values = first_window.strides, first_window.dilation, first_window.padding
+    for key, numbers in zip(_keys(step), new_values, strict=True):
         values = list(params[key])
         for position, number in zip(second_window.positions, numbers, strict=True):
             values[position] = number
@@ -303,9 +270,10 @@ def _evaluate_with_first(
     with jax.enable_x64(True):
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = divergence.parts[0].view
-    expected = first.core(first.tape.steps[first_window.step].results[0])
+    expected = first.core(first_window.step.results[0])
     return np.asarray(result) if Core.of(result).same(expected, first.tolerance) else None
 
 
-def _format_numbers(numbers: Sequence[int] | Sequence[tuple[int, int]]) -> str:
-    return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")
+def _describe(key: str, windows: Windows, labels: tuple[str, str]) -> str:
+    """Write a field of two windows, such as `strides (1, 1) in one, (2, 2) in other`."""
+    return f"{key} {in_each([getattr(window, key) for window in windows], labels)}"
