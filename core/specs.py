@@ -51,7 +51,7 @@ def _check_dtype(kind: str, dtype: object, kinds: str) -> None:
         )
 
 
-def _as_bound(name: str, bound: Any) -> Bound:
+def _as_bound(name: str, bound: object) -> Bound:
     """Return one number, or a tuple of one per element; arrays and lists become one."""
     if is_number(bound):
         return bound
@@ -377,7 +377,7 @@ def vector(spec: Spec, value: PyTree, *, num_axes: int = 1) -> jax.Array:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
-def byte_range(spec: Box) -> tuple[Any, Any] | None:
+def byte_range(spec: Box) -> tuple[float, float] | tuple[np.ndarray, np.ndarray] | None:
     """Return the minimum of bytes (uint8) and the span to their maximum, by the declared bounds.
 
     Returns:
@@ -396,7 +396,7 @@ def byte_range(spec: Box) -> tuple[Any, Any] | None:
     return low, span
 
 
-def floats(spec: Box, array: Any) -> Any:
+def floats(spec: Box, array: jax.Array) -> jax.Array:
     """Convert an array to float32; the declared bounds of bytes (uint8) become 0 and 1.
 
     An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. An array
@@ -426,10 +426,10 @@ def scaled_bytes(
     if (limits := byte_range(spec)) is None:
         return converted
     low, span = limits
-    if isinstance(low, float):
+    if isinstance(low, float) or isinstance(span, float):
         return (converted - low if low else converted) / span
     leading = (1,) * (converted.ndim - len(spec.shape))
-    low, span = (constant(bound.reshape(leading + spec.shape)) for bound in limits)
+    low, span = (constant(bound.reshape(leading + spec.shape)) for bound in (low, span))
     return (converted - low) / span
 
 

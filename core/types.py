@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,15 @@ Key: TypeAlias = jax.Array
 Metrics: TypeAlias = dict[str, jax.Array]
 """Scalar metrics by name, each of shape `[]` inside one update."""
 
+
+class LibraryArray(Protocol):
+    """What the array types of all libraries have."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+    def __mul__(self, other: Self, /) -> Self: ...
+
+
+ArrayT = TypeVar("ArrayT", bound=LibraryArray)
 _Class = TypeVar("_Class", bound=type)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from ...core.specs import Box, Dict
 from ...core.types import PyTree, abstract_key
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
+
+FeaturesT = TypeVar("FeaturesT")
 
 
 def inputs_of(spec: NetworkSpec) -> Inputs:
@@ -40,15 +42,20 @@ def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
 
 
 def activated(
-    torso: Layers, features: Any, activation: Callable[[Any], Any], norm: Callable[[Any], Any]
-) -> Any:
+    torso: Layers,
+    features: FeaturesT,
+    activation: Callable[[FeaturesT], FeaturesT],
+    norm: Callable[[FeaturesT], FeaturesT],
+) -> FeaturesT:
     """Apply a layer's activation and its normalization, in the torso's order."""
     if torso.normalize_after_activation:
         return norm(activation(features))
     return activation(norm(features))
 
 
-def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
+def lift_zoo(
+    lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: object
+) -> Network:
     """Wrap the module of a built-in network.
 
     Args:
