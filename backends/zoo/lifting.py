@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +10,9 @@ from ...core.network import Network, Statistics, Variables
 from ...core.networks.architecture import Head, Layers, NetworkSpec
 from ...core.networks.noise import draw_masks, draw_noise
 from ...core.specs import Box, Dict
-from ...core.types import PyTree, abstract_key
+from ...core.types import ArrayT, PyTree, abstract_key
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
-
-FeaturesT = TypeVar("FeaturesT")
 
 
 def inputs_of(spec: NetworkSpec) -> Inputs:
@@ -43,10 +40,10 @@ def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
 
 def activated(
     torso: Layers,
-    features: FeaturesT,
-    activation: Callable[[FeaturesT], FeaturesT],
-    norm: Callable[[FeaturesT], FeaturesT],
-) -> FeaturesT:
+    features: ArrayT,
+    activation: Callable[[ArrayT], ArrayT],
+    norm: Callable[[ArrayT], ArrayT],
+) -> ArrayT:
     """Apply a layer's activation and its normalization, in the torso's order."""
     if torso.normalize_after_activation:
         return norm(activation(features))
