@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ import numpy as np
 from .errors import TriglotError, shown
 from .hyper import check_count, is_integer, is_number
 from .types import PyTree
+
+_ArrayT = TypeVar("_ArrayT", jax.Array, np.ndarray)
 
 Bound: TypeAlias = float | tuple[float, ...]
 
@@ -396,7 +398,7 @@ def byte_range(spec: Box) -> tuple[float, float] | tuple[np.ndarray, np.ndarray]
     return low, span
 
 
-def floats(spec: Box, array: jax.Array) -> jax.Array:
+def floats(spec: Box, array: _ArrayT) -> _ArrayT:
     """Convert an array to float32; the declared bounds of bytes (uint8) become 0 and 1.
 
     An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. An array
@@ -410,7 +412,9 @@ def floats(spec: Box, array: jax.Array) -> jax.Array:
     [0.0, 0.5, 1.0]
     """
     converted = array.astype(jnp.float32)
-    return scaled_bytes(spec, converted) if array.dtype == jnp.uint8 else converted
+    if array.dtype != jnp.uint8:
+        return converted
+    return scaled_bytes(spec, converted)
 
 
 def scaled_bytes(
