@@ -79,7 +79,8 @@ class DQN(rl.ReplayedQ):
 
     @property
     def replay(self) -> rl.Replay:
-        return replace(super().replay, own_masks=self.config.munchausen)
+        replay = rl.Replay.of(self.config, self.obs_spec, self.action_spec)
+        return replace(replay, own_masks=self.config.munchausen)
 
     def q_values(self, variables: nn.Variables, obs: rl.Obs, hyper: DQNHyperparams) -> jax.Array:
         """Read the action values from the head `q`."""

@@ -2,13 +2,25 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
 
 from ..core import specs
 from ..core.errors import TriglotError, kind_of
 from ..core.hyper import is_integer
-from ..core.network import Codec, Network, Statistic, ValueAndGrad, Variables, value_and_grad_of
+from ..core.network import (
+    Codec,
+    Leaf,
+    Network,
+    Statistic,
+    ValueAndGrad,
+    Variables,
+    value_and_grad_of,
+)
+from ..core.networks.combinators import hold
 from ..core.types import Key, PyTree
 from .layers.stacks import without_moved_axes
 
@@ -148,3 +160,21 @@ def lifted(
         codec=None if codec is None else without_moved_axes(codec, init),
         statistics=statistics,
     )
+
+
+def without_integers(
+    network: Network, leaves: Sequence[Leaf], arrays: Sequence[jax.ShapeDtypeStruct]
+) -> Network:
+    """Keep the parameters that are integers in the state, where nothing trains them.
+
+    Args:
+      network: with all of them as `params`.
+      leaves: describe the parameters.
+      arrays: their shapes and dtypes.
+    """
+    integers = {
+        leaf.name
+        for leaf, array in zip(leaves, arrays, strict=True)
+        if not jnp.issubdtype(array.dtype, jnp.inexact)
+    }
+    return hold(network, integers) if integers else network

@@ -9,11 +9,9 @@ from inspect import Parameter
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ..core.errors import user_error_context
 from ..core.network import Codec, Network, Statistic, Variables
-from ..core.networks.combinators import hold
 from ..core.types import PyTree, abstract_key
 from . import calling
 from .layers.describe import CallLog, Words
@@ -99,11 +97,6 @@ def lift(
     arrays = [Array(words(path), calls.owners(words(path)), array.shape) for path, array in params]
     leaves = describe_all(find(backend), arrays)
     spellings = ["/".join(words_of(path)) for path, _ in params]
-    buffers = {
-        leaf.name
-        for leaf, (_, array) in zip(leaves, params, strict=True)
-        if not jnp.issubdtype(array.dtype, jnp.inexact)
-    }
     network = calling.lifted(
         name,
         backend,
@@ -113,4 +106,4 @@ def lift(
         codec=Codec.named(abstract.params, leaves, spellings),
         statistics=tuple(statistic(words_of(path)) for path, _ in state),
     )
-    return hold(network, buffers) if buffers else network
+    return calling.without_integers(network, leaves, [array for _, array in params])

@@ -14,6 +14,7 @@ from ..core.network import Codec
 from ..core.types import Params
 from .calling import parameters
 from .layers.describe import walk
+from .layers.rules import Module
 from .layers.stacks import Array, describe_all
 from .libraries import find
 from .naming import words_of
@@ -59,7 +60,7 @@ def slashed(path: KeyPath) -> str:
 
 def codec_of(
     backend: str,
-    module: Any,
+    module: Module,
     params: Params,
     is_layer: Callable[[object], bool],
     *,

@@ -1,7 +1,7 @@
 """What an agent is, and the data that passes between it, the environments and the training loop."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -310,6 +310,12 @@ class Agent(Protocol):
         ...
 
 
+def with_network(agent: Agent, network: Network) -> Agent:
+    """Replace the network of an agent, which is a field of a dataclass."""
+    assert is_dataclass(agent) and not isinstance(agent, type)
+    return replace(agent, network=network)
+
+
 class Algorithm(Protocol):
     """What builds an agent: a class such as `PPO`, or an `ExtendedAlgorithm`."""
 
@@ -359,6 +365,14 @@ class ActionValues(Agent, Protocol):
 
     def action_values(self, state: AnyAgentState, obs: Obs) -> jax.Array:
         """Estimate the values of the actions, float32 `[B, num_actions]`."""
+        ...
+
+
+class Extensible(Agent, Protocol):
+    """An agent that an extension can learn beside; `AgentBase` has a default for its member."""
+
+    def network_obs(self, state: AnyAgentState, obs: Obs) -> PyTree:
+        """Convert observations `[B, ...]` to what the network reads of them."""
         ...
 
 

@@ -3,11 +3,14 @@
 import functools
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 
 from .types import PyTree
+
+ArgsT = ParamSpec("ArgsT")
+ResultT = TypeVar("ResultT")
 
 # Of LLVM, whose default is 3. On CPU it takes up to a third less time, and most steps are as fast:
 # loops are vectorized at both levels. Level 0 saves more, but changes all initial weights.
@@ -44,7 +47,7 @@ def _is_known(name: str, value: int) -> bool:
     return True
 
 
-class WholeProgram:
+class WholeProgram(Generic[ArgsT, ResultT]):
     """`jax.jit` with `compiler_options`, for callers outside of traced functions.
 
     JAX accepts options of the outermost program only: functions that are traced themselves call
@@ -57,7 +60,7 @@ class WholeProgram:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[ArgsT, ResultT],
         *,
         needs_default: Callable[[Any], bool] = lambda first: False,
         runs_once: bool = False,
@@ -76,7 +79,7 @@ class WholeProgram:
         self._needs_default, self._runs_once, self._options = needs_default, runs_once, options
         self._programs: dict[tuple[tuple[str, int], ...], Any] = {}  # JAX exports no type
 
-    def _jitted(self, first: Any) -> Any:
+    def _jitted(self, first: object) -> Any:
         default = self._needs_default(first)
         chosen = {} if default else compiler_options(runs_once=self._runs_once)
         key = tuple(chosen.items())
@@ -86,22 +89,29 @@ class WholeProgram:
             )
         return self._programs[key]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: ArgsT.args, **kwargs: ArgsT.kwargs) -> ResultT:
         """Call the compiled function."""
         return self._jitted(args[0])(*args, **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+    def trace(self, *args: PyTree, **kwargs: object) -> jax.stages.Traced:
         """Trace for these arguments, which may be abstract; see `jax.jit`."""
         return self._jitted(args[0]).trace(*args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+    def lower(self, *args: PyTree, **kwargs: object) -> jax.stages.Lowered:
         """Trace and lower for these arguments; see `jax.jit`."""
         return self._jitted(args[0]).lower(*args, **kwargs)
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> PyTree:
+    def eval_shape(self, *args: PyTree, **kwargs: object) -> PyTree:
         """Compute the shapes of the result; a later `lower` does not trace again."""
         return self._jitted(args[0]).eval_shape(*args, **kwargs)
 
     def num_programs(self) -> int:
         """Count the argument types for which the function was compiled by a call."""
         return sum(program._cache_size() for program in self._programs.values())
+
+
+def whole_program(
+    **options: Any,
+) -> Callable[[Callable[ArgsT, ResultT]], WholeProgram[ArgsT, ResultT]]:
+    """Make a decorator that compiles a function as a `WholeProgram`, with its options."""
+    return lambda function: WholeProgram(function, **options)

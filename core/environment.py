@@ -95,16 +95,16 @@ class Renderable(Environment, Protocol):
         """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
 
 
-def with_strong_reward(step: Any) -> Any:
+def with_strong_reward(step: TimeStep) -> TimeStep:
     """Cast a weakly typed reward, such as a Python number, to float32; return others as they are.
 
     Args:
-      step: what `reset` or `step` returned for several environments.
+      step: what `reset` or `step` returned for several environments; `check_steps` refuses another
+        type.
     """
-    reward = getattr(step, "reward", None)
-    if not isinstance(step, TimeStep) or not getattr(reward, "weak_type", False):
+    if not isinstance(step, TimeStep) or not getattr(step.reward, "weak_type", False):
         return step
-    return replace(step, reward=jnp.asarray(reward).astype(jnp.float32))
+    return replace(step, reward=jnp.asarray(step.reward).astype(jnp.float32))
 
 
 def check_starts(env: Environment, starts: object) -> None:
@@ -218,6 +218,12 @@ class Curriculum(Environment, Protocol):
 def initial_progress(env: Environment) -> PyTree:
     """Make the progress of a `Curriculum`; None for all other environments."""
     return env.initial_progress() if isinstance(env, Curriculum) else None
+
+
+def curriculum(env: Environment) -> Curriculum:
+    """Return an environment whose progress is not None, which is a `Curriculum`."""
+    assert isinstance(env, Curriculum)
+    return env
 
 
 Player: TypeAlias = Callable[[Obs, Any, jax.Array], jax.Array]

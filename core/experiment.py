@@ -490,19 +490,19 @@ class Experiment:
         ).compile()
 
 
-def evaluation_keys(key: jax.Array, num_seeds: int, number: int = 0) -> jax.Array:
-    """Make keys `[S]` for evaluations, which a training of this key does not use.
+def evaluation_keys(key: jax.Array, num_seeds: int) -> jax.Array:
+    """Make keys `[S]` for evaluations, which a training of this key does not use."""
+    return jax.random.split(evaluation_key(key, num_seeds), num_seeds)
+
+
+def evaluation_key(key: jax.Array, num_seeds: int, number: int = 0) -> jax.Array:
+    """Make a key for an evaluation, which a training of this key does not use.
 
     Args:
       key: of the experiment, before it is split.
       num_seeds: `S`; the keys of the seeds are folded from the numbers below it.
       number: tells evaluations of different kinds apart.
     """
-    return jax.random.split(evaluation_key(key, num_seeds, number), num_seeds)
-
-
-def evaluation_key(key: jax.Array, num_seeds: int, number: int = 0) -> jax.Array:
-    """Make the key that `evaluation_keys` splits."""
     if jnp.ndim(key):
         raise TriglotError(
             "the experiment has the keys of its seeds, and an evaluation needs others: give keys=, "

@@ -124,7 +124,7 @@ def below(other: str, default: float) -> Any:
     return field(default=default, metadata={**finite(default).metadata, "below": other})
 
 
-def anneals(other: str, declared: Any) -> Any:
+def anneals(other: str, declared: "Field[Any]") -> Any:
     """Declare a field towards which the agent changes the number in the field `other`.
 
     `other` is then no schedule; None, where the field allows it, leaves `other` as it is.
@@ -144,7 +144,7 @@ def part_of(count: str) -> Any:
     return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
 
 
-def by_environment(default: Any, **others: Any) -> Any:
+def by_environment(default: Any, **others: object) -> Any:
     """Declare a field whose default depends on the environment; it holds None, which stands for it.
 
     An agent replaces None when it is made, see `for_environment`, so `config.json` has the number.

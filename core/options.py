@@ -6,7 +6,7 @@ hold. The functions of this module take either.
 """
 
 from dataclasses import Field, FrozenInstanceError, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .records import AnyOptions, Values
 
@@ -73,6 +73,9 @@ class OptionValues:
         return f"{self.table.__name__}({values})"
 
 
+OptionKind: TypeAlias = type[Any] | OptionTable  # a dataclass, or several side by side
+
+
 def has_options(value: object) -> bool:
     """Return whether something has option fields: a dataclass, a table, or values of either."""
     return isinstance(value, OptionTable | OptionValues) or is_dataclass(value)
@@ -90,17 +93,17 @@ def option_values(options: AnyOptions) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in option_fields(options)}
 
 
-def option_parts(kind: type[Any] | OptionTable) -> tuple[type[Any], ...]:
+def option_parts(kind: OptionKind) -> tuple[type[Any], ...]:
     """List the dataclasses of a table; a dataclass is the only one of its own."""
     return kind.parts if isinstance(kind, OptionTable) else (kind,)
 
 
-def option_type(options: AnyOptions) -> type[Any] | OptionTable:
+def option_type(options: AnyOptions) -> OptionKind:
     """Return the dataclass or the table of some values."""
     return options.table if isinstance(options, OptionValues) else type(options)
 
 
-def are_options_of(kind: type[Any] | OptionTable, options: object) -> bool:
+def are_options_of(kind: OptionKind, options: object) -> bool:
     """Return whether something holds values of a dataclass or a table."""
     if isinstance(kind, OptionTable):
         return isinstance(options, OptionValues) and options.table == kind
@@ -114,7 +117,7 @@ def replace_options(options: AnyOptions, changes: Values) -> AnyOptions:
     return options.table(**{**option_values(options), **changes})
 
 
-def select_options(options: OptionValues, kind: type[Any] | OptionTable) -> AnyOptions:
+def select_options(options: OptionValues, kind: OptionKind) -> AnyOptions:
     """Select the values of some of a table's dataclasses.
 
     Args:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ import numpy as np
 from .errors import TriglotError, shown
 from .hyper import check_count, is_integer, is_number
 from .types import PyTree
+
+_ArrayT = TypeVar("_ArrayT", jax.Array, np.ndarray)
 
 Bound: TypeAlias = float | tuple[float, ...]
 
@@ -51,7 +53,7 @@ def _check_dtype(kind: str, dtype: object, kinds: str) -> None:
         )
 
 
-def _as_bound(name: str, bound: Any) -> Bound:
+def _as_bound(name: str, bound: object) -> Bound:
     """Return one number, or a tuple of one per element; arrays and lists become one."""
     if is_number(bound):
         return bound
@@ -377,7 +379,7 @@ def vector(spec: Spec, value: PyTree, *, num_axes: int = 1) -> jax.Array:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
-def byte_range(spec: Box) -> tuple[Any, Any] | None:
+def byte_range(spec: Box) -> tuple[float, float] | tuple[np.ndarray, np.ndarray] | None:
     """Return the minimum of bytes (uint8) and the span to their maximum, by the declared bounds.
 
     Returns:
@@ -396,7 +398,7 @@ def byte_range(spec: Box) -> tuple[Any, Any] | None:
     return low, span
 
 
-def floats(spec: Box, array: Any) -> Any:
+def floats(spec: Box, array: _ArrayT) -> _ArrayT:
     """Convert an array to float32; the declared bounds of bytes (uint8) become 0 and 1.
 
     An image within 0 and 255 is divided by 255, and bits within 0 and 1 keep their values. An array
@@ -410,7 +412,9 @@ def floats(spec: Box, array: Any) -> Any:
     [0.0, 0.5, 1.0]
     """
     converted = array.astype(jnp.float32)
-    return scaled_bytes(spec, converted) if array.dtype == jnp.uint8 else converted
+    if array.dtype != jnp.uint8:
+        return converted
+    return scaled_bytes(spec, converted)
 
 
 def scaled_bytes(
@@ -426,10 +430,10 @@ def scaled_bytes(
     if (limits := byte_range(spec)) is None:
         return converted
     low, span = limits
-    if isinstance(low, float):
+    if isinstance(low, float) or isinstance(span, float):
         return (converted - low if low else converted) / span
     leading = (1,) * (converted.ndim - len(spec.shape))
-    low, span = (constant(bound.reshape(leading + spec.shape)) for bound in limits)
+    low, span = (constant(bound.reshape(leading + spec.shape)) for bound in (low, span))
     return (converted - low) / span
 
 

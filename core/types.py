@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,15 @@ Key: TypeAlias = jax.Array
 Metrics: TypeAlias = dict[str, jax.Array]
 """Scalar metrics by name, each of shape `[]` inside one update."""
 
+
+class LibraryArray(Protocol):
+    """What the array types of all libraries have."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+    def __mul__(self, other: Self, /) -> Self: ...
+
+
+ArrayT = TypeVar("ArrayT", bound=LibraryArray)
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -75,7 +84,7 @@ def is_key(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def as_key(key: Any, what: str = "key") -> Key:
+def as_key(key: object) -> Key:
     """Return one random key; one of the older form, uint32 of `jax.random.PRNGKey`, is converted.
 
     Both forms of a key draw the same numbers.
@@ -88,7 +97,7 @@ def as_key(key: Any, what: str = "key") -> Key:
             if key.shape == ():
                 return key  # pyright: ignore[reportReturnType]
             raise TriglotError(
-                f"{what} must be one random key, got keys of shape {list(key.shape)}: give one, "
+                f"key must be one random key, got keys of shape {list(key.shape)}: give one, "
                 "such as key[0]; triglot.train splits it into one for each seed."
             )
         if key.dtype == jnp.uint32 and key.ndim == 1:
@@ -96,10 +105,9 @@ def as_key(key: Any, what: str = "key") -> Key:
                 return jax.random.wrap_key_data(jnp.asarray(key))
             except (TypeError, ValueError):  # data of another generator, or no key at all
                 pass
-    number = isinstance(key, int | np.integer) and not isinstance(key, bool)
-    seed = int(key) if number else 0
+    seed = int(key) if isinstance(key, int | np.integer) and not isinstance(key, bool) else 0
     raise TriglotError(
-        f"{what} must be a random key of JAX, got {kind_of(key)}: give jax.random.key({seed})."
+        f"key must be a random key of JAX, got {kind_of(key)}: give jax.random.key({seed})."
     )
 
 

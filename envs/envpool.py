@@ -16,7 +16,7 @@ from .adapting.host import GymnasiumVector, HostAdapted, replaced
 from .adapting.importing import without_warning
 from .adapting.masks import Info
 from .adapting.options import building, check_name, checked_options
-from .adapting.spaces import as_declared, channels_last, spec_from_space
+from .adapting.spaces import AnySpace, as_declared, channels_last, spec_from_space
 
 # Supported families of tasks. The others are for several players, have spaces without a spec, or
 # end episodes at a time limit that EnvPool does not report.
@@ -42,7 +42,7 @@ def names() -> list[str]:
     return sorted(name for name in _registry().specs if _family(name) in _FAMILIES)
 
 
-def make(name: str, **options: Any) -> "EnvPool":
+def make(name: str, **options: object) -> "EnvPool":
     """Make an environment by its task id.
 
     Args:
@@ -107,7 +107,9 @@ class EnvPoolVector(GymnasiumVector):
     episode. So ended environments are reset by their ids before the next step.
     """
 
-    def __init__(self, env: EnvPool, num_envs: int, *, resets: bool = True, **options: Any) -> None:
+    def __init__(
+        self, env: EnvPool, num_envs: int, *, resets: bool = True, **options: object
+    ) -> None:
         """Prepare environments; `reset` starts them, since EnvPool takes seeds only then.
 
         Args:
@@ -141,7 +143,7 @@ class EnvPoolVector(GymnasiumVector):
         return obs, reward, terminated, truncated | (self._steps == self._limit), info
 
     @property
-    def _action_space(self) -> Any:
+    def _action_space(self) -> AnySpace:
         return self._vector.action_space
 
     def read(self, obs: Obs) -> Arrays:

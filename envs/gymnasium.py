@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, check_known, describe, prefixed, require, unknown
 from ..core.host_environment import Choose, Transition
+from ..core.records import JSONDict
 from ..core.specs import mask_size
 from .adapting import masks
 from .adapting.host import GymnasiumVector, HostAdapted, Restart
@@ -23,6 +24,9 @@ from .adapting.options import building, check_values, hashable_options
 from .adapting.spaces import action_spec_from_space, observed, spec_from_space
 from .adapting.transitions import MODES, of_several, of_single
 from .gif import without_window
+
+if TYPE_CHECKING:
+    from .adapting.masks import AnyEnv
 
 OWN_VECTOR = "vector_entry_point"
 # Its vector entry point resets one step late, but `_restart_cartpole` resets it in time.
@@ -38,7 +42,7 @@ def names() -> list[str]:
     return [i for i in require("gymnasium", "gymnasium").registry if not i.startswith("GymV2")]
 
 
-def make(name: str, **options: Any) -> "Gymnasium":
+def make(name: str, **options: object) -> "Gymnasium":
     """Make an environment by its id.
 
     Args:
@@ -58,7 +62,7 @@ def make(name: str, **options: Any) -> "Gymnasium":
     return _make(name, f"gymnasium:{name}", None, options)
 
 
-def adapt(name: str, factory: Callable[..., Any], **options: Any) -> "Gymnasium":
+def adapt(name: str, factory: Callable[..., Any], **options: object) -> "Gymnasium":
     """Adapt an environment that is not registered.
 
     Args:
@@ -80,9 +84,9 @@ class Copies:
       env: an environment of Gymnasium.
     """
 
-    env: Any
+    env: "AnyEnv"
 
-    def __call__(self) -> Any:
+    def __call__(self) -> "AnyEnv":
         try:
             return copy.deepcopy(self.env)
         except Exception as error:  # what it holds decides which
@@ -92,7 +96,7 @@ class Copies:
             ) from None
 
     @property
-    def metadata(self) -> Any:
+    def metadata(self) -> JSONDict:
         """That of the environment."""
         return self.env.metadata
 
@@ -201,7 +205,7 @@ def _has_vectors_alone(gym: ModuleType, name: str) -> bool:
     return spec.entry_point is None and spec.vector_entry_point is not None
 
 
-def _metadata(creator: Any) -> dict[str, Any]:
+def _metadata(creator: object) -> JSONDict:
     """Read the `metadata` of an environment's class or import path; empty if there is none."""
     load = require("gymnasium.envs.registration", "gymnasium").load_env_creator
     return getattr(load(creator) if isinstance(creator, str) else creator, "metadata", {})
@@ -274,7 +278,7 @@ class Gymnasium(HostAdapted):
         """The modes in which `transitions` steps several environments."""
         return MODES
 
-    def open_single(self) -> Any:
+    def open_single(self) -> "AnyEnv":
         """Open one environment, without Gymnasium's own checker."""
         gym = require("gymnasium", "gymnasium")
         options = {**dict(self.options), "disable_env_checker": True}
@@ -296,10 +300,16 @@ class Gymnasium(HostAdapted):
         return per_env
 
     def _opened(
-        self, vector: Any, restart: Restart | None = None, **options: Any
+        self, vector: Any, restart: Restart | None = None, *, resets: bool = True
     ) -> GymnasiumVector:
-        options |= {"mask_form": self.mask_form, "ignores_mask": not self.use_action_mask}
-        return GymnasiumVector(self, vector, restart, **options)
+        return GymnasiumVector(
+            self,
+            vector,
+            restart,
+            resets=resets,
+            mask_form=self.mask_form,
+            ignores_mask=not self.use_action_mask,
+        )
 
     def _vector(self, num_envs: int, mode: str, autoreset: str, **options: Any) -> Any:
         gym, options = require("gymnasium", "gymnasium"), dict(self.options) | options

@@ -109,7 +109,7 @@ def _corrected(env_id: str, spec: Spec, returned: PyTree) -> Spec:
     return spec
 
 
-def _like(default: Any, value: Any) -> Any:
+def _like(default: object, value: object) -> object:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
 

@@ -1,7 +1,7 @@
 """Equinox's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
@@ -11,6 +11,7 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Module,
     Normalized,
     UnknownLayout,
     Words,
@@ -71,14 +72,14 @@ def _layers() -> dict[str, Layer]:
     }
 
 
-def weight_norm(place: Words, module: Any) -> Normalized:
+def weight_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `eqx.nn.WeightNorm`, whose place is that of the wrapper."""
     if module.weight_name != "weight":
         raise UnknownLayout(f"it normalizes {module.weight_name!r}, not `weight`")
     return Normalized(module.layer, "weight", module.axis, place, (*place, "g"))
 
 
-def spectral_norm(place: Words, module: Any) -> Normalized:
+def spectral_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `eqx.nn.SpectralNorm`, whose place is that of the wrapper."""
     if module.weight_name != "weight":
         raise UnknownLayout(f"it normalizes {module.weight_name!r}, not `weight`")

@@ -1,7 +1,8 @@
 """`from_equinox`: from an Equinox module to a `Network`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,17 @@ from ..calling import InitialCarry, bind, display_name, lifted, parameters
 from ..naming import normalize_separators, words_of
 from ..objects import BATCH_AXIS, codec_of, constructor
 
+if TYPE_CHECKING:
+    import equinox
+
+    EquinoxModule: TypeAlias = equinox.Module | tuple[equinox.Module, equinox.nn.State]
+
 
 def from_equinox(
-    module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
+    module: "EquinoxModule | Callable[..., EquinoxModule]",
+    *,
+    name: str | None = None,
+    initial_carry: InitialCarry | None = None,
 ) -> Network:
     """Wrap an Equinox module as a `Network`.
 

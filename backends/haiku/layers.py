@@ -1,7 +1,5 @@
 """Haiku's layers, and how their arrays are stored."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +11,7 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Module,
     define,
     gates,
     heads,
@@ -71,7 +70,7 @@ def _layers() -> dict[str, Layer]:
     }
 
 
-def lstm_kernel(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def lstm_kernel(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store Haiku's single kernel `[in + size, 4 * size]` of inputs and hidden units."""
     del layer
     require_rank(shape, 2)
@@ -89,7 +88,7 @@ def lstm_kernel(layer: Any, shape: tuple[int, ...]) -> Leaf:
     return Leaf((*names[0], *names[1]), encode, decode)
 
 
-def lstm_bias(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def lstm_bias(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store Haiku's bias `[4 * size]`, without the 1 added to the forget gate.
 
     The canonical bias includes that 1, so a round trip may change its last bit.

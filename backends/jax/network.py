@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Codec, Leaf, Network, Variables
-from ...core.networks.combinators import hold
 from ...core.tracing.jaxprs import scan_lengths
 from ...core.types import PyTree, abstract_key
 from .. import calling
@@ -111,12 +110,7 @@ def lift(
     ]
     codec = Codec.named(example.params, leaves, ["/".join(path) for path in words])
     network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
-    buffers = {
-        leaf.name
-        for leaf, array in zip(leaves, arrays, strict=True)
-        if not jnp.issubdtype(array.dtype, jnp.inexact)
-    }
-    return hold(network, buffers) if buffers else network
+    return calling.without_integers(network, leaves, arrays)
 
 
 def _is_pair(returned: object) -> bool:

@@ -1,7 +1,6 @@
 """Keras's layers: how their arrays are stored, and what they compute."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Module,
     Normalized,
     Rule,
     Words,
@@ -113,7 +113,7 @@ def _layers() -> dict[str, Layer]:
     }
 
 
-def spectral_norm(place: Words, module: Any) -> Normalized:
+def spectral_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `keras.layers.SpectralNormalization`, whose place is the wrapper's.
 
     It divides the kernel in training only. On other backends than JAX a call in training overwrites
@@ -124,7 +124,7 @@ def spectral_norm(place: Words, module: Any) -> Normalized:
     return Normalized(module.layer, kernel, None, place, spectral=True)
 
 
-def depthwise_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def depthwise_window(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of a depthwise convolution as `[*window, in, outputs per input]`."""
     require_rank(shape, num_spatial_axes(layer) + 2)
 
@@ -143,7 +143,7 @@ def gru_part(part: str) -> Rule:
     With the reset gate after the product there are two biases, `[2, 3 * size]`.
     """
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         convention = cells.RESET_AFTER if layer.reset_after else cells.KEEPS_BY_UPDATE
         if part != "bias" or len(shape) == 1:
             leaf = gates(part, GRU_GATES, convention)(layer, shape)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,14 @@ from .importing import import_keras
 from .layers import STORAGE
 from .variables import Named, draw, named_variables, recording, reseed, same_seeds, seed_bits
 
+if TYPE_CHECKING:
+    import keras
+
 PRECISE = ("float32", "float64")
 
 
 def from_keras(
-    model: Any,
+    model: "keras.Layer | Callable[[], keras.Layer]",
     obs_spec: calling.Inputs,
     *,
     name: str | None = None,

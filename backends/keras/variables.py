@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from ...core.errors import TriglotError
-from ..layers.describe import Owners, Words
+from ..layers.describe import Owners
+from ..layers.rules import Module, Words
 
+Start: TypeAlias = Callable[..., jax.Array] | jax.Array  # an initializer, or the values
 SEED = "seed_generator_state"  # Keras's name of a seed generator's variable
 
 
@@ -39,7 +41,7 @@ class Named:
         return self.variable.name == SEED
 
 
-def named_variables(keras: ModuleType, model: Any) -> list[Named]:
+def named_variables(keras: ModuleType, model: Module) -> list[Named]:
     """List a model's variables, those of a layer in two places once.
 
     A layer is named by the attribute that holds it; the layers of a functional or sequential model
@@ -49,7 +51,7 @@ def named_variables(keras: ModuleType, model: Any) -> list[Named]:
     named: dict[int, Named] = {}
     visited: set[int] = set()
 
-    def visit(layer: Any, owners: Owners) -> None:
+    def visit(layer: Module, owners: Owners) -> None:
         visited.add(id(layer))
         inner: set[int] = set()
         place = owners[-1][0]
@@ -70,7 +72,7 @@ def named_variables(keras: ModuleType, model: Any) -> list[Named]:
     return list(named.values())
 
 
-def _children(keras: ModuleType, layer: Any) -> list[tuple[Words, Any]]:
+def _children(keras: ModuleType, layer: Module) -> list[tuple[Words, Module]]:
     is_functional = isinstance(layer, keras.Model) and hasattr(layer, "operations")
     if is_functional or isinstance(layer, keras.Sequential):
         return _in_order(layer.layers)
@@ -83,7 +85,7 @@ def _children(keras: ModuleType, layer: Any) -> list[tuple[Words, Any]]:
     return [pair for name, value in attributes for pair in _layers_in(keras, value, (name,))]
 
 
-def _layers_in(keras: ModuleType, value: object, words: Words) -> Iterator[tuple[Words, Any]]:
+def _layers_in(keras: ModuleType, value: object, words: Words) -> Iterator[tuple[Words, Module]]:
     if isinstance(value, keras.Layer):
         yield tuple(word.strip("_") for word in words), value
     elif isinstance(value, Mapping):
@@ -94,10 +96,10 @@ def _layers_in(keras: ModuleType, value: object, words: Words) -> Iterator[tuple
             yield from _layers_in(keras, child, (*words, str(index)))
 
 
-def _in_order(layers: Sequence[Any]) -> list[tuple[Words, Any]]:
+def _in_order(layers: Sequence[Module]) -> list[tuple[Words, Module]]:
     counts: dict[str, int] = {}
 
-    def name(layer: Any) -> str:
+    def name(layer: Module) -> str:
         if not _is_automatic(layer.name, type(layer)):
             return layer.name
         base = layer.name.rstrip("0123456789").rstrip("_")
@@ -127,7 +129,7 @@ def seed_bits(key: jax.Array) -> jax.Array:
     return jax.random.bits(key, (2,), "uint32")
 
 
-def same_seeds(starts: Sequence[Callable[..., Any] | jax.Array]) -> list[int]:
+def same_seeds(starts: Sequence[Start]) -> list[int]:
     """Number seed generators, those in an equal state by the first of them: they draw alike.
 
     Args:
@@ -141,7 +143,7 @@ def same_seeds(starts: Sequence[Callable[..., Any] | jax.Array]) -> list[int]:
 
 
 @contextmanager
-def recording(keras: ModuleType) -> Iterator[Callable[[Any], Callable[..., Any] | jax.Array]]:
+def recording(keras: ModuleType) -> Iterator[Callable[[Any], Start]]:
     """Make variables without drawing their values.
 
     Yields:
@@ -181,7 +183,7 @@ def _initializers_required() -> Iterator[None]:
         ) from None
 
 
-def reseed(keras: ModuleType, model: Any, initializers: Sequence[Any]) -> None:
+def reseed(keras: ModuleType, model: Module, initializers: Sequence[Any]) -> None:
     """Let a model's initializers draw from keys, in place of the seeds that they were made with.
 
     Such a seed is fixed, so an initializer would draw the same values for every key.
@@ -192,7 +194,7 @@ def reseed(keras: ModuleType, model: Any, initializers: Sequence[Any]) -> None:
             initializer.seed = _generator(keras)
 
 
-def layers_of(keras: ModuleType, layer: Any) -> list[Any]:
+def layers_of(keras: ModuleType, layer: Module) -> list[Module]:
     """List a layer and those in it."""
     layers = {id(layer): layer}
     waiting = [layer]
@@ -205,7 +207,7 @@ def layers_of(keras: ModuleType, layer: Any) -> list[Any]:
 
 
 def draw(
-    keras: ModuleType, initializer: Callable[..., Any], key: jax.Array, variable: Any
+    keras: ModuleType, initializer: Callable[..., jax.Array], key: jax.Array, variable: Any
 ) -> jax.Array:
     """Compute the initial value of a variable.
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...core.network import Leaf
 from ..libraries import Library
 from ..naming import canonical_name, normalize_separators, words_of
-from .rules import Layer, Normalized, TooManyAxes, UnknownLayout, Words, several_axes
+from .rules import Layer, Module, Normalized, TooManyAxes, UnknownLayout, Words, several_axes
 from .weight_norm import SPECTRAL, kernel_rule, scale_rule, spectral_rule, with_norm
 
-Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the outermost first
+Owners: TypeAlias = Sequence[tuple[Words, Module]]  # modules with their paths, the outermost first
 
 # Built-in networks' cells override `__call__` for the order of arguments and a bias of their own.
 OURS = __name__.partition(".backends.")[0]
@@ -25,12 +25,14 @@ class CallLog:
     """
 
     def __init__(self) -> None:
-        self._running: list[tuple[Words, Any]] = []
+        self._running: list[tuple[Words, Module]] = []
         self._owners: dict[Words, Owners] = {}
         self._scope: Words = ()
 
     @contextmanager
-    def calling(self, place: Words, module: Any, *, names_inside: bool = False) -> Iterator[None]:
+    def calling(
+        self, place: Words, module: Module, *, names_inside: bool = False
+    ) -> Iterator[None]:
         """Log the call of a module while it runs.
 
         Args:
@@ -56,9 +58,9 @@ class CallLog:
         return next((self._owners[place] for place in places if place in self._owners), ())
 
 
-def walk(root: Any, path: Sequence[object], is_layer: Callable[[object], bool]) -> Owners:
+def walk(root: Module, path: Sequence[object], is_layer: Callable[[object], bool]) -> Owners:
     """List the modules on a pytree path, from the root to the last that can be reached."""
-    nodes: list[tuple[Words, Any]] = [((), root)]
+    nodes: list[tuple[Words, Module]] = [((), root)]
     node = root
     for length, key in enumerate(path[:-1], start=1):
         word = next((getattr(key, a) for a in ("name", "idx", "key") if hasattr(key, a)), None)
@@ -163,7 +165,7 @@ def _listed(library: Library, words: Words, owners: Owners, shape: tuple[int, ..
 def _leaf(
     layer: Layer,
     place: Words,
-    module: Any,
+    module: Module,
     words: Words,
     shape: tuple[int, ...],
     wrapped: Normalized | None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...core.network import Leaf
 from .. import cells
@@ -12,6 +11,7 @@ from .rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Module,
     Rule,
     UnknownLayout,
     define,
@@ -38,7 +38,7 @@ def flax_layers(
       dense: the name of the dense layer.
       general_dense_name: of the one over several axes.
       attention_names: of attention.
-      own: the layers that only one of them has, or stores otherwise.
+      further: the layers that only one of them has, or stores otherwise.
     """
     attention = {"out/kernel": stored("out/kernel", 3), "out/bias": stored("out/bias", 1)}
     for part in PROJECTIONS:
@@ -82,7 +82,7 @@ def norm_axis(feature_axes: int | Sequence[int] | None) -> int | None:
     return axes[0] if axes else None
 
 
-def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def transposed_window(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of Flax's transposed convolution.
 
     With `transpose_kernel` it is stored as that of the convolution whose gradient it computes.
@@ -96,7 +96,7 @@ def general_dense(name: str) -> Rule:
     Over the last axis alone, with one axis of outputs, it is a dense layer.
     """
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         outputs = _count(getattr(layer, "features", None) or getattr(layer, "out_features", 0))
         batch = len(getattr(layer, "batch_dims", ()) or getattr(layer, "batch_axis", ()))
         inputs = _count(layer.axis)

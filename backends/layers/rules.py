@@ -17,7 +17,8 @@ from ...core.network import Leaf
 from .. import cells
 from .formulas import Formula, Settings
 
-Rule: TypeAlias = Callable[[Any, tuple[int, ...]], Leaf]
+Module: TypeAlias = Any  # a layer or a network of a library, whose attributes rules read by name
+Rule: TypeAlias = Callable[[Module, tuple[int, ...]], Leaf]
 Words: TypeAlias = tuple[str, ...]  # a library's own names on the path to a module or a parameter
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]  # by the names of `Layer.parameters`
 
@@ -42,7 +43,7 @@ class Normalized(NamedTuple):
       spectral: whether the kernel is divided by its largest singular value instead.
     """
 
-    layer: Any
+    layer: Module
     kernel: str
     axis: int | None
     place: Words
@@ -75,7 +76,7 @@ class Layer:
     refused: str = ""
     formula: Formula | None = None
     variants: Callable[[Shapes], Iterable[Settings]] = _no_variants
-    wraps: Callable[[Words, Any], Normalized] | None = None
+    wraps: Callable[[Words, Module], Normalized] | None = None
 
 
 def define(kind: str, names: str, parameters: dict[str, Rule], **more: Any) -> dict[str, Layer]:
@@ -133,7 +134,7 @@ def stored(name: str, rank: int, *conversions: Callable[..., jax.Array], note: s
       note: see `Leaf`.
     """
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         del layer
         require_rank(shape, rank)
         return Leaf.one(name, *conversions, note=note)
@@ -149,7 +150,7 @@ def swapped(name: str) -> Rule:
 def vector(name: str) -> Rule:
     """Store a vector, with or without axes of size 1 around its own: `[n]`, `[n, 1, 1]`."""
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         del layer
         if several_axes(shape):
             raise UnknownLayout("it has several axes, whose order libraries do not agree on")
@@ -172,7 +173,7 @@ PROJECTIONS = ("query", "key", "value")  # of attention
 def norm(name: str) -> Rule:
     """Store the scale or bias of a normalization over the last axis, or over one axis alone."""
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         for attribute in ("axis", "reduction_axes", "feature_axes", "param_axis"):
             if getattr(layer, attribute, -1) not in (-1, (-1,), [-1]):
                 raise UnknownLayout("the layer normalizes or scales other axes than the last")
@@ -192,7 +193,7 @@ def window(
       channels_swapped: stored as `[*window, out, in]`.
     """
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         rank = num_spatial_axes(layer) + 2
         require_rank(shape, rank)
         if outputs_first:
@@ -207,7 +208,7 @@ def window(
     return rule
 
 
-def turned_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def turned_window(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of a transposed convolution as that whose gradient it computes.
 
     It is `[*window, out, in]`, with the window reversed.
@@ -222,7 +223,7 @@ def turned_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
     return Leaf.one("kernel", turn, turn)
 
 
-def num_spatial_axes(layer: Any) -> int:
+def num_spatial_axes(layer: Module) -> int:
     """Count the axes of the window of a convolution."""
     if hasattr(layer, "num_spatial_dims"):
         return layer.num_spatial_dims
@@ -240,7 +241,7 @@ def heads(name: str, rank: int = 2, *, axis: int = -1, outputs_first: bool = Fal
     """
     turn = swap if outputs_first else keep
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         require_rank(shape, rank)
 
         def encode(array: jax.Array) -> jax.Array:
@@ -274,7 +275,7 @@ def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: boo
     def decode(*parts: jax.Array) -> jax.Array:
         return jnp.concatenate(list(map(turn, parts)), axis=axis)
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         del layer
         require_rank(shape, 1 if part in ("bias", "recurrent biases") else 2)
         return Leaf(cells.names_of(part, names), encode, decode, note)

@@ -8,13 +8,12 @@ for the whole kernel. Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...core.network import Leaf
-from .rules import Rule, UnknownLayout
+from .rules import Module, Rule, UnknownLayout
 
 SPECTRAL = "spectral normalization"
 MAX_RANK = 5  # of a kernel, that of a convolution in space
@@ -25,7 +24,7 @@ NORMS = {
 }
 
 
-def kernel_rule(rule: Rule, axis_of: Callable[[Any], int | None]) -> Rule:
+def kernel_rule(rule: Rule, axis_of: Callable[[Module], int | None]) -> Rule:
     """Store the kernel of a layer with weight normalization, as it is stored without it.
 
     Args:
@@ -34,21 +33,21 @@ def kernel_rule(rule: Rule, axis_of: Callable[[Any], int | None]) -> Rule:
         each, of the layer; None if there is one norm.
     """
 
-    def normalized(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def normalized(layer: Module, shape: tuple[int, ...]) -> Leaf:
         leaf = rule(layer, shape)
         return replace(leaf, note=_note(rule, layer, axis_of(layer)))
 
     return normalized
 
 
-def scale_rule(rule: Rule, axis_of: Callable[[Any], int | None]) -> Rule:
+def scale_rule(rule: Rule, axis_of: Callable[[Module], int | None]) -> Rule:
     """Store the scale of a layer with weight normalization, with axes of size 1 or without them.
 
     Args:
       rule, axis_of: as those of `kernel_rule`.
     """
 
-    def normalized(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def normalized(layer: Module, shape: tuple[int, ...]) -> Leaf:
         note = _note(rule, layer, axis_of(layer))
         canonical = () if note == NORMS[None] else (prod(shape),)
 
@@ -77,12 +76,12 @@ def spectral_rule(rule: Rule) -> Rule:
     return lambda layer, shape: replace(rule(layer, shape), note=SPECTRAL)
 
 
-def _note(rule: Rule, layer: Any, axis: int | None) -> str:
+def _note(rule: Rule, layer: Module, axis: int | None) -> str:
     """Say what of the canonical kernel has a norm each."""
     return NORMS[None if axis is None else _canonical_axis(rule, layer, axis)]
 
 
-def _canonical_axis(rule: Rule, layer: Any, axis: int) -> int:
+def _canonical_axis(rule: Rule, layer: Module, axis: int) -> int:
     """Find the canonical place of an axis of a kernel.
 
     Raises:

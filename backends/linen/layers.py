@@ -1,7 +1,7 @@
 """Flax Linen's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
@@ -16,6 +16,7 @@ from ..layers.flax import (
 )
 from ..layers.rules import (
     Layer,
+    Module,
     Normalized,
     UnknownLayout,
     Words,
@@ -58,7 +59,7 @@ def _layers() -> dict[str, Layer]:
     )
 
 
-def weight_norm(place: Words, module: Any) -> Normalized:
+def weight_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `nn.WeightNorm`, which has a place of its own."""
     if module.variable_filter is None or set(module.variable_filter) != {"kernel"}:
         raise UnknownLayout(f"it normalizes {module.variable_filter or 'all arrays'}, not `kernel`")
@@ -68,13 +69,13 @@ def weight_norm(place: Words, module: Any) -> Normalized:
     return Normalized(module.layer_instance, "kernel", axis, _inner_place(place, module), scale)
 
 
-def spectral_norm(place: Words, module: Any) -> Normalized:
+def spectral_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `nn.SpectralNorm`, which has a place of its own."""
     named = _inner_place(place, module)
     return Normalized(module.layer_instance, "kernel", None, named, spectral=True)
 
 
-def _inner_place(place: Words, module: Any) -> Words:
+def _inner_place(place: Words, module: Module) -> Words:
     """Return the place of a wrapped layer.
 
     Without a name of its own it is called by the attribute of the wrapper.

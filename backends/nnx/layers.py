@@ -1,7 +1,7 @@
 """Flax NNX's layers, and how their arrays are stored."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.network import Statistic
 from .. import cells
@@ -16,6 +16,7 @@ from ..layers.flax import (
 )
 from ..layers.rules import (
     Layer,
+    Module,
     Normalized,
     UnknownLayout,
     Words,
@@ -64,7 +65,7 @@ def _layers() -> dict[str, Layer]:
     )
 
 
-def weight_norm(place: Words, module: Any) -> Normalized:
+def weight_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `nnx.WeightNorm`, whose place is that of the wrapper.
 
     Its scales are arrays outside of `nnx.Param`, so that no optimizer of NNX trains them: they are
@@ -77,7 +78,7 @@ def weight_norm(place: Words, module: Any) -> Normalized:
     return Normalized(module.layer_instance, "kernel", axis, place, (*place, "scales", "kernel"))
 
 
-def spectral_norm(place: Words, module: Any) -> Normalized:
+def spectral_norm(place: Words, module: Module) -> Normalized:
     """Describe the layer in `nnx.SpectralNorm`, whose place is that of the wrapper."""
     return Normalized(module.layer_instance, "kernel", None, place, spectral=True)
 

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,17 @@ from ..naming import normalize_separators, words_of
 from ..objects import codec_of, constructor
 from ..streams import named_keys
 
+if TYPE_CHECKING:
+    from flax import nnx
+
 STREAMS = ("default", "params", "dropout")  # that a constructor gets in any case
 
 
 def from_nnx(
-    module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
+    module: "nnx.Module | Callable[..., nnx.Module]",
+    *,
+    name: str | None = None,
+    initial_carry: InitialCarry | None = None,
 ) -> Network:
     """Wrap an NNX module as a `Network`.
 

@@ -15,6 +15,7 @@ from ..layers.rules import (
     PROJECTIONS,
     SCALE,
     Layer,
+    Module,
     Rule,
     Shapes,
     UnknownLayout,
@@ -142,7 +143,7 @@ def _layers() -> dict[str, Layer]:
     }
 
 
-def slope(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def slope(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store the slope of PyTorch's PReLU, `[1]`, which is canonically a number."""
     del layer
     if shape != (1,):
@@ -166,14 +167,14 @@ def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
     rules = {"weight": rule}
     for name in SPECTRAL_NORMS:
 
-        def checked(layer: Any, shape: tuple[int, ...], name: str = name) -> Leaf:
+        def checked(layer: Module, shape: tuple[int, ...], name: str = name) -> Leaf:
             _check_spectral(layer, name)
             return spectral_rule(rule)(layer, shape)
 
         rules[name] = _of_kind(with_norm(kind, SPECTRAL), checked)
     for scale, direction in WEIGHT_NORMS:
 
-        def axis_of(layer: Any, scale: str = scale) -> int | None:
+        def axis_of(layer: Module, scale: str = scale) -> int | None:
             return _norm_axis(layer, scale)
 
         rules[scale] = _of_kind(with_norm(kind), scale_rule(rule, axis_of))
@@ -181,7 +182,7 @@ def kernel(kind: str, rule: Rule) -> dict[str, Rule]:
     return rules
 
 
-def _check_spectral(layer: Any, name: str) -> None:
+def _check_spectral(layer: Module, name: str) -> None:
     """Check that a kernel is stored for spectral normalization.
 
     Raises:
@@ -195,7 +196,7 @@ def _check_spectral(layer: Any, name: str) -> None:
         raise UnknownLayout("what computes its weight is not known")
 
 
-def has_spectral_hook(layer: Any) -> bool:
+def has_spectral_hook(layer: Module) -> bool:
     """Return whether `torch.nn.utils.spectral_norm` was applied to a layer's weight."""
     hooks = getattr(layer, "_forward_pre_hooks", {}).values()
     return any(type(hook).__name__ == "SpectralNorm" and hook.name == "weight" for hook in hooks)
@@ -205,7 +206,7 @@ def _of_kind(kind: str, rule: Rule) -> Rule:
     return lambda layer, shape: replace(rule(layer, shape), layer=kind)
 
 
-def _norm_axis(layer: Any, scale: str) -> int | None:
+def _norm_axis(layer: Module, scale: str) -> int | None:
     """Read the axis whose slices have a norm each off the shape of the scale.
 
     It has the axes of the kernel, all others of size 1, and none if there is one norm. Where all
@@ -225,13 +226,13 @@ def _norm_axis(layer: Any, scale: str) -> int | None:
     return next((axis for axis, size in enumerate(shape) if size != 1), 0)
 
 
-def _held(layer: Any, name: str) -> Any:
+def _held(layer: Module, name: str) -> Any:
     for word in name.split("/"):
         layer = getattr(layer, word)
     return layer
 
 
-def transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+def transposed_window(layer: Module, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of PyTorch's transposed convolution: `[in, out / groups, *window]`.
 
     The window is reversed. The inputs of a group are beside each other, and so are its outputs.
@@ -275,7 +276,7 @@ def projections(part: str) -> Rule:
     """
     turn, rank = (swap, 2) if part == "kernel" else (keep, 1)
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def rule(layer: Module, shape: tuple[int, ...]) -> Leaf:
         require_rank(shape, rank)
 
         def encode(array: jax.Array) -> tuple[jax.Array, ...]:
@@ -294,7 +295,7 @@ def projections(part: str) -> Rule:
 def inside(place: str, rule: Rule) -> Rule:
     """Store the array of a layer that a layer holds under a place of its own."""
 
-    def placed(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    def placed(layer: Module, shape: tuple[int, ...]) -> Leaf:
         leaf = rule(layer, shape)
         return replace(leaf, names=tuple(f"{place}/{name}" for name in leaf.names))
 

@@ -1,7 +1,7 @@
 """`from_torch`: from a PyTorch module to a `Network`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,22 @@ from ...core.network import Codec, Network, Statistic, Variables
 from ...core.types import PyTree
 from .. import calling
 from ..layers.describe import describe
+from ..layers.rules import Module, Words
 from ..libraries import find
 from ..naming import normalize_separators
 from .importing import load_torchax
 from .layers import STORAGE, has_spectral_hook
 
+if TYPE_CHECKING:
+    import torch
+
+    from .modules import Skeleton
+
+    TorchModule: TypeAlias = torch.nn.Module | Callable[[], torch.nn.Module]
+
 
 def from_torch(
-    module: Any,
+    module: "TorchModule",
     obs_spec: calling.Inputs,
     *,
     name: str | None = None,
@@ -65,13 +73,13 @@ def from_torch(
 
 
 def lift(
-    module: Any,
+    module: "TorchModule",
     name: str | None = None,
     initial_carry: calling.InitialCarry | None = None,
     channels_first: bool = False,
     *,
     trusted: bool = False,
-) -> tuple[Network, Any]:
+) -> "tuple[Network, Skeleton]":
     """Build the network of a module, as `from_torch` does, without calling the module.
 
     Args:
@@ -129,7 +137,7 @@ def lift(
     library, leaves = find("torch"), []
     for parameter, array in sorted(skeleton.params.items()):
         words = tuple(parameter.split("."))
-        owners: list[tuple[tuple[str, ...], Any]] = [((), skeleton.module)]
+        owners: list[tuple[Words, Module]] = [((), skeleton.module)]
         for length in range(1, len(words)):
             place = words[:length]
             owners.append((place, skeleton.module.get_submodule(".".join(place))))
@@ -148,7 +156,7 @@ def lift(
     return network, skeleton
 
 
-def _statistic(name: str, module: Any) -> Statistic | None:
+def _statistic(name: str, module: "torch.nn.Module") -> Statistic | None:
     """Describe a buffer of a normalization by its name in `state_dict`."""
     import torch
 

@@ -19,7 +19,7 @@ from .running import JaxEnvironment, Tensor
 class Place(NamedTuple):
     """Where a module or one of its submodules holds a tensor."""
 
-    owner: Any
+    owner: torch.nn.Module
     attribute: str
 
 
@@ -32,7 +32,7 @@ class Skeleton:
       state: all other arrays with a name: buffers, and parameters that need no gradient.
     """
 
-    def __init__(self, module: Any, shown: str) -> None:
+    def __init__(self, module: torch.nn.Module, shown: str) -> None:
         """Copy a module.
 
         Raises:
@@ -108,9 +108,10 @@ class Skeleton:
             for owner, attributes, params, buffers in before:
                 vars(owner).clear()
                 vars(owner).update(attributes)
-                for held, old in ((owner._parameters, params), (owner._buffers, buffers)):
-                    held.clear()
-                    held.update(old)
+                owner._parameters.clear()
+                owner._parameters.update(params)
+                owner._buffers.clear()
+                owner._buffers.update(buffers)
 
 
 def _normalized_weights(module: torch.nn.Module) -> dict[int, torch.Tensor]:

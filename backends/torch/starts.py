@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from ..objects import constants_of
 from .modules import Skeleton, arrays_of
 from .running import Generators, JaxEnvironment, running
 
-Construct: TypeAlias = Callable[[], Any]
+Construct: TypeAlias = Callable[[], torch.nn.Module]
 SEED = 0
 SEEDING = threading.Lock()  # PyTorch's generator belongs to the process
 

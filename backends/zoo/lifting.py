@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from ...core.network import Network, Statistics, Variables
 from ...core.networks.architecture import Head, Layers, NetworkSpec
 from ...core.networks.noise import draw_masks, draw_noise
 from ...core.specs import Box, Dict
-from ...core.types import PyTree, abstract_key
+from ...core.types import ArrayT, PyTree, abstract_key
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
 
@@ -40,15 +39,20 @@ def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
 
 
 def activated(
-    torso: Layers, features: Any, activation: Callable[[Any], Any], norm: Callable[[Any], Any]
-) -> Any:
+    torso: Layers,
+    features: ArrayT,
+    activation: Callable[[ArrayT], ArrayT],
+    norm: Callable[[ArrayT], ArrayT],
+) -> ArrayT:
     """Apply a layer's activation and its normalization, in the torso's order."""
     if torso.normalize_after_activation:
         return norm(activation(features))
     return activation(norm(features))
 
 
-def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
+def lift_zoo(
+    lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: object
+) -> Network:
     """Wrap the module of a built-in network.
 
     Args:

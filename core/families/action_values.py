@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ..rl.learning import replay_and_learn
 from ..rl.priorities import importance_weights
 from ..rl.replay import PrioritizedReplayConfig, Replay
 from ..rl.schedules import schedule
+from ..rl.sequences import SequenceReplay
 from ..rl.targets import is_multiple, polyak, target_of
 from ..specs import Spec
 from ..types import AnyConfig, AnyHyperparams, Metrics, PyTree, pytree_dataclass
@@ -172,8 +173,8 @@ class ReplayedQ(AgentBase, ABC):
         return {name: head.shape for spec in described.values() for name, head in spec.heads}
 
     @property
-    def replay(self) -> Any:
-        """The replay buffer, by default a `Replay`."""
+    def replay(self) -> Replay | SequenceReplay:
+        """The replay buffer; one of sequences has another `update`."""
         return Replay.of(self.config, self.obs_spec, self.action_spec)
 
     def init(
@@ -223,8 +224,10 @@ class ReplayedQ(AgentBase, ABC):
     def update(
         self, state: ReplayedQState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[ReplayedQState, Metrics]:
+        replay = self.replay
+        assert isinstance(replay, Replay)
         state, metrics = replay_and_learn(
-            self.replay, self.config, state, trajectory, self._learn_from, key
+            replay, self.config, state, trajectory, self._learn_from, key
         )
         return state, {**metrics, "epsilon": state.hyper.epsilon}
 

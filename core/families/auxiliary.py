@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import jax
 
-from ..agent import Agent, Trajectory
+from ..agent import Agent, Extensible, Trajectory
 from ..errors import TriglotError
 from ..learner import Learner, LearnerState
 from ..network import Network, Variables
@@ -106,7 +105,7 @@ class AuxiliaryLoss(Extension):
 
     def after(
         self,
-        agent: Any,
+        agent: Extensible,
         agent_state: AnyAgentState,
         state: AnyAgentState,
         trajectory: Trajectory,
@@ -162,7 +161,7 @@ class AuxiliaryLoss(Extension):
 NOTHING = Variables(params=(), state=())
 
 
-def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
+def _shaped(agent: Agent) -> tuple[str | None, Network, Spec | tuple[Spec, ...]]:
     """Choose the network whose features are shaped.
 
     Returns:
@@ -171,6 +170,7 @@ def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
     network = agent.network
     described = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
     name, spec = next(iter(described.items()))
+    assert isinstance(spec, NetworkSpec)  # `described` refuses another
     if name in network.parts:
         return name, network.parts[name], spec.obs_spec
     return None, network, spec.obs_spec

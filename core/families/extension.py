@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import ClassVar
 
 import jax
 
-from ..agent import Agent, PolicyInput, PolicyOutput, Trajectory
+from ..agent import Agent, Algorithm, Extensible, PolicyInput, PolicyOutput, Trajectory
 from ..errors import TriglotError, kind_of
 from ..hyper import (
     OptionsT,
@@ -30,7 +31,7 @@ from ..options import (
     replace_options,
     select_options,
 )
-from ..rl.optimizers import OptimizerFn
+from ..rl.optimizers import OptimizerFn, adam
 from ..specs import Spec
 from ..types import (
     AnyAgentState,
@@ -137,7 +138,7 @@ class Extension:
 
     def after(
         self,
-        agent: Any,
+        agent: Extensible,
         agent_state: AnyAgentState,
         state: PyTree,
         trajectory: Trajectory,
@@ -206,7 +207,7 @@ class ExtendedAlgorithm:
         reaches, or both have a field of the same name.
     """
 
-    algorithm: Any
+    algorithm: Algorithm
     extension: type[Extension]
 
     plans: ClassVar[bool] = False
@@ -242,7 +243,7 @@ class ExtendedAlgorithm:
     @property
     def optimizer(self) -> OptimizerFn:
         """The algorithm's optimizer, unless another is chosen."""
-        return self.algorithm.optimizer
+        return getattr(self.algorithm, "optimizer", adam)
 
     def networks(
         self, obs_spec: Spec, action_spec: Spec, config: OptionValues
@@ -273,7 +274,7 @@ class ExtendedAlgorithm:
         )
 
 
-def extend(algorithm: Any, extension: type[Extension]) -> ExtendedAlgorithm:
+def extend(algorithm: Algorithm, extension: type[Extension]) -> ExtendedAlgorithm:
     """Add an extension to an algorithm.
 
     Args:
@@ -316,7 +317,7 @@ class Extended:
     config: OptionValues
     hyper: OptionValues
     optimizer: OptimizerFn
-    agent: Any = field(init=False, compare=False, repr=False)
+    agent: Extensible = field(init=False, compare=False, repr=False)
     extension: Extension = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -376,53 +377,19 @@ class Extended:
     ) -> dict[str, NetworkSpec | Network]:
         return self.algorithm.networks(obs_spec, action_spec, config)
 
-    @property
-    def num_envs(self) -> int:
-        return self.agent.num_envs
-
-    @property
-    def rollout_length(self) -> int:
-        return self.agent.rollout_length
-
-    @property
-    def online(self) -> bool:
-        return self.agent.online
-
-    @property
-    def learning_starts(self) -> int:
-        return self.agent.learning_starts
-
-    @property
-    def explores_by_parameters(self) -> bool:
-        return self.agent.explores_by_parameters
-
-    @property
-    def bootstraps(self) -> bool:
-        return self.agent.bootstraps
-
-    @property
-    def plans(self) -> bool:
-        return self.agent.plans
-
-    @property
-    def two_players(self) -> bool:
-        return self.agent.two_players
-
-    @property
-    def learns_estimates(self) -> bool:
-        return self.agent.learns_estimates
-
-    @property
-    def learns_absorbing_states(self) -> bool:
-        return self.agent.learns_absorbing_states
-
-    @property
-    def learns_from_next_obs(self) -> bool:
-        return self.agent.learns_from_next_obs
-
-    @property
-    def learns_otherwise(self) -> str:
-        return self.agent.learns_otherwise
+    # These are the agent's own.
+    num_envs = property(attrgetter("agent.num_envs"))
+    rollout_length = property(attrgetter("agent.rollout_length"))
+    online = property(attrgetter("agent.online"))
+    learning_starts = property(attrgetter("agent.learning_starts"))
+    explores_by_parameters = property(attrgetter("agent.explores_by_parameters"))
+    bootstraps = property(attrgetter("agent.bootstraps"))
+    plans = property(attrgetter("agent.plans"))
+    two_players = property(attrgetter("agent.two_players"))
+    learns_estimates = property(attrgetter("agent.learns_estimates"))
+    learns_absorbing_states = property(attrgetter("agent.learns_absorbing_states"))
+    learns_from_next_obs = property(attrgetter("agent.learns_from_next_obs"))
+    learns_otherwise = property(attrgetter("agent.learns_otherwise"))
 
     def for_environment(self, options: OptionsT) -> OptionsT:
         return self.agent.for_environment(options)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import jax
 
@@ -113,7 +113,7 @@ class PolicySamples:
     obs: PyTree
     action_mask: jax.Array | None
     action: jax.Array
-    first: Any = None
+    first: jax.Array | None = None
     carry: PyTree = ()
 
 
@@ -319,6 +319,7 @@ class PolicyGradient(AgentBase):
         if self.whole_rollouts:
             batch = swap_time(replace(batch, carry=()))
         if self.network.recurrent:
+            assert batch.first is not None  # of whole rollouts
             outputs, _, new_state = unroll(
                 self.network, variables, batch.obs, batch.first, carry, key=key, train=True
             )

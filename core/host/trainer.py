@@ -8,7 +8,7 @@ for. Rollouts are transferred to the device as a whole.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ..arguments import check_agent, check_env, check_fits
 from ..errors import TriglotError
 from ..host_environment import Arrays, HostEnvironment, host_mask_size
 from ..loop.callbacks import Callback, OnStage, ignore_stage
-from ..loop.episode import Episodes
+from ..loop.episode import Episodes, PlayOptions
 from ..loop.state import (
     RunnerState,
     first_state,
@@ -113,12 +113,14 @@ class HostTrainer:
         """Trace the agent's `init` without running it."""
         jax.eval_shape(self.init, abstract_key())
 
-    def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:
+    def evaluate(
+        self, agent_state: AnyAgentState, key: jax.Array, **options: Unpack[PlayOptions]
+    ) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
     def evaluate_seeds(
-        self, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+        self, agent_states: AnyAgentState, keys: jax.Array, **options: Unpack[PlayOptions]
     ) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
         played = [
@@ -144,7 +146,7 @@ class HostProgram:
 
     def __init__(self, trainer: HostTrainer) -> None:
         self._trainer = trainer
-        self._state: Any = None
+        self._state: RunnerState  # of the call in progress
         self._runner: HostRunner | None = None
         self._actor: Actor | None = None
         self._learn: Callable[..., tuple] | None = None

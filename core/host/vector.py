@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from ..host_environment import (
     host_mask_size,
     to_dtype,
 )
-from ..specs import Box, leaves
+from ..specs import Box, Discrete, MultiDiscrete, leaves
 from ..types import PyTree
 
 _MUST_ALLOW = np.ones((), bool)
@@ -211,7 +210,8 @@ class HostRunner:
                 f"{None if mask is None else np.shape(mask)}: has_action_mask is {size is not None}"
             )
         mask = mask if mask.dtype == bool else to_dtype(mask, bool, "an entry of an action mask")
-        spec: Any = self._env.action_spec
+        spec = self._env.action_spec
+        assert isinstance(spec, Discrete | MultiDiscrete)  # the others have no masks
         starts = np.cumsum([0, *np.ravel(spec.num_values)[:-1]])
         allows = np.logical_or.reduceat(mask, starts, axis=-1).all(axis=-1)
         if not (allows | ~must_allow).all():
@@ -222,9 +222,9 @@ class HostRunner:
             )
         return mask
 
-    def _per_env(self, name: str, values: Any, dtype: npt.DTypeLike) -> np.ndarray:
+    def _per_env(self, name: str, values: npt.ArrayLike, dtype: npt.DTypeLike) -> np.ndarray:
         """Check that there is one value for each environment, and convert them."""
-        if getattr(values, "dtype", None) != dtype:
+        if not isinstance(values, np.ndarray) or values.dtype != dtype:
             values = to_dtype(values, dtype, name)
         if values.shape != (self._num_envs,):
             raise TriglotError(

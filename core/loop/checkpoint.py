@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -280,7 +280,7 @@ class Checkpoints:
             raise TriglotError(f"there is no checkpoint in {self.folder}.")
 
         def read(number: int) -> tuple[int, State, JSONDict]:
-            wanted: Any = like(number) if callable(like) else like
+            wanted: PyTree = like(number) if callable(like) else like
             return number, *restore_bound(self.path(number), wanted, added, dropped)
 
         try:

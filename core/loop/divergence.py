@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +119,7 @@ def _is_replay(node: object) -> bool:
     return isinstance(node, ReplayState | SequenceReplayState)
 
 
-def _host_copy(leaf: jax.Array) -> Any:
+def _host_copy(leaf: jax.Array) -> PyTree:
     # The training donates the states, and `np.asarray` may return a view of them.
     return on_data(lambda array: np.array(on_host(array)), leaf)  # pyright: ignore
 

@@ -1,6 +1,7 @@
 """Play whole episodes in one compiled program: many for returns, or one that keeps its states."""
 
 import functools
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,14 @@ import jax.numpy as jnp
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
 from ..types import AnyAgentState, EnvState, PyTree, pytree_dataclass
+
+
+class PlayOptions(TypedDict):
+    """How whole episodes are played, see `core.evaluate.evaluate`."""
+
+    num_episodes: int
+    max_steps: int
+    explore: bool
 
 
 @pytree_dataclass

@@ -264,7 +264,7 @@ def end_chunk(
     population: Population,
     states: RunnerState,
     metrics: dict[str, jax.Array],
-    num_updates: int | jax.Array,
+    num_updates: int | np.int32 | jax.Array,
 ) -> Updated:
     """Exploit if a generation ends with a chunk; chunks must end where generations do.
 

@@ -22,11 +22,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..agent import Agent, Trajectory
+from ..agent import Agent, Trajectory, with_network
 from ..errors import TriglotError, counted, unknown
 from ..hyper import check_count
 from ..network import Network, Variables
-from ..types import Key, PyTree, on_data
+from ..types import Key, Metrics, PyTree, on_data
 from .state import RunnerState, Updated
 
 Shard: TypeAlias = Literal["seeds", "envs"]
@@ -104,21 +104,8 @@ class Sharding:
         )
         return divided(*args)
 
-    def run(
-        self, train: Callable[[Any, RunnerState, Any], Updated], trainer: Any, *args: Any
-    ) -> Updated:
-        """Trace `train(trainer, states, num_updates)` on the devices; called inside of `jax.jit`.
-
-        Args:
-          train: trains all seeds of the runner states that it gets.
-          trainer: of JAX environments.
-          args: the runner states `[S, ...]`, placed, and int32 `[]`.
-        """
-        if self.shard == "seeds":
-            states, count = args
-            return self.over_seeds(lambda share: train(trainer, share, count), states)
-        trainer = replace(trainer, agent=self._data_parallel(trainer.agent))
-        states, metrics = train(trainer, *args)
+    def constrained(self, states: RunnerState, metrics: Metrics) -> Updated:
+        """Leave runner states where they are placed, and have the metrics on all devices."""
         states = jax.lax.with_sharding_constraint(states, self.of(states))
         return states, jax.lax.with_sharding_constraint(metrics, self._named())
 
@@ -155,12 +142,11 @@ class Sharding:
     def _named(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
-    def _data_parallel(self, agent: Agent) -> Agent:
+    def data_parallel(self, agent: Agent) -> Agent:
         """Divide the batches that an agent's network reads."""
         if not is_dataclass(agent) or "network" not in [field.name for field in fields(agent)]:
             return agent
-        dataclass_agent: Any = agent
-        return replace(dataclass_agent, network=self._divided(agent.network))
+        return with_network(agent, self._divided(agent.network))
 
     def _divided(self, network: Network) -> Network:
         def apply(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 
-from ..agent import Agent
+from ..agent import Agent, Algorithm
 from ..errors import TriglotError
 from ..hyper import first_numbers, schedules_of
 from ..options import replace_options
@@ -98,7 +98,7 @@ def scheduled(
     return replace(state, agent=agent), values
 
 
-def reads_learning_rate(agent: Any) -> bool:
+def reads_learning_rate(agent: Agent | Algorithm) -> bool:
     """Return whether an agent's optimizer may read its learning rate."""
     optimizer, hyper = (getattr(agent, name, None) for name in ("optimizer", "hyper"))
     if optimizer is None or not hasattr(hyper, "learning_rate"):

@@ -1,17 +1,16 @@
 """The compiled trainer: a chunk of updates as one pure function over `RunnerState`."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent import Agent
+from ..agent import Agent, with_network
 from ..arguments import check_agent, check_fits
-from ..compiling import WholeProgram
+from ..compiling import whole_program
 from ..environment import Environment
 from ..errors import TriglotError, kind_of
 from ..host.trainer import HostProgram, HostTrainer
@@ -20,7 +19,7 @@ from ..network import Variables
 from ..tracing.hoist import draw_ahead, vmap_seeds
 from ..types import AnyAgentState, AnyHyperparams, Params, abstract_key, as_key
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
-from .episode import Episodes, play_episodes
+from .episode import Episodes, PlayOptions, play_episodes
 from .population import Member, Population, end_chunk
 from .rollout import online_rollout, rollout
 from .self_play import check_self_play, copied, in_training, renewed
@@ -42,6 +41,7 @@ _SHORT_ROLLOUT = 8
 _MAX_DRAWN_BYTES = 2**26
 USUAL_CHUNK = 64
 
+Count: TypeAlias = int | np.int32 | jax.Array  # int32 `[]`; it may be traced
 Monitor: TypeAlias = Callable[[AnyAgentState], dict[str, jax.Array]]
 
 
@@ -150,9 +150,7 @@ class Trainer:
         shown = without_unread(self.agent, {**stats.metrics(), **hyper, **metrics})
         return after, {**shown, **extra}
 
-    def train_chunk(
-        self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
-    ) -> Updated:
+    def train_chunk(self, runner_state: RunnerState, num_updates: Count | None = None) -> Updated:
         """Run `num_updates` updates; pure, so it can be jitted and vmapped over seeds.
 
         Args:
@@ -221,12 +219,14 @@ class Trainer:
         state = jax.eval_shape(self.init, abstract_key())
         jax.eval_shape(self.train_chunk, state)
 
-    def evaluate(self, agent_state: AnyAgentState, key: jax.Array, **options: Any) -> Episodes:
+    def evaluate(
+        self, agent_state: AnyAgentState, key: jax.Array, **options: Unpack[PlayOptions]
+    ) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
     def evaluate_seeds(
-        self, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+        self, agent_states: AnyAgentState, keys: jax.Array, **options: Unpack[PlayOptions]
     ) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed.
 
@@ -244,7 +244,7 @@ class Trainer:
         return sharding if sharding is not None and sharding.shard == "seeds" else None
 
 
-@functools.partial(WholeProgram, static_argnums=0, runs_once=True)
+@whole_program(static_argnums=0, runs_once=True)
 def init_seeds(
     trainer: "TrainerLike",
     keys: jax.Array,
@@ -276,23 +276,19 @@ def _with_params(trainer: "TrainerLike", params: Params) -> "TrainerLike":
     """Replace the initial parameters of the agent's network."""
     # The agent's `init` also copies them to where they belong, such as target networks, and begins
     # the optimizer's state with them.
-    agent: Any = trainer.agent  # a dataclass
-    network = agent.network
+    network = trainer.agent.network
 
     def init(key: jax.Array) -> Variables:
         return replace(network.init(key), params=params)
 
-    return replace(trainer, agent=replace(agent, network=replace(network, init=init)))
+    return replace(trainer, agent=with_network(trainer.agent, replace(network, init=init)))
 
 
 # The small scalar loops of agents that learn at each step are a sixth slower at a lower level.
-@functools.partial(
-    WholeProgram,
-    needs_default=lambda trainer: trainer.agent.online,
-    static_argnums=0,
-    donate_argnums=1,
+@whole_program(
+    needs_default=lambda trainer: trainer.agent.online, static_argnums=0, donate_argnums=1
 )
-def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.Array) -> Updated:
+def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Count) -> Updated:
     """Run `num_updates` updates of every seed. The given states are donated.
 
     The function is compiled once per trainer: equal trainers share the program. With several
@@ -306,7 +302,7 @@ def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.A
     if sharding is None:
         states, metrics = _train_seeds(trainer, runner_states, num_updates)
     else:
-        states, metrics = sharding.run(_train_seeds, trainer, runner_states, num_updates)
+        states, metrics = _train_on_devices(trainer, sharding, runner_states, num_updates)
     if population is None:
         return states, metrics
     states, metrics = end_chunk(population, states, metrics, num_updates)
@@ -315,11 +311,9 @@ def train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.A
     return states, metrics
 
 
-@functools.partial(
-    WholeProgram, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
-)
+@whole_program(static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore"))
 def play_seeds(
-    trainer: Trainer, agent_states: AnyAgentState, keys: jax.Array, **options: Any
+    trainer: Trainer, agent_states: AnyAgentState, keys: jax.Array, **options: Unpack[PlayOptions]
 ) -> Episodes:
     """Play whole episodes with every seed; divided ones must be placed. See `evaluate_seeds`."""
     play = jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))
@@ -328,8 +322,20 @@ def play_seeds(
     return trainer.seed_sharding.over_seeds(play, agent_states, keys)
 
 
-def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: jax.Array) -> Updated:
+def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Count) -> Updated:
     return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
+
+
+def _train_on_devices(
+    trainer: Trainer, sharding: Sharding, runner_states: RunnerState, num_updates: Count
+) -> Updated:
+    """Trace `_train_seeds` on the devices on which the states are placed."""
+    if sharding.shard == "seeds":
+        return sharding.over_seeds(
+            lambda share: _train_seeds(trainer, share, num_updates), runner_states
+        )
+    trainer = replace(trainer, agent=sharding.data_parallel(trainer.agent))
+    return sharding.constrained(*_train_seeds(trainer, runner_states, num_updates))
 
 
 class CompiledProgram:
@@ -363,7 +369,7 @@ class CompiledProgram:
         self.compiled = lowered.compile()
         on_stage("compile")
 
-    def __call__(self, runner_states: RunnerState, num_updates: int | np.int32) -> Updated:
+    def __call__(self, runner_states: RunnerState, num_updates: Count) -> Updated:
         """Run `num_updates` updates of every seed. The given states are donated.
 
         Args:
@@ -386,7 +392,7 @@ class CompiledProgram:
             return states, metrics
         return states, {name: on_host(values)[:num_seeds] for name, values in metrics.items()}
 
-    def _run(self, runner_states: RunnerState, num_updates: int | np.int32) -> Updated:
+    def _run(self, runner_states: RunnerState, num_updates: Count) -> Updated:
         if self.compiled is not None:
             return self.compiled(runner_states, num_updates)
         return train_seeds(self._trainer, runner_states, num_updates)

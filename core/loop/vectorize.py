@@ -1,7 +1,8 @@
 """Vectorize an environment, with automatic resets that keep the true successor observation."""
 
+import functools
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from ..environment import (
     TimeStep,
     check_starts,
     check_steps,
+    curriculum,
     has_costly_reset,
     initial_progress,
     with_strong_reward,
@@ -204,8 +206,9 @@ class VectorEnvironment:
         done = transition.done
         progress = state.progress
         if progress is not None:
-            env: Any = self.env  # a Curriculum
-            progress = env.update_progress(progress, stepped.state, transition.episode_return, done)
+            progress = curriculum(self.env).update_progress(
+                progress, stepped.state, transition.episode_return, done
+            )
         starts, pool = self._deal(replace(state, progress=progress), done, reset_key)
         now = where_rows(done, starts, stepped)
         return VectorState(
@@ -232,8 +235,9 @@ class VectorEnvironment:
         )
 
     def _starts(self, keys: jax.Array, progress: PyTree) -> TimeStep:
-        env: Any = self.env
-        reset = env.reset if progress is None else lambda key: env.reset_by(progress, key)
+        env, reset = self.env, self.env.reset
+        if progress is not None:
+            reset = functools.partial(curriculum(env).reset_by, progress)
         with user_error_context(f"the environment {env.name} failed in reset", chained=True):
             starts = with_strong_reward(jax.vmap(reset)(keys))
         check_starts(env, starts)

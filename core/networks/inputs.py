@@ -6,14 +6,14 @@ gets them so.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..specs import Box, Dict, Spec, floats, leaves, vector, vector_size
-from ..types import PyTree
+from ..types import ArrayT, PyTree
 
 POOL_SIZE, POOL_STRIDE = 3, 2  # of max pooling, padded so that every pixel is in a window
 SECTION_SIZE = 5  # convolutions in a residual section
@@ -90,13 +90,13 @@ class Path(NamedTuple):
 
     def convolved(
         self,
-        features: Any,
-        convolution: Callable[[Any, int], Any],
-        activated: Callable[[Any, int], Any],
-        norm: Callable[[Any, int], Any],
-        activation: Callable[[Any], Any],
-        pooled: Callable[[Any], Any],
-    ) -> Any:
+        features: ArrayT,
+        convolution: Callable[[ArrayT, int], ArrayT],
+        activated: Callable[[ArrayT, int], ArrayT],
+        norm: Callable[[ArrayT, int], ArrayT],
+        activation: Callable[[ArrayT], ArrayT],
+        pooled: Callable[[ArrayT], ArrayT],
+    ) -> ArrayT:
         """Apply the convolutions to a batch of images, with arrays of any library.
 
         Args:

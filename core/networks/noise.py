@@ -16,12 +16,15 @@ outputs of a dense layer by a mask for each example, whose entries are 0 with th
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
-from ..types import Key
+from ..types import ArrayT, Key
+
+if TYPE_CHECKING:
+    from .architecture import NetworkSpec
 
 
 def draw_noise(sizes: Mapping[str, int], key: Key) -> dict[str, jax.Array]:
@@ -44,7 +47,9 @@ def draw_masks(
     return dict(zip(sorted(sizes), jnp.split(scaled, ends[:-1], axis=1), strict=True))
 
 
-def dropped(features: Any, spec: Any, drawn: Mapping[str, Any], name: str) -> Any:
+def dropped(
+    features: ArrayT, spec: "NetworkSpec", drawn: Mapping[str, ArrayT], name: str
+) -> ArrayT:
     """Apply a layer's dropout to its outputs, arrays of any library."""
     return features * drawn[name] if spec.dropout else features
 

@@ -6,7 +6,7 @@ what it tries is `step_model` on copies. All other agents get None there.
 """
 
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..agent import Agent, PolicyInput
 from ..environment import Environment, TimeStep
 from ..errors import TriglotError
-from ..host_environment import HostEnvironment
+from ..host_environment import AnyEnvironment, HostEnvironment
 from ..numerics import where_rows
 from ..types import PyTree, abstract_key, type_differences
 from ..wrappers.games import alternates, for_both, game_in, moving
@@ -82,7 +82,7 @@ def moves_for_both(agent: Agent, env: Environment) -> bool:
     return searches and game is not None and game.copy_period is not None
 
 
-def takes_turns(env: Environment | HostEnvironment) -> bool:
+def takes_turns(env: AnyEnvironment) -> bool:
     """Return whether a game is played by itself, by two players who always move in turn."""
     return not isinstance(env, HostEnvironment) and alternates(model_in(env))
 
@@ -110,33 +110,37 @@ def require_model(owner: str, model: object) -> None:
         )
 
 
-def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
-    """Refuse environments in which a planner cannot plan; other agents may act in any.
+def plannable(planner: str, env: AnyEnvironment) -> Environment:
+    """Return an environment that may be the model of a planner, which messages call by a name.
 
-    Args:
-      algorithm: an agent, or its class, before it has a model.
-      env: where it will act.
+    Raises:
+      TriglotError: if it is stepped in Python.
+    """
+    if isinstance(env, HostEnvironment):
+        raise TriglotError(
+            f"{planner} plans with the environment as its own model, and this one is stepped in "
+            "Python, where no state can be copied: choose one in JAX, or MuZero, which learns its "
+            "model."
+        )
+    return env
+
+
+def check_model(agent: Agent, env: AnyEnvironment) -> None:
+    """Refuse environments in which a planner cannot plan; other agents may act in any.
 
     Raises:
       TriglotError: if it plans, and `env` is stepped in Python, or has other states than its model.
     """
-    if not algorithm.plans:
+    if not agent.plans:
         return
-    is_agent = not isinstance(algorithm, type)
-    name = algorithm.name if is_agent else algorithm.__name__
-    if isinstance(env, HostEnvironment):
-        raise TriglotError(
-            f"{name} plans with the environment as its own model, and this one is stepped in "
-            "Python, where no state can be copied: choose one in JAX, or MuZero, which learns its "
-            "model."
-        )
-    if not is_agent or algorithm.model is env:
+    env = plannable(agent.name, env)
+    if not isinstance(agent, Planner) or agent.model is env:
         return
     model_start, env_start = (
-        jax.eval_shape(environment.reset, abstract_key()) for environment in (algorithm.model, env)
+        jax.eval_shape(environment.reset, abstract_key()) for environment in (agent.model, env)
     )
     for path, (has, needs) in type_differences(model_start.state, env_start.state).items():
         raise TriglotError(
-            f"{name} plans with the model {algorithm.model.name}, whose states do not fit "
+            f"{agent.name} plans with the model {agent.model.name}, whose states do not fit "
             f"{env.name}: {path} is {has}, expected {needs}. Make the agent for this environment."
         )

@@ -55,6 +55,13 @@ class Value:
       not_negative: whether it is a square, or a sum or a quotient of squares.
       summed: of a sum over axes: what is summed, and the axes.
       mean_of: of such a sum divided by a number: the same, and the number.
+      parts: of a joined array: what it was joined from.
+      axis: along which the parts are joined.
+      before: of a transposed array: `transpose(before, order_of_axes)`.
+      order_of_axes: of the transposition.
+      terms: of a sum of arrays: what is added, none a sum; one for a product that nothing was added
+        to.
+      number: what is added to the terms last.
     """
 
     name: str
@@ -70,6 +77,12 @@ class Value:
     not_negative: bool = False
     summed: "tuple[Value, tuple[int, ...]] | None" = None
     mean_of: "tuple[Value, tuple[int, ...], float] | None" = None
+    parts: "tuple[Value, ...]" = ()
+    axis: int = 0
+    before: "Value | None" = None
+    order_of_axes: tuple[int, ...] = ()
+    terms: "tuple[Value, ...]" = ()
+    number: float = 0.0
 
     @property
     def size(self) -> int:

@@ -41,45 +41,6 @@ def in_one_order(closed: jex.ClosedJaxpr, num_params: int) -> jex.ClosedJaxpr:
     return jax.make_jaxpr(evaluate)(*map(aval_of, jaxpr.invars))
 
 
-@dataclass(frozen=True, eq=False)
-class Joined(Value):
-    """An array, and what it was joined from.
-
-    Attributes:
-      parts: along `axis`.
-      axis: of the parts.
-    """
-
-    parts: tuple[Value, ...] = ()
-    axis: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Turned(Value):
-    """A transposed array.
-
-    Attributes:
-      before: the array.
-      order_of_axes: `transpose(before, order_of_axes)`.
-    """
-
-    before: Any = None
-    order_of_axes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Sum(Value):
-    """A sum.
-
-    Attributes:
-      terms: what is added, none a sum; one for a product that nothing was added to.
-      number: what is added last.
-    """
-
-    terms: tuple[Value, ...] = ()
-    number: float = 0.0
-
-
 @dataclass(frozen=True)
 class Products(Graph):
     """The values of a program, with products and their sums in one order.
@@ -113,8 +74,8 @@ class Products(Graph):
             return [self._turn(first, tuple(params["permutation"]))]
         if name == "conv_general_dilated":
             return [self._convolved(equation, operands)]
-        if name == "reduce_sum" and isinstance(first, Turned):
-            return [self._sum_of_turned(first, tuple(params["axes"]))]
+        if name == "reduce_sum" and first.before is not None:
+            return [self._sum_of_turned(first.before, first.order_of_axes, tuple(params["axes"]))]
         if name == "dot_general" and (product := self._multiply(equation, *operands)):
             return [product]
         if name == "reshape" and (axes := kept_axes(shape, first.shape)) is not None:
@@ -132,7 +93,7 @@ class Products(Graph):
         """Concatenate values along an axis."""
         flat: list[Value] = []
         for part in parts:
-            flat += part.parts if isinstance(part, Joined) and part.axis == axis else [part]
+            flat += _parts(part, axis) or [part]
         if len(flat) == 1:
             return flat[0]
         shape = list(flat[0].shape)
@@ -143,16 +104,16 @@ class Products(Graph):
 
         params = {"dimension": axis}
         (joined,) = self._named("concatenate", params, flat, compute, [tuple(shape)])
-        return Joined(**_fields(joined), parts=tuple(flat), axis=axis)
+        return replace(joined, parts=tuple(flat), axis=axis)
 
     def _piece(self, value: Value, axis: int, start: int, stop: int) -> Value:
         """Slice a value along an axis; a slice of joined parts is made of those, if it can be."""
         if (start, stop) == (0, value.shape[axis]):
             return value
-        if isinstance(value, Joined) and value.axis == axis:
-            ends = list(accumulate((part.shape[axis] for part in value.parts), initial=0))
+        if parts := _parts(value, axis):
+            ends = list(accumulate((part.shape[axis] for part in parts), initial=0))
             if start in ends and stop in ends:
-                return self.join(value.parts[ends.index(start) : ends.index(stop)], axis)
+                return self.join(parts[ends.index(start) : ends.index(stop)], axis)
 
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             return [jax.lax.slice_in_dim(arrays[0], start, stop, axis=axis)]
@@ -163,11 +124,11 @@ class Products(Graph):
 
     def _turn(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Transpose a value; two transpositions cancel."""
-        if isinstance(value, Turned):
+        if value.before is not None:
             value, axes = value.before, tuple(value.order_of_axes[axis] for axis in axes)
         if axes == tuple(range(len(axes))):
             return value
-        if isinstance(value, Joined):
+        if value.parts:
             parts = [self._turn(part, axes) for part in value.parts]
             return self.join(parts, axes.index(value.axis))
 
@@ -176,20 +137,20 @@ class Products(Graph):
 
         shape = tuple(value.shape[axis] for axis in axes)
         (turned,) = self._named("transpose", {"axes": axes}, [value], compute, [shape])
-        return Turned(**_fields(turned), before=value, order_of_axes=axes)
+        return replace(turned, before=value, order_of_axes=axes)
 
     def _elementwise(
         self, equation: jex.JaxprEqn, operands: list[Value], shape: tuple[int, ...]
     ) -> Value:
         """Compute it of arrays before they are transposed, and transpose the result."""
         for turned in operands if len(shape) > 2 else ():
-            if isinstance(turned, Turned) and turned.shape == shape:
+            if turned.before is not None and turned.shape == shape:
                 axes = turned.order_of_axes
-                before = [self._turned_back(operand, axes, shape) for operand in operands]
-                if all(operand is not None for operand in before):
-                    turned_back: Any = before
+                turned_back = [self._turned_back(operand, axes, shape) for operand in operands]
+                before = [operand for operand in turned_back if operand is not None]
+                if len(before) == len(operands):
                     return self._turn(
-                        self._elementwise(equation, turned_back, turned.before.shape), axes
+                        self._elementwise(equation, before, turned.before.shape), axes
                     )
         return super()._elementwise(equation, operands, shape)
 
@@ -197,8 +158,8 @@ class Products(Graph):
         self, value: Value, axes: tuple[int, ...], shape: tuple[int, ...]
     ) -> Value | None:
         """Return a value whose transposition, or whose copy along other axes, is this one."""
-        if value.shape == () or (isinstance(value, Turned) and value.order_of_axes == axes):
-            return value.before if isinstance(value, Turned) else value
+        if value.shape == () or (value.before is not None and value.order_of_axes == axes):
+            return value.before or value
         spread = self._spread(value, shape)
         if spread.source is None:
             return None
@@ -208,12 +169,11 @@ class Products(Graph):
         shape = tuple(before[axis] for axis in range(len(axes)))
         return self._broadcast(spread.source, shape, source_axes) if in_order else None
 
-    def _sum_of_turned(self, value: Turned, axes: tuple[int, ...]) -> Value:
+    def _sum_of_turned(self, before: Value, order: tuple[int, ...], axes: tuple[int, ...]) -> Value:
         """Sum an array before it is transposed."""
-        order = value.order_of_axes
         summed = tuple(sorted(order[axis] for axis in axes))
         kept = [axis for place, axis in enumerate(order) if place not in axes]
-        total = self.through(lambda x: x.sum(summed), np.float32, value.before)
+        total = self.through(lambda x: x.sum(summed), np.float32, before)
         return self._turn(total, tuple(sorted(kept).index(axis) for axis in kept))
 
     def _convolved(self, equation: jex.JaxprEqn, operands: list[Value]) -> Value:
@@ -236,13 +196,13 @@ class Products(Graph):
         return self._turn(turned, tuple(last.index(axis) for axis in range(len(last))))
 
     def _broadcast(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
-        if isinstance(value, Joined) and shape[axes[value.axis]] == value.shape[value.axis]:
+        if value.parts and shape[axes[value.axis]] == value.shape[value.axis]:
             axis, spread = axes[value.axis], []
             for part in value.parts:
                 part_shape = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
                 spread.append(self._broadcast(part, part_shape, axes))
             return self.join(spread, axis)
-        if isinstance(value, Sum) and not value.reads_inputs:
+        if value.terms and not value.reads_inputs:
             terms = [self._broadcast(term, shape, axes) for term in value.terms]
             return self._sum(terms, value.number)
         return super()._broadcast(value, shape, axes)
@@ -252,10 +212,10 @@ class Products(Graph):
         shape = tuple(value.shape[axis] for axis in axes)
         if value.source is not None and value.source.shape == shape:
             return value.source
-        if isinstance(value, Joined) and value.axis in axes:
+        if value.parts and value.axis in axes:
             parts = [self._squeeze(part, axes) for part in value.parts]
             return self.join(parts, axes.index(value.axis))
-        if isinstance(value, Sum) and not value.reads_inputs:
+        if value.terms and not value.reads_inputs:
             terms = [self._squeeze(term, axes) for term in value.terms]
             return self._sum(terms, value.number)
 
@@ -289,9 +249,8 @@ class Products(Graph):
             for product in products:
                 total = self._sum_of(total, product) or self._plain_add(total, product)
             return total
-        if isinstance(right, Joined) and right.axis == 1:
-            parts = [self._product_of(equation, left, part) for part in right.parts]
-            return self.join(parts, 1)
+        if parts := _parts(right, 1):
+            return self.join([self._product_of(equation, left, part) for part in parts], 1)
         precision = equation.params["precision"]
 
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
@@ -302,7 +261,7 @@ class Products(Graph):
         params = {"precision": str(precision)}
         (product,) = self._named("dot_general", params, [left, right], compute, [shape])
         self.factors[product.name] = (left, right, precision, equation)
-        return Sum(**_fields(product), terms=(product,))
+        return replace(product, terms=(product,))
 
     def _add(self, equation: jex.JaxprEqn, value: Value, number: Value) -> Value | None:
         """Add two values of which one is a sum, joined or transposed; None for others."""
@@ -319,9 +278,9 @@ class Products(Graph):
         number = other.is_number and other.array.shape == ()
         if one.is_number or not (number or one.shape == other.shape):
             return None
-        if isinstance(other, Joined) and not isinstance(one, Joined):
+        if other.parts and not one.parts:
             one, other = other, one
-        if isinstance(one, Joined):
+        if one.parts:
             others: list[Value] = [other] * len(one.parts)
             if not number:
                 borders = _borders(part.shape[one.axis] for part in one.parts)
@@ -331,7 +290,7 @@ class Products(Graph):
                 for pair in zip(one.parts, others, strict=True)
             ]
             return self.join(sums, one.axis)
-        if isinstance(one, Turned) and isinstance(other, Turned):
+        if one.before is not None and other.before is not None:
             if one.order_of_axes != other.order_of_axes:
                 return None
             total = self._sum_of(one.before, other.before)
@@ -339,7 +298,7 @@ class Products(Graph):
             return self._turn(total, one.order_of_axes)
         terms: list[Value] = []
         for value in (one,) if number else (one, other):
-            if isinstance(value, Sum):
+            if value.terms:
                 terms += value.terms
             elif not value.reads_inputs:
                 terms.append(value)
@@ -347,8 +306,8 @@ class Products(Graph):
                 return None
         if not number and not any(term.reads_inputs for term in terms):
             return None
-        rest = sum(value.number for value in (one, other) if isinstance(value, Sum))
-        return self._sum(terms, rest + (other.array.item() if number else 0.0))
+        rest = one.number + other.number + (other.array.item() if number else 0.0)
+        return self._sum(terms, rest)
 
     def _sum(self, terms: Sequence[Value], number: float) -> Value:
         """Add terms: the last product to be known, parameters, other products, then the number.
@@ -362,7 +321,7 @@ class Products(Graph):
         ordered = [*products[:1], *rest, *products[1:]]
         total = self._chain(ordered, number)
         self.sums[total.name] = tuple(ordered), number
-        return Sum(**_fields(total), terms=tuple(ordered), number=number)
+        return replace(total, parts=(), before=None, terms=tuple(ordered), number=number)
 
     def _place(self, term: Value) -> tuple[int, str, tuple[int, str, str]]:
         """Sort products by what they multiply, which is the same for all gates."""
@@ -444,8 +403,8 @@ class Products(Graph):
                 )
                 pieces.append(self._piece(whole, 1, start, stop))
             else:
-                biases: Any = [term.source for term in terms_at_place]
-                whole = Value(**_fields(self.join(biases, 0)))  # to be spread as one array
+                biases = [term.source for term in terms_at_place if term.source is not None]
+                whole = replace(self.join(biases, 0), parts=())  # to be spread as one array
                 pieces.append(self._broadcast(whole, pieces[0].shape, (1,)))
         whole = self._chain(pieces, self.sums[group[0].name][1])
         borders = _borders(value.shape[1] for value in group)
@@ -480,7 +439,7 @@ def _number(parameter: Value) -> tuple[int, str]:
 
 def _parts(value: Value, axis: int) -> tuple[Value, ...]:
     """List what a value was joined from along an axis; nothing for another value."""
-    return value.parts if isinstance(value, Joined) and value.axis == axis else ()
+    return value.parts if value.axis == axis else ()
 
 
 def _interpolated(start: Value, step: Value) -> tuple[Value, Value] | None:
@@ -490,12 +449,6 @@ def _interpolated(start: Value, step: Value) -> tuple[Value, Value] | None:
             if way.name.startswith("sub ") and way.operands[1].name == start.name:
                 return weight, way.operands[0]
     return None
-
-
-def _fields(value: Value) -> dict[str, Any]:
-    """List the fields of a plain value."""
-    names = Value.__dataclass_fields__
-    return {name: getattr(value, name) for name in names}
 
 
 def _mix(start: jax.Array, weight: jax.Array, end: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ from ..environment import TimeStep
 from ..hyper import unit_interval
 from ..specs import Discrete, MultiDiscrete, Spec, zeros
 from ..types import PyTree, pytree_dataclass
-from .base import Wrapper
+from .base import Stateless, Wrapper
 
 
 @pytree_dataclass
@@ -76,7 +76,7 @@ def _allows(spec: Spec, mask: jax.Array | None, action: PyTree) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class ActionRepeat(Wrapper):
+class ActionRepeat(Stateless):
     """Take each action several times; the rewards are summed.
 
     The repetition stops where the episode ends, terminated or truncated, and returns that step.
@@ -90,10 +90,6 @@ class ActionRepeat(Wrapper):
     """
 
     num_repeats: int = 4
-
-    def inner(self, states: PyTree) -> PyTree:
-        """Return the states, which are the inner ones."""
-        return states
 
     def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
         def repeat(before: TimeStep, key: jax.Array) -> tuple[TimeStep, None]:

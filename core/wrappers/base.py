@@ -1,15 +1,24 @@
 """The base of all wrappers, and how to take an environment out of them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import jax
 
-from ..environment import Environment, TimeStep, has_costly_reset, initial_progress
+from ..environment import (
+    Environment,
+    Renderable,
+    TimeStep,
+    curriculum,
+    has_costly_reset,
+    initial_progress,
+)
 from ..errors import TriglotError, shown
 from ..hyper import check_config
 from ..specs import Spec
 from ..types import PyTree
+
+EnvT = TypeVar("EnvT")
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,17 @@ class Wrapper:
 
     @property
     def draw_suffix(self) -> str:
-        env: Any = self.env
-        return env.draw_suffix
+        return self._rendered.draw_suffix
 
     def draw(self, states: PyTree, path: str) -> None:
         """Render states `[T, ...]` to a file, as the inner environment does."""
-        env: Any = self.env
-        env.draw(self.inner(states), path)
+        self._rendered.draw(self.inner(states), path)
+
+    @property
+    def _rendered(self) -> Renderable:
+        if not isinstance(self.env, Renderable):
+            raise AttributeError(f"{self.name} cannot be rendered")
+        return self.env
 
     def inner(self, states: PyTree) -> PyTree:
         """Take the inner environment's states out of this one's."""
@@ -84,18 +97,24 @@ class Wrapper:
         self, progress: PyTree, states: PyTree, returns: jax.Array, done: jax.Array
     ) -> PyTree:
         """See `Curriculum`."""
-        env: Any = self.env
-        return env.update_progress(progress, self.inner(states), returns, done)
+        return curriculum(self.env).update_progress(progress, self.inner(states), returns, done)
 
     def reset_by(self, progress: PyTree, key: jax.Array) -> TimeStep:
         """See `Curriculum`."""
-        env: Any = self.env
-        return self.begin(env.reset_by(progress, key))
+        return self.begin(curriculum(self.env).reset_by(progress, key))
+
+
+@dataclass(frozen=True)
+class Stateless(Wrapper):
+    """A wrapper that remembers nothing: its states are the inner environment's."""
+
+    def inner(self, states: PyTree) -> PyTree:
+        return states
 
 
 def without_wrappers(
-    env: Any, states: PyTree = None, kind: type[Wrapper] = Wrapper
-) -> tuple[Any, PyTree]:
+    env: EnvT, states: PyTree = None, kind: type[Wrapper] = Wrapper
+) -> tuple[EnvT | Environment, PyTree]:
     """Take an environment and its states out of its wrappers.
 
     Args:
@@ -103,6 +122,7 @@ def without_wrappers(
       states: of `env`, with any leading axes; or None.
       kind: stop at the first wrapper that is not of this class.
     """
-    while isinstance(env, kind):
-        env, states = env.env, None if states is None else env.inner(states)
-    return env, states
+    inside: EnvT | Environment = env
+    while isinstance(inside, kind):
+        inside, states = inside.env, None if states is None else inside.inner(states)
+    return inside, states

@@ -1,7 +1,6 @@
 """Wrappers of ends: a time limit, and a state to stay in after the end of the task."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +80,8 @@ class AbsorbingStates(Wrapper):
 
     @property
     def obs_spec(self) -> Spec:
-        spec: Any = self.env.obs_spec
+        spec = self.env.obs_spec
+        assert isinstance(spec, Box)  # checked when it was made
         low, high = spec.bounds()
         low, high = np.append(np.minimum(low, 0), 0), np.append(np.maximum(high, 0), 1)
         return replace(spec, shape=low.shape, low=bound_of(low), high=bound_of(high))

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from ..errors import TriglotError, shown
 from ..hyper import is_integer
 from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
 from ..types import Obs, PyTree, pytree_dataclass
-from .base import Wrapper
+from .base import Stateless, Wrapper
 
 MAX_STACKED = 10**8  # numbers of an observation; the arrays of its bounds have as many
 
@@ -70,7 +69,8 @@ class FrameStack(Wrapper):
 
     @property
     def obs_spec(self) -> Spec:
-        spec: Any = self.env.obs_spec
+        spec = self.env.obs_spec
+        assert isinstance(spec, Box)  # checked when it was made
         low, high = (
             np.concatenate([self._channels(bound)] * self.num_frames, axis=-1)
             for bound in spec.bounds()
@@ -94,7 +94,7 @@ class FrameStack(Wrapper):
 
 
 @dataclass(frozen=True)
-class SelectEntries(Wrapper):
+class SelectEntries(Stateless):
     """Observe only some entries of a vector, such as positions without velocities.
 
     What is left out has to be remembered or inferred: the usual way to make a task that needs a
@@ -131,13 +131,10 @@ class SelectEntries(Wrapper):
 
     @property
     def obs_spec(self) -> Spec:
-        spec: Any = self.env.obs_spec
+        spec = self.env.obs_spec
+        assert isinstance(spec, Box)  # checked when it was made
         low, high = (bound[np.array(self.entries)] for bound in spec.bounds())
         return replace(spec, shape=low.shape, low=bound_of(low), high=bound_of(high))
-
-    def inner(self, states: PyTree) -> PyTree:
-        """Return the states, which are the inner ones."""
-        return states
 
     def begin(self, start: TimeStep) -> TimeStep:
         return replace(start, obs=start.obs[np.array(self.entries)])
@@ -146,7 +143,7 @@ class SelectEntries(Wrapper):
         return self.begin(self.env.step(state, action, key))
 
 
-def only_entries(env: Environment, entries: Any) -> SelectEntries:
+def only_entries(env: Environment, entries: int | str | tuple[int, ...]) -> SelectEntries:
     """Wrap an environment in `SelectEntries`.
 
     Args:
@@ -165,7 +162,7 @@ def only_entries(env: Environment, entries: Any) -> SelectEntries:
 
 
 @dataclass(frozen=True)
-class FlattenObservation(Wrapper):
+class FlattenObservation(Stateless):
     """Observe one float32 vector: all arrays of the observation, one after the other.
 
     A `Discrete` and each integer of a `MultiDiscrete` are one-hot. The entries of a `Dict` are in
@@ -178,10 +175,6 @@ class FlattenObservation(Wrapper):
     @property
     def obs_spec(self) -> Spec:
         return flat_spec(self.env.obs_spec)
-
-    def inner(self, states: PyTree) -> PyTree:
-        """Return the states, which are the inner ones."""
-        return states
 
     def begin(self, start: TimeStep) -> TimeStep:
         return replace(start, obs=flat(self.env.obs_spec, start.obs))

@@ -6,9 +6,13 @@ Their table imports no wrapper, so that it can be listed without JAX.
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import TriglotError
+from ..records import Values
+
+if TYPE_CHECKING:
+    from ..environment import Environment
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class WrapperOption:
     about: str
     further: Mapping[str, str] = field(default_factory=dict)
 
-    def wrap(self, env: Any, value: Any, **further: Any) -> Any:
+    def wrap(self, env: "Environment", value: object, **further: object) -> "Environment":
         """Wrap an environment."""
         module, _, name = self.path.partition(":")
         return getattr(importlib.import_module(module, __package__), name)(env, value, **further)
@@ -80,7 +84,7 @@ def wrapper_options() -> list[str]:
     ]
 
 
-def wrap(env: Any, options: Mapping[str, Any]) -> Any:
+def wrap(env: "Environment", options: Values) -> "Environment":
     """Wrap an environment in the fixed order of `WRAPPERS`, whatever the order of the options.
 
     Args:

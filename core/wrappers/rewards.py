@@ -9,11 +9,11 @@ from ..environment import Environment, TimeStep
 from ..errors import TriglotError, shown
 from ..hyper import finite, is_number
 from ..types import PyTree
-from .base import Wrapper
+from .base import Stateless
 
 
 @dataclass(frozen=True)
-class ScaleReward(Wrapper):
+class ScaleReward(Stateless):
     """Multiply each reward by a number.
 
     Attributes:
@@ -23,17 +23,13 @@ class ScaleReward(Wrapper):
 
     scale: float = finite(1.0)
 
-    def inner(self, states: PyTree) -> PyTree:
-        """Return the states, which are the inner ones."""
-        return states
-
     def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
         step = self.env.step(state, action, key)
         return replace(step, reward=step.reward * self.scale)
 
 
 @dataclass(frozen=True)
-class ClipReward(Wrapper):
+class ClipReward(Stateless):
     """Clip each reward to an interval.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning",
@@ -54,10 +50,6 @@ class ClipReward(Wrapper):
         super().__post_init__()
         if not self.low < self.high:
             raise TriglotError(f"ClipReward needs low < high, got {self.low} and {self.high}.")
-
-    def inner(self, states: PyTree) -> PyTree:
-        """Return the states, which are the inner ones."""
-        return states
 
     def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
         step = self.env.step(state, action, key)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -179,6 +179,10 @@ def brax_functions(
     return reset, step
 
 
+Build: TypeAlias = Callable[[str, dict[str, Any]], Adapter]
+"""A suite's function that makes an environment from its name and options."""
+
+
 @dataclass(frozen=True)
 class Adapted:
     """An environment of a JAX library; build it with a suite's `make`.
@@ -197,7 +201,7 @@ class Adapted:
     suite: str
     env_id: str
     options: Options
-    build: Callable[[str, dict[str, Any]], Adapter] = field(repr=False)
+    build: Build = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -252,9 +256,7 @@ class Adapted:
 
 
 @functools.cache
-def _adapter(
-    build: Callable[[str, dict[str, Any]], Adapter], env_id: str, options: Options
-) -> Adapter:
+def _adapter(build: Build, env_id: str, options: Options) -> Adapter:
     with construction():
         return build(env_id, dict(options))
 
@@ -273,7 +275,7 @@ def adapted(
     suite: str,
     env_id: str,
     options: Values,
-    build: Callable[[str, dict[str, Any]], Adapter],
+    build: Build,
 ) -> Adapted:
     """Make an environment, and fail now on a wrong option.
 

@@ -11,7 +11,7 @@ from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
 from ...core.records import Values
 from ...core.types import PyTree
-from ...core.wrappers.base import Wrapper
+from ...core.wrappers.base import Stateless
 from ...core.wrappers.games import random_player
 from . import AGENT, Adapted, Players, library_promotion, strong
 from .options import check_options, check_values
@@ -23,7 +23,7 @@ COPY_PERIOD = 10  # updates
 
 
 @dataclass(frozen=True)
-class Against(Wrapper):
+class Against(Stateless):
     """A game as one of its players sees it, at a random seat; a step holds the others' moves.
 
     Attributes:
@@ -32,21 +32,19 @@ class Against(Wrapper):
       copy_period: see `Game`.
     """
 
+    env: Adapted
     player: Player = random_player
     copy_period: int | None = None
 
     @property
     def num_players(self) -> int:
-        return self._players.number
+        return _players(self.env).number
 
     def against(self, player: Player) -> "Against":
         return replace(self, player=player)
 
     def for_both(self) -> "Both":
         return Both(self.env)
-
-    def inner(self, states: PyTree) -> PyTree:
-        return states
 
     def reset(self, key: jax.Array) -> TimeStep:
         init_key, others_key = jax.random.split(key)
@@ -59,7 +57,7 @@ class Against(Wrapper):
 
     def _others_play(self, now: TimeStep, key: jax.Array) -> TimeStep:
         """Play until it is the agent's turn or the game has ended; rewards are summed."""
-        players = self._players
+        players = _players(self.env)
 
         def waits(carry: tuple[TimeStep, jax.Array]) -> jax.Array:
             now, _ = carry
@@ -76,34 +74,32 @@ class Against(Wrapper):
         with library_promotion():
             return replace(last, obs=players.observe(last.state, AGENT))
 
-    @property
-    def _players(self) -> Players:
-        game: Any = self.env
-        return game.adapter.players
-
 
 @dataclass(frozen=True)
-class Both(Wrapper):
+class Both(Stateless):
     """A zero-sum game of two players as the one who has the turn sees it; see `BothPlayers`."""
+
+    env: Adapted
 
     @property
     def alternates(self) -> bool:
-        game: Any = self.env
-        return game.adapter.players.alternates
+        return _players(self.env).alternates
 
     def moving(self, state: PyTree) -> jax.Array:
-        game: Any = self.env
         with library_promotion():
-            return game.adapter.players.moving(state)
-
-    def inner(self, states: PyTree) -> PyTree:
-        return states
+            return _players(self.env).moving(state)
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         after = self.env.step(state, action, key)
         return replace(
             after, reward=jnp.where(self.moving(state) == AGENT, after.reward, -after.reward)
         )
+
+
+def _players(game: Adapted) -> Players:
+    """Return the players of a game of several, such as `against` wraps."""
+    assert game.adapter.players is not None
+    return game.adapter.players
 
 
 def against(game: Adapted, options: Values) -> Environment:
@@ -125,12 +121,12 @@ def against(game: Adapted, options: Values) -> Environment:
     if game.adapter.players is None:
         return game
     settings: dict[str, Any] = {"opponent": RANDOM, **options}
-    opponent: Any = settings.pop("opponent")
+    opponent = settings.pop("opponent")
     period = COPY_PERIOD if opponent == SELF else None
     if opponent == SELF and "copy_period" in settings:
         period = settings.pop("copy_period")
         check_count(f"copy_period of {game.name}", period)
-    sampling: Any = getattr(opponent, "sampling", None)  # of a run's policy
+    sampling = getattr(opponent, "sampling", None)  # of a run's policy
     if sampling is not None and "opponent_sampled" in settings:
         sampled = settings.pop("opponent_sampled")
         check_values(game.name, {"opponent_sampled": sampled}, {"opponent_sampled": True})

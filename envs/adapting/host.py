@@ -15,7 +15,7 @@ from ...core.types import Obs
 from . import masks
 from .masks import Info
 from .options import Options
-from .spaces import map_leaves
+from .spaces import AnySpace, map_leaves
 
 Restart = Callable[[Any, np.ndarray], Obs]
 
@@ -134,7 +134,7 @@ class GymnasiumVector:
         return np.clip(action.astype(space.dtype), space.low, space.high)
 
     @property
-    def _action_space(self) -> Any:
+    def _action_space(self) -> AnySpace:
         """The space of one environment's action."""
         return self._vector.single_action_space
 
@@ -200,7 +200,7 @@ class GymnasiumVector:
         A tuple becomes a dictionary, without the texts. Gymnasium reuses its arrays.
         """
 
-        def cast(leaf: Leaf, space: Any, values: npt.ArrayLike) -> np.ndarray:
+        def cast(leaf: Leaf, space: AnySpace, values: npt.ArrayLike) -> np.ndarray:
             start = getattr(space, "start", None)
             values = values if start is None else np.asarray(values) - start
             return to_dtype(values, leaf.dtype, "an observation")
@@ -210,7 +210,7 @@ class GymnasiumVector:
             space, obs = space[key], obs[key]
         return map_leaves(cast, self._env.obs_spec, space, obs)
 
-    def _inner_key(self, space: Any) -> str:
+    def _inner_key(self, space: AnySpace) -> str:
         """Return the key of what is left of an observation without its mask; "" if it is whole."""
         return masks.without_mask(self._mask_form, space)[1] if self._mask_form else ""
 

@@ -12,14 +12,21 @@ Three forms are read:
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ...core.errors import TriglotError, require
 from ...core.host_environment import to_dtype
 from ...core.specs import Spec, mask_size
 from ...core.types import Obs
+from .spaces import AnySpace
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+    AnyEnv: TypeAlias = Env[Any, Any]
 
 IN_INFO, METHOD = "info", "method"
 KEY, METHOD_NAME = "action_mask", "action_masks"
@@ -63,7 +70,7 @@ def find_form(env: Any, action_spec: Spec) -> str:
     return METHOD if size is not None and has_method else ""
 
 
-def _key_in(space: Any, size: int | None) -> str:
+def _key_in(space: AnySpace, size: int | None) -> str:
     """Find the part of an observation space that is a mask; "" if there is none."""
     spaces = require("gymnasium", "gymnasium").spaces
     if not isinstance(space, spaces.Dict):
@@ -89,7 +96,7 @@ def _misfit(shape: tuple[int, ...], size: int | None) -> TriglotError:
     return TriglotError(f"its action mask has the shape {shape}; {wanted}, {HOW_TO_IGNORE}.")
 
 
-def as_mask(mask: Any, size: int | None) -> np.ndarray:
+def as_mask(mask: npt.ArrayLike, size: int | None) -> np.ndarray:
     """Convert the mask of one environment, or one mask for each integer, to bool `[size]`.
 
     Raises:
@@ -103,7 +110,7 @@ def as_mask(mask: Any, size: int | None) -> np.ndarray:
     return to_dtype(array, bool, "an entry of the action mask")
 
 
-def without_mask(form: str, space: Any) -> tuple[Any, str]:
+def without_mask(form: str, space: AnySpace) -> tuple[AnySpace, str]:
     """Remove the mask from an observation space.
 
     Returns:
@@ -120,18 +127,18 @@ def without_mask(form: str, space: Any) -> tuple[Any, str]:
     return spaces.Dict(rest), ""
 
 
-def in_info(form: str, size: int | None) -> Callable[[Any], Any]:
+def in_info(form: str, size: int | None) -> "Callable[[AnyEnv], AnyEnv]":
     """Make a wrapper that puts the mask of every reset and step into `info`, bool `[size]`."""
     return partial(_wrap, form=form, size=size)
 
 
-def _wrap(env: Any, form: str, size: int | None) -> Any:
+def _wrap(env: "AnyEnv", form: str, size: int | None) -> "AnyEnv":
     gym = require("gymnasium", "gymnasium")
 
     class ActionMaskInInfo(gym.Wrapper):
         """Put the action mask into `info`, so that vector environments keep it across resets."""
 
-        def reset(self, **options: Any) -> tuple[Obs, Info]:
+        def reset(self, **options: object) -> tuple[Obs, Info]:
             obs, info = self.env.reset(**options)
             return obs, {**info, KEY: self._mask(info, "reset")}
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -25,6 +25,8 @@ from ...core.types import PyTree
 
 if TYPE_CHECKING:
     from gymnasium import Space
+
+AnySpace: TypeAlias = Any  # a `gymnasium.Space`; each class has attributes of its own
 
 _SMALLEST = [float(np.finfo(dtype).tiny) for dtype in ("float32", "float64")]
 
@@ -91,7 +93,7 @@ def as_declared(spec: Spec, batch: PyTree) -> PyTree:
     return map_leaves(copied, spec, batch)
 
 
-def observed(space: Any) -> Any:
+def observed(space: AnySpace) -> AnySpace:
     """Convert a space to one of what networks read: without texts, and integers from 0 on.
 
     Args:
@@ -110,7 +112,7 @@ def observed(space: Any) -> Any:
     return readable
 
 
-def _observed(spaces: ModuleType, space: Any) -> Any:
+def _observed(spaces: ModuleType, space: AnySpace) -> AnySpace | None:
     if isinstance(space, spaces.Text):
         return None
     if isinstance(space, spaces.Discrete):
@@ -124,14 +126,14 @@ def _observed(spaces: ModuleType, space: Any) -> Any:
     return spaces.Dict(parts) if parts else None
 
 
-def _named(spaces: ModuleType, space: Any) -> dict[str, Any]:
+def _named(spaces: ModuleType, space: AnySpace) -> dict[str, AnySpace]:
     """Name the parts of a `Dict`, and those of a `Tuple` by their numbers."""
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)
     return {str(index): child for index, child in enumerate(space.spaces)}
 
 
-def spec_from_space(space: Any) -> Spec:
+def spec_from_space(space: AnySpace) -> Spec:
     """Convert a Gymnasium space to a spec with JAX's dtype.
 
     Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones, if these hold every value within the
@@ -154,7 +156,7 @@ def spec_from_space(space: Any) -> Spec:
     return spec
 
 
-def _spec_from_space(space: Any) -> Spec:
+def _spec_from_space(space: AnySpace) -> Spec:
     spaces = require("gymnasium", "gymnasium").spaces
     if isinstance(space, spaces.Discrete):
         if space.start != 0:
@@ -190,7 +192,7 @@ def _spec_from_space(space: Any) -> Spec:
     )
 
 
-def action_spec_from_space(space: Any, scale: float | None = None) -> Spec:
+def action_spec_from_space(space: AnySpace, scale: float | None = None) -> Spec:
     """Convert a space of actions to a spec.
 
     Args:

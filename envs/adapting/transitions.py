@@ -1,19 +1,22 @@
 """The transitions of a Gymnasium environment alone, and of several under each autoreset mode."""
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.host_environment import Choose, HostStart, Transition, row
 from .host import GymnasiumVector
 
+if TYPE_CHECKING:
+    from .masks import AnyEnv
+
 # `AutoresetMode` of Gymnasium: when a vector environment begins the next episode.
 MODES = ("SameStep", "NextStep", "Disabled")
 
 
 def of_single(
-    single: Any, read: GymnasiumVector, seed: int, choose: Choose, num: int, number: int
+    single: "AnyEnv", read: GymnasiumVector, seed: int, choose: Choose, num: int, number: int
 ) -> list[Transition]:
     """Step one environment, which is reset after the end of an episode, and copy what it returns.
 

@@ -319,8 +319,14 @@ MISTAKES = {
         lambda: from_nnx(FailingNNX),
         "the NNX constructor 'FailingNNX' failed when given nnx.Rngs: TypeError: .*'size'",
     ),
-    "no NNX module": (lambda: from_nnx(lambda rngs: 3), "returned a int"),
-    "no Equinox module": (lambda: from_equinox(lambda key: jnp.ones(3)), "returned a Shape"),
+    "no NNX module": (
+        lambda: from_nnx(lambda rngs: 3),  # pyright: ignore[reportArgumentType]
+        "returned a int",
+    ),
+    "no Equinox module": (
+        lambda: from_equinox(lambda key: jnp.ones(3)),  # pyright: ignore[reportArgumentType]
+        "returned a Shape",
+    ),
     "state that is not taken": (
         lambda: from_equinox(Stateful),
         r"holds state \(such as BatchNorm's\), but its __call__ does not take `state`",

@@ -15,7 +15,7 @@ from ...core.errors import (
     user_error_context,
 )
 from ...core.options import OptionTable, are_options_of, option_fields, option_values
-from ...core.rl.planning import check_model, model_in, takes_turns
+from ...core.rl.planning import model_in, plannable, takes_turns
 from .algorithms import check_algorithm, find_algorithm
 from .effects import Effects, check_values
 from .loading import load, load_networks, require_liftable
@@ -92,9 +92,7 @@ def make_agent(
     further: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
         if algorithm_class.plans:
-            check_model(algorithm_class, env)
-            plannable: Any = env  # none that is stepped in Python: that is refused
-            further["model"] = model_in(plannable)
+            further["model"] = model_in(plannable(algorithm_class.__name__, env))
         if "two_players" in _field_names(algorithm_class) and takes_turns(env):
             further["two_players"] = True
         if networks is None or isinstance(networks, Mapping):
