@@ -1,5 +1,7 @@
 """What all zoos have in common."""
 
+import importlib
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +37,15 @@ from triglot.core.types import PyTree
 HEADS = (("q", q_head(3, dueling=True)), ("v", value_head()))
 MLP_LAYERS, CNN_LAYERS = MLP((4, 5), "relu"), CNN((2,), 3, (4,))
 KEY = jax.random.key(7)
+
+
+@pytest.mark.parametrize("name", ["haiku", "linen", "nnx", "equinox"])
+def test_the_former_place_of_a_zoo_is_deprecated(name: str) -> None:
+    former, new = f"triglot.backends.zoo.{name}", f"triglot.backends.{name}.zoo"
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match=f"{former} is deprecated .* import {new}"):
+        module = importlib.import_module(former)
+    assert module.make is importlib.import_module(new).make
 
 
 def network(backend: str, torso: Torso, arithmetic: str = "native", **more: Any) -> Network:
