@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ..report import Checklist, Failed
+from ..report import Checklist, Failed, NotApplicable
 from ..trees import find_value_difference
 from .feeder import LearningCase
 from .worlds import REACH, TOLERANCE, EpisodeCase, Kind
@@ -34,6 +34,7 @@ def _later_episodes(case: LearningCase) -> str:
         moved = episodes.effects((kind, "nothing"), (kind, "later")) > CLEAR
         back = _distances(episodes, moved, kind, later=False)
         if back:
+            _require_no_statistic(episodes, kind)
             raise Failed(
                 f"at {kind} ends, with another episode after them, what was learned of the steps "
                 f"{_listed(back)} before the end changed (0: the last step)."
@@ -62,6 +63,7 @@ def _earlier_episodes(case: LearningCase) -> str:
     for kind in ("terminated", "truncated"):
         moved = episodes.effects((kind, "nothing"), (kind, "earlier")) > CLEAR
         if on := _distances(episodes, moved, kind, later=True):
+            _require_no_statistic(episodes, kind)
             raise Failed(
                 f"at {kind} ends, with another episode before them, what was learned of the steps "
                 f"{_listed(on)} after the end changed (1: the first step)."
@@ -107,6 +109,15 @@ def _last_steps(case: LearningCase) -> str:
                 f"{_listed(missing)} before the end (0: the last step)."
             )
     return episodes.compared("compared with another last reward and successor")
+
+
+def _require_no_statistic(episodes: EpisodeCase, kind: Kind) -> None:
+    """Raise `NotApplicable` if all steps change together, so that a leak would not be told."""
+    if episodes.samples_a_statistic(kind):
+        raise NotApplicable(
+            "not checked: another episode in two environments changes what is learned of the "
+            "others, as by a mean over steps that a replay samples."
+        )
 
 
 def _effects(episodes: EpisodeCase, kind: Kind, change: str) -> dict[int, float]:

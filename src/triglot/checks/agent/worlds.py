@@ -180,13 +180,31 @@ class EpisodeCase:
             worlds[kind, "its reward"] = replace(base, reward=base.reward + at_end)
             if kind == "nowhere":
                 continue
-            kept = ("action",) if self.absorbing else ()
-            worlds[kind, "later"] = base.exchanged(self.time > self.cut, *kept)
+            worlds[kind, "later"] = base.exchanged(self.time > self.cut, *self._kept)
             worlds[kind, "earlier"] = base.exchanged(self.time <= self.cut)
             if kind == "truncated":
                 other = base.exchanged(at_end).next_obs
                 worlds[kind, "its next_obs"] = replace(base, next_obs=other)
         return worlds
+
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        """The fields that stay where episodes after an end are exchanged."""
+        return ("action",) if self.absorbing else ()
+
+    def samples_a_statistic(self, kind: Kind) -> bool:
+        """Return whether another episode in two environments moves what the others teach.
+
+        So does the mean of a batch that was sampled from a replay, as of its advantages: after an
+        exchange, it is of other steps.
+        """
+        if not hasattr(self.agent.config, "buffer_size"):
+            return False
+        base = self.worlds[kind, "nothing"]
+        in_first_pair = np.indices(self.shape)[1] < 2
+        changed = base.exchanged((self.time > self.cut) & in_first_pair, *self._kept)
+        moved = effects(self.learned[kind, "nothing"], self.learn(changed))
+        return bool(moved[base.obs[:, 2:]].max(initial=0.0) > TOLERANCE)
 
     @property
     def _remembers(self) -> bool:
