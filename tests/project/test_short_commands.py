@@ -95,6 +95,12 @@ def shortened(words: list[str]) -> list[str]:
     return [*words, *(w for one in given if one.split()[0] not in words for w in one.split())]
 
 
+def divided(words: list[str], at: str) -> tuple[list[str], list[str]]:
+    """Split a command at a word of the shell."""
+    index = words.index(at) if at in words else len(words)
+    return words[:index], words[index + 1 :]
+
+
 FILLED = [page for page, found in RUN_OF.items() if found]
 # The others' trainings, comparisons and sweeps are prepared by tests/project/test_readme.py.
 QUICK = ("README.md", "docs/start.md")
@@ -123,13 +129,14 @@ def test_the_commands_of_a_page_run_in_order(
     for name in [name for name in sys.modules if name.startswith("my_") or name in of_pages]:
         monkeypatch.delitem(sys.modules, name)  # of another page
     for words in RUN_OF[page]:
-        words, _, folder = " ".join(words).partition(" && cd ")
-        line, _, written = words.partition(" > ")
-        short = shortened(line.split())
-        assert cli.main(short) == exit_code_of(f"triglot {words}"), short
+        words, folder = divided(words, "&&")
+        line, written = divided(words, ">")
+        short = shortened(line)
+        assert cli.main(short) == exit_code_of(f"triglot {' '.join(words)}"), short
         printed = capsys.readouterr().out
         if written:
-            Path(written).write_text(printed)
+            Path(written[0]).write_text(printed)
         if folder:
-            monkeypatch.chdir(folder)
-            monkeypatch.syspath_prepend(folder)
+            assert folder[0] == "cd"
+            monkeypatch.chdir(folder[1])
+            monkeypatch.syspath_prepend(folder[1])
