@@ -106,6 +106,7 @@ FILLED = [page for page, found in RUN_OF.items() if found]
 QUICK = ("README.md", "docs/start.md")
 
 
+@pytest.mark.library_promotion("a documented command may promote, as it does for a user")
 @pytest.mark.covering(2)
 @pytest.mark.parametrize(
     "page", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in FILLED]
