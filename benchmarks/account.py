@@ -98,7 +98,7 @@ def parts_of(config: plain_ppo.Config) -> dict[str, Part]:
 
         def one(params: Any, obs: jax.Array) -> tuple[Any, None]:
             def total(params: Any) -> jax.Array:
-                return sum(linear(one, obs).sum() for one in params.values())
+                return jnp.stack([linear(one, obs).sum() for one in params.values()]).sum()
 
             grads = jax.grad(total)(params)
             return jax.tree.map(lambda p, g: p - 1e-9 * g, params, grads), None

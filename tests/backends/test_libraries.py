@@ -26,7 +26,7 @@ from triglot.core.networks.combinators import part_of
 from triglot.core.specs import Box, zeros
 from triglot.diff.porting.layouts import network_of
 from triglot.envs.probes import make
-from triglot.runs.load import variables_of
+from triglot.runs.load import run_of, variables_of
 from triglot.runs.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,7 +133,7 @@ def test_a_run_is_exported_to_it(install: Install, tmp_path: Path) -> None:
     assert spec is not None and spec.loader is not None
     model = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(model)
-    run = triglot.load_run(tmp_path / "run")
+    run = run_of(tmp_path / "run")
     obs = zeros(run.env.obs_spec, 2)
     outputs = run.agent.network.parts["actor"].apply(part_of(variables_of(run, 0), "actor"), obs)[0]
     chex.assert_trees_all_close(model.apply("actor", obs), outputs, rtol=1e-5)
