@@ -185,10 +185,11 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 def _loaded(networks: Any, env: "AnyEnvironment") -> Any:
     """Load the networks that are named as `package.module:object`; return others as they are.
 
-    A tuple has the texts of `--network`.
+    A tuple of texts is that of `--network`; one of functions is a network.
     """
-    if isinstance(networks, str | tuple):
-        return load_networks([networks] if isinstance(networks, str) else networks, env)
+    texts = [networks] if isinstance(networks, str) else networks
+    if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+        return load_networks(texts, env)
     if not isinstance(networks, Mapping):
         return networks
     return {

@@ -59,7 +59,7 @@ SUITES = {
     "brax": Suite("triglot.envs.brax", "ant", "brax"),
     "playground": Suite("triglot.envs.playground", "CartpoleBalance", "playground"),
     "navix": Suite("triglot.envs.navix", "Navix-DoorKey-8x8-v0", "navix"),
-    "xminigrid": Suite("triglot.envs.xminigrid", "XLand-MiniGrid-R1-9x9", "xminigrid"),
+    "xminigrid": Suite("triglot.envs.xminigrid", "MiniGrid-DoorKey-8x8", "xminigrid"),
     "craftax": Suite("triglot.envs.craftax", "Craftax-Classic-Symbolic-v1", "craftax"),
     "pgx": Suite(
         "triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",), words=("random", "self")
