@@ -77,6 +77,7 @@ WRONG = dict.fromkeys(FIELDS, "1") | {"num_seeds": "2"}
     ("content", "says"),
     [
         ({"schema": 1}, "has schema 1, and this version of triglot reads schema 2"),
+        ({"schema": 1, "versions": {"triglot": "0.2.0"}}, "use triglot 0.2.0, which wrote it"),
         ({"schema": "new"}, "has schema new"),
         ({"command": ""}, "has schema 0"),
         ({"schema": 2}, "config.json is damaged: it has no .*algorithm, env"),

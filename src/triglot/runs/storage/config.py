@@ -108,9 +108,12 @@ def read_config(folder: Path) -> JSONDict:
         )
     schema = config.get("schema", 0)
     if schema != SCHEMA:
+        versions = config.get("versions")
+        version = versions.get("triglot") if isinstance(versions, dict) else None
+        writer = f"triglot {version}, which" if isinstance(version, str) else "the version that"
         raise TriglotError(
             f"{path} has schema {schema}, and this version of triglot reads schema "
-            f"{SCHEMA}: use the version of triglot that wrote it."
+            f"{SCHEMA}: use {writer} wrote it."
         )
     check_fields(path, config, FIELDS)
     return config
