@@ -151,8 +151,8 @@ class Measured:
                 run_long = program(short * factor)
         self.updates = {"short": short, "long": short * factor}
         self.runs = {"short": run_short, "long": run_long}
-        before = _resident_bytes("VmRSS")
         _reset_peak()
+        before = _resident_bytes("VmRSS")
         run_long()
         self.memory = max(_resident_bytes("VmHWM") - before, 0)
 
