@@ -299,7 +299,7 @@ def text(result: Mapping[str, Any]) -> str:
                 shown = f"{ratio[0]:.2f} (one round)"
             rows.append([
                 f"{size:,}",
-                *(f"{np.median(one['milliseconds']):.3g}" for one in (ours, peer)),
+                *(_three(float(np.median(one["milliseconds"]))) for one in (ours, peer)),
                 shown,
                 *(f"{one['memory'] / 1e6:,.0f}" for one in (ours, peer)),
             ])  # fmt: skip
@@ -313,10 +313,27 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def _three(number: float) -> str:
+    """Show three digits, and all before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def positive(sizes: list[int], values: list[float]) -> tuple[list[int], list[float]]:
     """Leave out what has no logarithm: memory that did not grow, times below the clock's noise."""
     kept = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0.0]
     return [size for size, _ in kept], [value for _, value in kept]
+
+
+def short(number: float) -> str:
+    """Write a number of a logarithmic axis.
+
+    >>> [short(one) for one in (0.1, 10.0, 1000.0, 1e6)]
+    ['0.1', '10', '1k', '1M']
+    """
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{name}"
+    return f"{number:g}"
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
@@ -330,8 +347,10 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         for name in FRAMEWORKS:
             sizes, values = positive(*curve(points, name, of))
             axes.plot(sizes, values, color=colours[name], marker="o", markersize=4, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        for axis, set_scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+            set_scale("log")
+            axis.set_major_formatter(lambda number, _: short(number))
+            axis.set_minor_formatter(lambda number, _: "")
 
     @drawing.themed()
     def whole() -> None:
