@@ -12,7 +12,7 @@ import pytest
 from tests.faults.attacked import SMALL, STEPS_PER_UPDATE, fingerprint
 from tests.printed import unwrapped
 from triglot.cli.main import main
-from triglot.core.errors import TriglotError
+from triglot.core.errors import TriglotError, counted
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.runs.storage.journal import Journal, read_metrics
 
@@ -109,7 +109,7 @@ def test_damaged_metrics_do_not_stop_a_resume(
     assert kept == [line for line in whole if line in kept]
     assert all(json.loads(line)["update"] <= done for line in lost)
     assert bool(lost) == (
-        f"the metrics of {len(lost)} updates are lost" in " ".join(said.out.split())
+        f"the metrics of {counted(len(lost), 'update')} are lost" in " ".join(said.out.split())
     )
 
 
