@@ -210,7 +210,8 @@ class Adapted:
     @property
     def adapter(self) -> Adapter:
         """What the suite made of its library's environment."""
-        return _adapter(self.build, self.env_id, self.options)
+        types = tuple(type(value) for _, value in self.options)
+        return _adapter(self.build, self.env_id, self.options, types)
 
     @property
     def obs_spec(self) -> Spec:
@@ -256,7 +257,8 @@ class Adapted:
 
 
 @functools.cache
-def _adapter(build: Build, env_id: str, options: Options) -> Adapter:
+def _adapter(build: Build, env_id: str, options: Options, types: tuple[type, ...]) -> Adapter:
+    del types  # of the options' values: 1 equals True, and may be refused where True is not
     with construction():
         return build(env_id, dict(options))
 
