@@ -141,8 +141,6 @@ class Measured:
         run_short()  # the first run also reads what the next ones find
         seconds = run_short()
         factor = min(max(2, math.ceil(LONG_SECONDS / max(seconds, 1e-4))), 10_000)
-        if seconds > 5.0 * LONG_SECONDS:
-            factor = 2
         run_long = program(short * factor)
         if factor > 4:  # the first guess was of a training that is mostly initialization
             seconds = run_long()

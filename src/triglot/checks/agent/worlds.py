@@ -198,7 +198,7 @@ class EpisodeCase:
         So does the mean of a batch that was sampled from a replay, as of its advantages: after an
         exchange, it is of other steps.
         """
-        if not hasattr(self.agent.config, "buffer_size"):
+        if not hasattr(getattr(self.agent, "config", None), "buffer_size"):
             return False
         base = self.worlds[kind, "nothing"]
         in_first_pair = np.indices(self.shape)[1] < 2
