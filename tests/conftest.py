@@ -123,9 +123,21 @@ def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
 def fresh_caches() -> Iterator[None]:
     """Drop traces and compiled programs from memory before they grow to gigabytes."""
     yield
-    if psutil.Process().memory_info().rss > MAX_MEMORY:
-        jax.clear_caches()
+    drop_caches_above(MAX_MEMORY)
     keep_programs()
+
+
+@pytest.fixture(autouse=True)
+def fresh_caches_in_large_files() -> Iterator[None]:
+    """Drop them within a file too, since one with all environments of a suite needs 10 GB."""
+    yield
+    drop_caches_above(4 * MAX_MEMORY)
+
+
+def drop_caches_above(num_bytes: float) -> None:
+    """Drop JAX's caches if this process holds more memory."""
+    if psutil.Process().memory_info().rss > num_bytes:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="module")
