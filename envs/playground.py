@@ -38,15 +38,15 @@ def make(env_name: str, **options: Hashable) -> Adapted:
     Args:
       env_name: such as `"CartpoleBalance"` or `"Go1JoystickFlatTerrain"`.
       options: numbers and names of the environment's configuration, such as `episode_length`,
-        `ctrl_dt`, and `impl`, MJX's implementation: `jax` (the default) or `warp`; `observation`:
-        which one, where there are several: `state` or `privileged_state`.
+        `ctrl_dt`, and `impl`, where it has it, MJX's implementation: `jax` (the default) or `warp`;
+        `observation`: which one, where there are several: `state` or `privileged_state`.
 
     Raises:
       MissingExtra: if Playground is not installed.
       TriglotError: if the name or an option is unknown, or the robots cannot be downloaded.
     """
     adapting.check_name("playground", env_name, names(), {})
-    return adapting.adapted("playground", env_name, {"impl": "jax", **options}, _build)
+    return adapting.adapted("playground", env_name, options, _build)
 
 
 def _registry() -> ModuleType:
@@ -60,16 +60,18 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     observation = options.pop("observation", _OBSERVATION)
     check_options(name, options, ["observation", *numbers])
     check_values(name, options, numbers)
-    check_known(f"impl of {name}", str(options["impl"]), ("jax", "warp"))
-    try:
-        with building(name, options):
+    if "impl" in numbers:
+        options.setdefault("impl", "jax")
+        check_known(f"impl of {name}", str(options["impl"]), ("jax", "warp"))
+    with building(name, options):
+        try:
             env = registry.load(env_name, config_overrides=options)
-            started = jax.eval_shape(env.reset, abstract_key())
-    except subprocess.CalledProcessError:
-        raise TriglotError(
-            f"{name} needs the robots of mujoco_menagerie, and git could not download them from "
-            "github.com/google-deepmind/mujoco_menagerie."
-        ) from None
+        except subprocess.CalledProcessError:
+            raise TriglotError(
+                f"{name} needs the robots of mujoco_menagerie, and git could not download them from "
+                "github.com/google-deepmind/mujoco_menagerie."
+            ) from None
+        started = jax.eval_shape(env.reset, abstract_key())
     several = isinstance(started.obs, dict)
     if several:
         check_known(f"observation of {name}", str(observation), started.obs)

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -74,11 +75,23 @@ def test_it_passes_the_check_of_environments(name: str) -> None:
     try:
         env = triglot.make_env(name)
     except TriglotError as error:
-        if "mujoco_menagerie" in str(error) or "'git', 'clone'" in str(error):  # not downloaded
+        if "mujoco_menagerie" in str(error):  # not downloaded
             pytest.skip(str(error))
         raise
     report = check_environment(env)
     assert set(report.failed) <= AMISS.get(name, set()), str(report)
+
+
+@pytest.mark.parametrize("name", [case("playground:AeroCubeRotateZAxis")])  # has no `impl`
+def test_robots_that_cannot_be_downloaded_are_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise subprocess.CalledProcessError(128, ["git", "clone"])
+
+    monkeypatch.setattr("mujoco_playground.registry.load", fail)
+    with pytest.raises(TriglotError, match=r"needs the robots of mujoco_menagerie"):
+        triglot.make_env(name)
 
 
 @pytest.mark.covering(5)

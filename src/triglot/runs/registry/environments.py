@@ -145,7 +145,9 @@ def _with_wrappers(error: TriglotError, name: Any) -> TriglotError:
     on_host = isinstance(name, str) and name.partition(":")[0] in STEPPED_IN_PYTHON
     if not isinstance(error, UnknownOption) or on_host:
         return error
-    return UnknownOption(error.environment, error.option, [*error.known, *wrapper_options()])
+    return UnknownOption(
+        error.environment, error.option, dict.fromkeys([*error.known, *wrapper_options()])
+    )
 
 
 def _make(name: str, options: dict[str, object]) -> "Environment":
