@@ -163,7 +163,6 @@ class PQN(rl.AgentBase):
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             epochs=hyper.epochs,
-            scan=self.learner.scan,
         )
         metrics |= {"epsilon": hyper.epsilon, "learning_rate": hyper.learning_rate}
         return replace(state, learner=learner), metrics

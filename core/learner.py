@@ -12,7 +12,7 @@ import optax
 
 from .network import Network, Variables, check_network
 from .numerics import divide_or_nan
-from .rl.optimizers import OPTIMIZERS, OneVector, OptimizerFn, check_optimizer
+from .rl.optimizers import OptimizerFn, check_optimizer
 from .tracing.hoist import draw_ahead, num_rows
 from .types import (
     AnyHyperparams,
@@ -166,39 +166,12 @@ class Learner:
         after = _stepped(state, params, new_state, opt_state)
         return after, {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)}
 
-    def scan(
-        self,
-        step: Callable[[LearnerState, PyTree], tuple[LearnerState, PyTree]],
-        state: LearnerState,
-        inputs: PyTree,
-    ) -> tuple[LearnerState, PyTree]:
-        """Compute `jax.lax.scan(step, state, inputs)` of gradient steps.
-
-        In canonical arithmetic, an optimizer of `OPTIMIZERS` works on one vector of all parameters
-        meanwhile, which saves a pass per array: the global norm is then summed in the order of that
-        vector, which is the same for all libraries.
-
-        Args:
-          step: calls `Learner.step`, and keeps the rest of the state as it is.
-          state: of this learner; its `opt_state` has moments per parameter before and after.
-          inputs: `[K, ...]`.
-        """
-        params = state.variables.params
-        known = self.optimizer in OPTIMIZERS.values() and self.network.arithmetic == "canonical"
-        if not known or len({leaf.dtype for leaf in jax.tree.leaves(params)}) != 1:
-            return jax.lax.scan(step, state, inputs)
-        packed = replace(state, opt_state=OneVector.of(state.opt_state, params))
-        state, outputs = jax.lax.scan(step, packed, inputs)
-        return replace(state, opt_state=state.opt_state.per_parameter(params)), outputs
-
     def _transform(
         self, grads: PyTree, state: LearnerState, hyper: AnyHyperparams, params: Params = None
     ) -> tuple[PyTree, PyTree]:
         optimizer, opt_state = self.optimizer(hyper), state.opt_state
         # optax.adam raises a float to an integer count, which strict promotion rejects.
         with jax.numpy_dtype_promotion("standard"):
-            if isinstance(opt_state, OneVector):
-                return opt_state.update(optimizer, grads, params)
             return optimizer.update(grads, opt_state, params)
 
 

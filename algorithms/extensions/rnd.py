@@ -252,6 +252,5 @@ class RND(rl.Extension):
             key,
             num_epochs=self.config.rnd_value_epochs,
             num_minibatches=1,
-            scan=self.learner("rnd_value").scan,
         )
         return learner, advantage, {"value_loss": learned["loss"], "value": value.mean()}

@@ -383,7 +383,6 @@ class PolicyGradient(AgentBase):
             num_minibatches=config.num_minibatches,
             epochs=epochs,
             stop=stop,
-            scan=self.learner.scan,
         )
         return learner, {**metrics, "learning_rate": hyper.learning_rate}
 

@@ -20,7 +20,6 @@ def epochs_of_minibatches(
     num_minibatches: int,
     epochs: Number | None = None,
     stop: Callable[[Metrics], jax.Array] | None = None,
-    scan: Callable[..., tuple[PyTree, Metrics]] = jax.lax.scan,
 ) -> tuple[PyTree, Metrics]:
     """Take one step on each minibatch of several epochs, each of them in an order of its own.
 
@@ -35,7 +34,6 @@ def epochs_of_minibatches(
         computed and left out, so that it may differ between seeds. None: all.
       stop: `stop(metrics) -> bool []`; the first step whose metrics it accepts, and all that
         follow, are computed and left out. None: nothing stops.
-      scan: `jax.lax.scan`, or `Learner.scan` where the state is that of one learner.
 
     Returns:
       The state after the last step, and the average metrics; with `stop` those of the steps that
@@ -54,7 +52,7 @@ def epochs_of_minibatches(
     if stop is not None:
         return _until(stop, on_minibatch, state, steps, epochs, num_minibatches)
     if epochs is None:
-        state, metrics = scan(on_minibatch, state, steps)
+        state, metrics = jax.lax.scan(on_minibatch, state, steps)
         return state, jax.tree.map(jnp.mean, metrics)
     left = jnp.arange(num_steps, dtype=jnp.float32) >= epochs * num_minibatches
 
@@ -64,7 +62,7 @@ def epochs_of_minibatches(
         after, metrics = on_minibatch(state, step_and_left[0])
         return leave_out(step_and_left[1], state, after), metrics
 
-    state, metrics = scan(unless_left, state, (steps, left))
+    state, metrics = jax.lax.scan(unless_left, state, (steps, left))
     return state, jax.tree.map(lambda rows: jnp.mean(rows, where=~left), metrics)
 
 

@@ -10,12 +10,10 @@ here reads `hyper.learning_rate`, and what else it knows where the hyperparamete
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 
 from ..errors import TriglotError, user_error_context
-from ..types import AnyHyperparams, PyTree, PyTreeDef, pytree_dataclass
+from ..types import AnyHyperparams
 
 
 @runtime_checkable
@@ -69,53 +67,6 @@ def sgd(hyper: AnyHyperparams) -> optax.GradientTransformation:
 OPTIMIZERS: dict[str, OptimizerFn] = {
     f.__name__: f for f in (adam, adamw, lion, radam, rmsprop, sgd)
 }
-
-
-@pytree_dataclass
-class OneVector:
-    """The state of an optimizer that works element by element, on one vector of all parameters.
-
-    Attributes:
-      state: as the optimizer makes it for the vector.
-    """
-
-    state: PyTree
-
-    @classmethod
-    def of(cls, opt_state: PyTree, params: PyTree) -> "OneVector":
-        """Join what `opt_state` holds per parameter; `params` are of one dtype."""
-
-        def shapes(tree: PyTree) -> tuple[PyTreeDef, list[tuple[int, ...]]]:
-            leaves, structure = jax.tree.flatten(tree)
-            return structure, [jnp.shape(leaf) for leaf in leaves]
-
-        like = shapes(params)
-
-        def is_moment(node: PyTree) -> bool:
-            return shapes(node) == like
-
-        def join(node: PyTree) -> jax.Array:
-            return ravel_pytree(node)[0] if is_moment(node) else node
-
-        return cls(state=jax.tree.map(join, opt_state, is_leaf=is_moment))
-
-    def per_parameter(self, params: PyTree) -> PyTree:
-        """Divide it again: the inverse of `of`."""
-        vector, divide = ravel_pytree(params)
-
-        def is_vector(leaf: jax.Array) -> bool:
-            return leaf.shape == vector.shape
-
-        return jax.tree.map(lambda leaf: divide(leaf) if is_vector(leaf) else leaf, self.state)
-
-    def update(
-        self, optimizer: optax.GradientTransformation, grads: PyTree, params: PyTree
-    ) -> "tuple[PyTree, OneVector]":
-        """Compute the updates, per parameter, and the next state."""
-        vector, divide = ravel_pytree(grads)
-        updates: PyTree
-        updates, state = optimizer.update(vector, self.state, ravel_pytree(params)[0])
-        return divide(updates), OneVector(state=state)
 
 
 def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: AnyHyperparams) -> None:

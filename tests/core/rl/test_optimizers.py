@@ -1,7 +1,5 @@
 """The optimizer seam: a function of the traced hyperparameters, built inside the step."""
 
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import chex
@@ -18,7 +16,7 @@ from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.learner import Learner
 from triglot.core.network import Network, Variables
-from triglot.core.rl.optimizers import OPTIMIZERS, OneVector, adam
+from triglot.core.rl.optimizers import OPTIMIZERS, adam
 from triglot.core.specs import Discrete
 from triglot.envs import probes
 from triglot.runs.registry.agents import make_agent
@@ -49,38 +47,7 @@ def train(learner: Learner, hyper: Any, num_steps: int) -> Any:
     def step(state: Any, batch: jax.Array) -> tuple[Any, Any]:
         return learner.step(state, loss, batch, jax.random.key(0), hyper)
 
-    return learner.scan(step, learner.init(jax.random.key(0), hyper), batches)
-
-
-@pytest.mark.covering(4)
-@pytest.mark.parametrize("max_grad_norm", [None, 0.5])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_one_vector_of_all_parameters_changes_rounding_only(name: str, max_grad_norm: Any) -> None:
-    hyper = SimpleNamespace(learning_rate=0.01, max_grad_norm=max_grad_norm)
-    found = {}
-    for arithmetic in ("native", "canonical"):
-        learner = Learner(replace(network(), arithmetic=arithmetic), OPTIMIZERS[name])
-        found[arithmetic] = jax.jit(lambda learner=learner: train(learner, hyper, 20))()
-    if max_grad_norm is None:  # each element's arithmetic is the same
-        chex.assert_trees_all_equal(found["canonical"], found["native"])
-    chex.assert_trees_all_close(found["canonical"], found["native"], rtol=1e-5)
-
-
-def test_one_array_of_parameters_is_not_taken_for_the_count() -> None:
-    params = jnp.ones((2, 3))
-    opt_state = optax.adam(0.1).init(params)
-    packed = OneVector.of(opt_state, params)
-    assert [leaf.shape for leaf in jax.tree.leaves(packed.state)] == [(), (6,), (6,)]
-    chex.assert_trees_all_equal(packed.per_parameter(params), opt_state)
-
-
-def test_the_moments_are_one_vector_inside_of_the_scan_alone() -> None:
-    learner = Learner(replace(network(), arithmetic="canonical"), adam)
-    hyper = PPOHyperparams(learning_rate=1e-3)
-    jaxpr = jax.make_jaxpr(lambda: train(learner, hyper, 2))().jaxpr
-    (scan,) = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
-    carried = [aval.shape for aval in scan.params["jaxpr"].out_avals]
-    assert carried.count((4,)) == 2
+    return jax.lax.scan(step, learner.init(jax.random.key(0), hyper), batches)
 
 
 def test_adam_built_from_traced_numbers_equals_inject_hyperparams_bit_for_bit() -> None:
