@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a process imports no more than its framework does
 
 OUT = "{out}"
 TRIGLOT = "triglot"
+FLOOR = "plain"  # a hand-written program, which nothing is expected to beat
 
 
 def in_processes(contender: "Contender", command: Sequence[str]) -> "Contender":

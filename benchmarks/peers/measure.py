@@ -12,12 +12,13 @@ import numpy as np
 from triglot.core.types import PyTree
 
 from .. import harness
-from . import brax, foreign, jumanji, ours, purejaxql, purejaxrl, rejax, sbx, stoix, suites
-from .cold import TRIGLOT
+from . import brax, foreign, jumanji, ours, plain, purejaxql, purejaxrl, rejax, sbx, stoix, suites
+from .cold import FLOOR, TRIGLOT
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .row import Row
 
 BUILDERS: Mapping[str, Callable[..., Contender]] = {
+    FLOOR: plain.contender,
     "PureJaxRL": purejaxrl.contender,
     "purejaxql": purejaxql.contender,
     "rejax": rejax.contender,

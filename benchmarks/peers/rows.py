@@ -6,6 +6,7 @@ The file of each peer translates a setting into its own options.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from .cold import FLOOR
 from .row import Row
 from .stoix_rows import STOIX_ROWS
 
@@ -178,7 +179,7 @@ ROWS: Mapping[str, Row] = {
         total_steps=51_200,
         rounds=5,
         whole_process=True,
-        peers=("PureJaxRL", "rejax"),
+        peers=("PureJaxRL", "rejax", FLOOR),
     ),
     "cold-start-sac": replace(SAC, rounds=5, whole_process=True),
     "cold-start-brax": Row(
