@@ -12,7 +12,7 @@ import pytest
 from triglot.checks.environment.check import check_environment
 from triglot.core.environment import TimeStep, first_step
 from triglot.envs import adapting, gymnax
-from triglot.envs.adapting import library_promotion, strong
+from triglot.envs.adapting import construction, library_promotion, strong
 
 pytestmark = pytest.mark.optimized
 
@@ -33,14 +33,18 @@ FAST = {"Catch-bsuite"}
 class Uncorrected(adapting.Adapted):
     """gymnax's own reward and flags; its counters still have dtypes."""
 
+    def made(self) -> tuple[Any, Any]:
+        with construction():  # FourRooms and MetaMaze compute, and promote, when they are made
+            return library.make(self.env_id)
+
     def reset(self, key: jax.Array) -> TimeStep:
-        env, params = library.make(self.env_id)
+        env, params = self.made()
         with library_promotion():
             obs, state = env.reset_env(key, params)
         return first_step(strong(state), strong(obs))
 
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        env, params = library.make(self.env_id)
+        env, params = self.made()
         with library_promotion():
             obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
             truncated = env.is_truncated(state, params)
