@@ -9,7 +9,6 @@ first, and equations are ordered by their depth, then by their operation.
 
 import functools
 import hashlib
-import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from .jaxprs import Atom, aval_of, bind, context_of, walk
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
 COMMUTATIVE = ("add", "max", "min")
+NEAR = 4  # operations before an equation that place it among others of its depth
 Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
@@ -43,9 +43,12 @@ class Value:
       name: of how it is computed, the same for equal values; results of one equation differ in
         their number after a `#`.
       order: sorts equations: by the longest chain of equations to its result, which comes first, by
-        operation, and by name.
+        operation, by the operations before it, and by name.
       shape: of the array.
       reads_inputs: whether it depends on more than parameters and constants.
+      near: of its equation with none, one and up to `NEAR` operations before it, a digest each. Names
+        of all later values differ where libraries differ at the beginning, as in the axes of a
+        convolution; these do not.
       array: of a given one.
       compute: of its equation's operands, all results.
       operands: of its equation.
@@ -68,6 +71,7 @@ class Value:
     order: tuple[int, str, str]
     shape: tuple[int, ...]
     reads_inputs: bool
+    near: tuple[str, ...]
     array: Any = None
     compute: Compute | None = None
     operands: "tuple[Value, ...]" = ()
@@ -121,7 +125,8 @@ class Graph:
     instead: dict[str, Value] = field(default_factory=dict)
 
     def input(self, array: ArrayLike, name: str, reads_inputs: bool = False) -> Value:
-        return Value(name, (0, "", name), jnp.shape(array), reads_inputs, array)
+        near = (name,) * (NEAR + 1)
+        return Value(name, (0, "", name), jnp.shape(array), reads_inputs, near, array)
 
     def constant(self, array: ArrayLike) -> Value:
         if isinstance(array, np.ndarray | np.generic | float | int) and np.size(array) == 1:
@@ -141,22 +146,20 @@ class Graph:
         return [read(atom) for atom in jaxpr.outvars]
 
     def compute(self, values: Sequence[Value]) -> list[jax.Array]:
-        """Compute values after their operands, those that are ready in their order."""
+        """Compute values, each after its operands, in the order in which these are first read.
+
+        So the order does not depend on names: those of all later values differ where libraries
+        differ at the beginning, as in the axes of a convolution.
+        """
         arrays: dict[str, Any] = {}
-        needed = {value.name: value for value in self._needed(values)}
-        waits = {name: len({o.name for o in value.operands}) for name, value in needed.items()}
-        users: dict[str, list[Value]] = {}
-        for value in needed.values():
-            for name in {operand.name for operand in value.operands}:
-                users.setdefault(name, []).append(value)
-        ready = [(value.order, value.name) for value in needed.values() if not waits[value.name]]
-        heapq.heapify(ready)
-        while ready:
-            value = needed[heapq.heappop(ready)[1]]
-            for user in users.get(value.name, ()):
-                waits[user.name] -= 1
-                if not waits[user.name]:
-                    heapq.heappush(ready, (user.order, user.name))
+        waiting = list(reversed(values))
+        while waiting:
+            value = self.instead.get(waiting[-1].name, waiting[-1])
+            missing = [one for one in value.operands if one.name not in arrays]
+            if value.name not in arrays and missing:
+                waiting += reversed(missing)
+                continue
+            waiting.pop()
             if value.compute is None:
                 arrays[value.name] = value.array
             elif value.name not in arrays:
@@ -428,10 +431,15 @@ class Graph:
         shapes: list[tuple[int, ...]],
     ) -> list[Value]:
         text = f"{[operand.name for operand in operands]}"
-        text += self._unique(text) if params is None else str(sorted(_plain(params).items()))
-        name = f"{primitive} {hashlib.sha256(text.encode()).hexdigest()}"
+        options = "" if params is None else str(sorted(_plain(params).items()))
+        name = f"{primitive} {_digest(text + (options or self._unique(text)))}"
+        near = [f"{primitive} {options}"]
+        near += [
+            _digest(near[0] + str([operand.near[level] for operand in operands]))
+            for level in range(NEAR)
+        ]
         depth = 1 + max((operand.order[0] for operand in operands), default=0)
-        order = (depth, primitive, name)
+        order = (depth, primitive, f"{near[-1]} {name}")
         reads = any(operand.reads_inputs for operand in operands)
         for number, shape in enumerate(shapes):
             value = Value(
@@ -439,6 +447,7 @@ class Graph:
                 order,
                 tuple(shape),
                 reads,
+                tuple(near),
                 compute=compute,
                 operands=tuple(operands),
             )
@@ -448,6 +457,10 @@ class Graph:
     def _unique(self, text: str) -> str:
         self.counts[text] += 1
         return f"{text} {self.counts[text]}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _mean_of_mean(

@@ -99,6 +99,23 @@ def test_a_slice_across_the_parts_stays_one(borders: tuple[int, int]) -> None:
     np.testing.assert_allclose(ordered(step)(PARAMS, X, H), step(PARAMS, X, H), rtol=1e-5)
 
 
+def test_what_comes_before_a_cell_does_not_change_its_order() -> None:
+    programs = set()
+    for factor in range(3, 11):
+
+        def step(params: list[jax.Array], x: jax.Array, h: jax.Array, factor: int = factor) -> Any:
+            w1, w2, u1, u2, b1, b2 = params
+            one, other = jnp.split(
+                (x * float(factor)) @ jnp.hstack([w1, w2]) + h @ jnp.hstack([u1, u2]), 2, axis=-1
+            )
+            one, other = one + b1[None], other + b2[None]
+            return gates(one, other) + gates(other, one)
+
+        text = program(ordered(step), PARAMS, X, H)
+        programs.add(text.replace(f" {float(factor)}:", " factor:"))
+    assert len(programs) == 1
+
+
 def network(backend: str, cell: str) -> Network:
     env = make_env("gymnax:MemoryChain-bsuite")
     config = {"cell": cell, "cell_size": 3, "hidden_sizes": (5,), "num_envs": 4}
