@@ -1,6 +1,6 @@
 """The hand-written program of `benchmarks/plain_ppo.py`: what a whole process takes at least.
 
-Only gymnax is imported as triglot imports it, without what it loads for drawing.
+gymnax is imported as triglot does it, without what it loads for drawing.
 """
 
 import importlib

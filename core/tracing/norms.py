@@ -4,7 +4,8 @@ A normalized array is (x - mean) * rsqrt(variance + epsilon) * scale + bias. Lib
 mean once or twice, multiply by the scale before or after, divide by a root, take the variance as
 mean(square(x - mean)) or as mean(square(x)) - square(mean), and sum gradients in the order of their
 equations. Here nothing is computed twice, parameters are multiplied last, the variance is the
-first, and equations are ordered by their depth, then by their operation.
+first, terms are sorted by their depth, then by their operation, and equations come in the order in
+which their results are read.
 """
 
 import functools
@@ -46,9 +47,9 @@ class Value:
         operation, by the operations before it, and by name.
       shape: of the array.
       reads_inputs: whether it depends on more than parameters and constants.
-      near: of its equation with none, one and up to `NEAR` operations before it, a digest each. Names
-        of all later values differ where libraries differ at the beginning, as in the axes of a
-        convolution; these do not.
+      near: digests of its equation: alone, with the operations one step before it, and so on, up to
+        `NEAR` steps. Where libraries differ at the beginning, as in the axes of a convolution, the
+        names of all later values differ, and these do not.
       array: of a given one.
       compute: of its equation's operands, all results.
       operands: of its equation.
