@@ -68,8 +68,8 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
             env = registry.load(env_name, config_overrides=options)
         except subprocess.CalledProcessError:
             raise TriglotError(
-                f"{name} needs the robots of mujoco_menagerie, and git could not download them from "
-                "github.com/google-deepmind/mujoco_menagerie."
+                f"{name} needs the robots of mujoco_menagerie, and git could not download them "
+                "from github.com/google-deepmind/mujoco_menagerie."
             ) from None
         started = jax.eval_shape(env.reset, abstract_key())
     several = isinstance(started.obs, dict)
