@@ -322,22 +322,11 @@ def positive(sizes: list[int], values: list[float]) -> tuple[list[int], list[flo
     return [size for size, _ in kept], [value for _, value in kept]
 
 
-def short(number: float) -> str:
-    """Write a number of a logarithmic axis.
-
-    >>> [short(one) for one in (0.1, 10.0, 1000.0, 1e6)]
-    ['0.1', '10', '1k', '1M']
-    """
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if number >= unit:
-            return f"{number / unit:g}{name}"
-    return f"{number:g}"
-
-
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Draw time and memory over size, a column per axis."""
     from triglot.shared.pages.charts import drawing
     from triglot.shared.pages.charts.theme import LIBRARIES
+    from triglot.shared.pages.numbers import short
 
     colours = dict(zip(FRAMEWORKS, (LIBRARIES["linen"], LIBRARIES["haiku"]), strict=True))
 

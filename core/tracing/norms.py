@@ -27,7 +27,7 @@ from .jaxprs import Atom, aval_of, bind, context_of, walk
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
 COMMUTATIVE = ("add", "max", "min")
-NEAR = 4  # operations before an equation that place it among others of its depth
+NEAR = 8  # steps before an equation whose operations place it among others of its depth
 Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
@@ -43,13 +43,12 @@ class Value:
     Attributes:
       name: of how it is computed, the same for equal values; results of one equation differ in
         their number after a `#`.
-      order: sorts equations: by the longest chain of equations to its result, which comes first, by
-        operation, by the operations before it, and by name.
+      order: sorts equations: by the longest chain of equations to its result, which comes first;
+        by its operation alone, with the operations one step before it, and so on, up to `NEAR`
+        steps; and by name. Where libraries differ at the beginning, as in the axes of a
+        convolution, the names of all later values differ, and the nearest operations do not.
       shape: of the array.
       reads_inputs: whether it depends on more than parameters and constants.
-      near: digests of its equation: alone, with the operations one step before it, and so on, up to
-        `NEAR` steps. Where libraries differ at the beginning, as in the axes of a convolution, the
-        names of all later values differ, and these do not.
       array: of a given one.
       compute: of its equation's operands, all results.
       operands: of its equation.
@@ -69,10 +68,9 @@ class Value:
     """
 
     name: str
-    order: tuple[int, str, str]
+    order: tuple[int, tuple[str, ...], str]
     shape: tuple[int, ...]
     reads_inputs: bool
-    near: tuple[str, ...]
     array: Any = None
     compute: Compute | None = None
     operands: "tuple[Value, ...]" = ()
@@ -127,7 +125,7 @@ class Graph:
 
     def input(self, array: ArrayLike, name: str, reads_inputs: bool = False) -> Value:
         near = (name,) * (NEAR + 1)
-        return Value(name, (0, "", name), jnp.shape(array), reads_inputs, near, array)
+        return Value(name, (0, near, name), jnp.shape(array), reads_inputs, array)
 
     def constant(self, array: ArrayLike) -> Value:
         if isinstance(array, np.ndarray | np.generic | float | int) and np.size(array) == 1:
@@ -436,11 +434,11 @@ class Graph:
         name = f"{primitive} {_digest(text + (options or self._unique(text)))}"
         near = [f"{primitive} {options}"]
         near += [
-            _digest(near[0] + str([operand.near[level] for operand in operands]))
+            _digest(near[0] + str([operand.order[1][level] for operand in operands]))
             for level in range(NEAR)
         ]
         depth = 1 + max((operand.order[0] for operand in operands), default=0)
-        order = (depth, primitive, f"{near[-1]} {name}")
+        order = (depth, tuple(near), name)
         reads = any(operand.reads_inputs for operand in operands)
         for number, shape in enumerate(shapes):
             value = Value(
@@ -448,7 +446,6 @@ class Graph:
                 order,
                 tuple(shape),
                 reads,
-                tuple(near),
                 compute=compute,
                 operands=tuple(operands),
             )

@@ -323,7 +323,7 @@ class Products(Graph):
         self.sums[total.name] = tuple(ordered), number
         return replace(total, parts=(), before=None, terms=tuple(ordered), number=number)
 
-    def _place(self, term: Value) -> tuple[int, str, tuple[int, str, str]]:
+    def _place(self, term: Value) -> tuple[int, str, tuple[int, tuple[str, ...], str]]:
         """Sort products by what they multiply, which is the same for all gates."""
         left = self.factors[term.name][0].name if term.name in self.factors else ""
         return -term.order[0], left, term.order
